@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
@@ -361,12 +361,3 @@ def with_store(uri: str, function: Callable[[MetadataStore], Awaitable[T]], **op
 
     result: T = call_in_reactor(reactor, work)
     return result
-
-
-__all__ = [
-    "BlockingClient",
-    "CancelledError",
-    "call_in_reactor",
-    "reactor_in_thread",
-    "with_store",
-]

@@ -42,6 +42,13 @@ class ExitStatus(enum.IntEnum):
     TERMINATED = 143
 
 
+FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
+"""What every command that talks to a cluster can exit with."""
+CHANGE_FAILURES: Final = (
+    *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
+)  # fmt: skip
+"""What a command can exit with that changes what was named, if that is there and may be changed."""
+
 MEANING: Final = {
     ExitStatus.DONE: "done",
     ExitStatus.FAILED: "the operation failed",

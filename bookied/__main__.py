@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.findings import Severity
+from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
-from bkclient.config.settings import ConfigError, Findings, changed
+from bkclient.config.settings import changed
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError

@@ -15,8 +15,8 @@ from shell.builtin import commands
 from shell.command_line import LineError, parse
 from shell.program import Program
 from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
+from shell.settings import Preferences
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
-from shell.terminal.preferences import Preferences
 
 
 def run(

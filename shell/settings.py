@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import attrs
 import click
 
 _YES: Final = ("on", "yes", "true", "1")
@@ -77,3 +78,22 @@ def value_type(option: click.Option) -> click.ParamType[object]:
 
 def _long(option: click.Option) -> str:
     return max(option.opts, key=lambda name: (name.startswith("--"), len(name)))
+
+
+TIMING_S: Final = 10.0
+"""From this time on a command's time is told, unless set otherwise."""
+
+
+@attrs.frozen(kw_only=True)
+class Preferences:
+    """Times are in seconds: from which on a command's time is told, and the bell rings after it.
+
+    ``None`` is for never.
+    ``audit`` is where is kept what was run: a file, or ``syslog``.
+    """
+
+    vi: bool = False
+    bar: bool = True
+    timing_s: float | None = TIMING_S
+    bell_s: float | None = None
+    audit: str | None = None

@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.errors import (
-    BookieUnavailableError,
     ClientError,
     ReadFailedError,
     RequestTimeoutError,
@@ -276,20 +275,3 @@ async def init_cluster(store: MetadataStore, layout: str | None = None) -> str:
         AlreadyInitializedError: there is one.
     """
     return await store.initialize(layout)
-
-
-__all__ = [
-    "BookieInfo",
-    "BookieState",
-    "BookieStatus",
-    "BookieUnavailableError",
-    "FenceReport",
-    "bookie_info",
-    "confirmed_end",
-    "fence_ledger",
-    "init_cluster",
-    "list_bookies",
-    "read_entry_from",
-    "read_metadata",
-    "recover_ledger",
-]

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.settings import setting
+from bkclient.config.declaration import setting
 
 SASL_CLIENT: Final = "SASLClientProviderFactory"
 

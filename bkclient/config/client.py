@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from bkclient.config.auth import ClientAuthConfig, JaasConfig
-from bkclient.config.findings import Severity
+from bkclient.config.declaration import OtherKey, setting
+from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
-from bkclient.config.settings import FindingKind, OtherKey, SettingFinding, setting
 from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
 

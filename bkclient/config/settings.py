@@ -27,48 +27,15 @@ from bkclient.config.declaration import (
     OtherKey,
     Spec,
     declared,
-    is_secret_key,
     other_keys,
-    setting,
     value_text,
 )
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import (
-    Origin,
     Properties,
-    PropertiesError,
     Property,
     Value,
-    java_system_properties,
-    parse_properties,
-    read_properties,
 )
-
-__all__ = [
-    "MASKED",
-    "ConfigError",
-    "FindingKind",
-    "Findings",
-    "Origin",
-    "OtherKey",
-    "Properties",
-    "PropertiesError",
-    "SettingFinding",
-    "SettingInfo",
-    "changed",
-    "describe",
-    "environment",
-    "is_secret_key",
-    "java_system_properties",
-    "known_keys",
-    "load",
-    "parse_properties",
-    "read_properties",
-    "sample",
-    "setting",
-    "settings_text",
-    "value_text",
-]
 
 T = TypeVar("T")
 

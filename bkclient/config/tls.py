@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.declaration import setting
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
-from bkclient.config.settings import setting
 
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 """What is spoken; older ones are broken, and neither Java nor OpenSSL still has them on."""

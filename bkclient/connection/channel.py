@@ -21,11 +21,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bkclient.config.client import ClientConfig, KeepAlive
-from bkclient.connection.add_stream import AddStream, AddStreams
-from bkclient.connection.bulk_read import BulkAnswer
-from bkclient.connection.requests import RequestsInFlight, SentRequest
+from bkclient.connection.add_stream import AddStream, AddStreams, Writability
+from bkclient.connection.requests import BulkAnswer, RequestsInFlight, SentRequest
 from bkclient.connection.tcp import Silence, reason_of
-from bkclient.connection.writability import Writability
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -13,16 +13,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.connection.add_stream import AddStream
-from bkclient.connection.requests import OPERATIONS
+from bkclient.connection.requests import OPERATIONS, BulkAnswer
+from bkclient.errors import ClientError
 from wire.codes import ReturnCode
-from wire.messages import BatchReadRequest, BatchReadResponse, Response
-
-if TYPE_CHECKING:
-    from bkclient.connection.bulk_read import BulkAnswer
-    from bkclient.errors import ClientError
-    from wire.frames.bulk_adds import Key
-    from wire.ids import BookieId
-    from wire.messages import Request
+from wire.frames.bulk_adds import Key
+from wire.ids import BookieId
+from wire.messages import BatchReadRequest, BatchReadResponse, Request, Response
 
 log = Logger()
 

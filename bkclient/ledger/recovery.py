@@ -24,8 +24,8 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.metadata.update import LocalMetadata, marked, recovered
 from bkclient.placement.policy import Ensemble
-from bkclient.quorum.add_events import ChangeEnsemble
 from bkclient.quorum.add_rules import AddQuorum
+from bkclient.quorum.pending_adds import ChangeEnsemble
 from bkclient.quorum.read_rules import KnownLac
 from bkclient.quorum.recovery_rules import (
     AbortRecovery,

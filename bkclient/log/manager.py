@@ -17,14 +17,6 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.batches import (
-    OFFER_AGE_S,
-    SWEPT_KEY,
-    entries_of,
-    entries_taken,
-    is_settled,
-    last_batch,
-)
 from bkclient.log.errors import (
     AppendUnknownError,
     DifferentBatchError,
@@ -34,7 +26,17 @@ from bkclient.log.errors import (
     LogSealedError,
     NotLeaderError,
 )
-from bkclient.log.ledger_list import CONFLICTS_MAX, KnownRecord, LedgerList
+from bkclient.log.ledger_list import (
+    CONFLICTS_MAX,
+    OFFER_AGE_S,
+    SWEPT_KEY,
+    KnownRecord,
+    LedgerList,
+    entries_of,
+    entries_taken,
+    is_settled,
+    last_batch,
+)
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
 from bkclient.log.removal import SWEEP_AGE_S, LogRemoval
@@ -202,9 +204,9 @@ class LogManager:
     ) -> bool:
         """Append closed ledgers in one step; return False if the log has them already.
 
-        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``bkclient.log.batches`` as metadata.
-        Where the log has this batch of the stream, or a later one, the ledgers are deleted. A
-        writer that the log may have is fenced. ``None`` is a batch that no other process offers.
+        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``ledger_list`` as metadata. Where the
+        log has this batch of the stream, or a later one, the ledgers are deleted. A writer that the
+        log may have is fenced. ``None`` is a batch that no other process offers.
 
         Raises:
             EarlierBatchError: the log has a later batch of the stream.

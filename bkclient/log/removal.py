@@ -16,11 +16,10 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
-from bkclient.log.batches import BATCH_KEY, SWEPT_KEY
-from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogError, LogInUseError
-from bkclient.log.ledger_list import CONFLICTS_MAX, LOG_KEY, LedgerList
+from bkclient.log.ledger_list import BATCH_KEY, CONFLICTS_MAX, LOG_KEY, SWEPT_KEY, LedgerList
+from bkclient.log.ledger_list import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.record import LogRecord, Position
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
 from wire.ids import LedgerId

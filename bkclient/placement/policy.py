@@ -1,13 +1,17 @@
 """Which bookies form an ensemble, which one joins when another fails, and the order of reads.
 
 The default policy agrees with BookKeeper 4.18.0, DefaultEnsemblePlacementPolicy: a random choice.
+
+``spread`` is about ensembles that are not spread as the policy wants: BookKeeper 4.18.0 has
+replaceToAdherePlacementPolicy for this.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Protocol
+from itertools import combinations, permutations
+from typing import ClassVar, Final, Protocol
 
 import attrs
 
@@ -198,3 +202,38 @@ def least_loaded_first(
     if pending(order[0]) < pending(best) + threshold:
         return order
     return (best, *[index for index in order if index != best])
+
+
+TRIES_MAX: Final = 5000
+"""Ensembles looked at; beyond, none counts as found."""
+
+
+def spread(
+    placement: Placement,
+    ensemble: Ensemble,
+    write_quorum: int,
+    *,
+    writable: Collection[BookieId],
+    rng: random.Random,
+) -> Ensemble | None:
+    """Return an ensemble that adheres and differs in as few places as possible.
+
+    That is the same one if it adheres; ``None`` where none is found among writable bookies.
+    """
+    if placement.adheres(ensemble, write_quorum):
+        return ensemble
+    free = sorted(set(writable) - set(ensemble))
+    rng.shuffle(free)
+    tries = 0
+    for count in range(1, len(ensemble) + 1):
+        for places in combinations(range(len(ensemble)), count):
+            for joining in permutations(free, count):
+                tries += 1
+                if tries > TRIES_MAX:
+                    return None
+                changed = list(ensemble)
+                for place, bookie in zip(places, joining, strict=True):
+                    changed[place] = bookie
+                if placement.adheres(tuple(changed), write_quorum):
+                    return tuple(changed)
+    return None

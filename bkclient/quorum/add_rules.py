@@ -1,7 +1,7 @@
 """Which adds of one ledger are confirmed, and what to do when a bookie fails: rules, no I/O.
 
 Events go in, commands come out; the caller carries them out in order and hands back what came of
-them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_changes`` chooses
+them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_members`` chooses
 the new bookies and stores the ensemble.
 
 Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:
@@ -31,7 +31,8 @@ from bkclient.errors import (
     ReadOnlyBookieClientError,
     WriteFailedError,
 )
-from bkclient.quorum.add_events import (
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.pending_adds import (
     AddsAcked,
     AddsFailed,
     AddsOverdue,
@@ -44,10 +45,9 @@ from bkclient.quorum.add_events import (
     Event,
     FailAdds,
     GiveUp,
+    PendingAdds,
     WriterEnding,
 )
-from bkclient.quorum.distribution import write_set
-from bkclient.quorum.pending_adds import PendingAdds
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 from twisted.internet.task import deferLater
@@ -19,6 +19,7 @@ from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
+from bkclient.metadata.api import DamagedMark, MarkError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
@@ -26,9 +27,6 @@ from bkclient.repair.replica_check import LedgerChecker, view
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-
-if TYPE_CHECKING:
-    from bkclient.metadata.api import DamagedMark, MarkError
 
 LOOK_S_PER_LEDGER: Final = 3.0
 LOOK_S_MAX: Final = 30.0

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from bkclient.topic.errors import CodecMissingError, TopicFormatError
+from bkclient.topic.names import CodecMissingError, TopicFormatError
 
 NAMES: Final = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 

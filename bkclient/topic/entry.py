@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 import crc32c
 
-from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.names import TopicFormatError
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb
 

@@ -14,16 +14,14 @@ import attrs
 
 from bkclient.client import Client
 from bkclient.metadata.api import NotFoundError, Versioned
-from bkclient.topic.errors import NoSuchTopicError
 from bkclient.topic.managed_ledger import (
-    MessageId,
     TopicCursor,
     TopicLedgers,
     decode_cursor,
     decode_managed_ledger,
     decode_partitions,
 )
-from bkclient.topic.names import MANAGED_LEDGERS, TopicName, decode, parse_topic
+from bkclient.topic.names import MANAGED_LEDGERS, NoSuchTopicError, TopicName, decode, parse_topic
 
 _PERSISTENT: Final = "persistent"
 
@@ -158,16 +156,3 @@ async def topics_of(client: Client, text: str, *, is_pattern: bool = False) -> l
     if is_pattern:
         return [topic async for topic in list_topics(client, pattern=text)]
     return await parts_of(client, parse_topic(text))
-
-
-__all__ = [
-    "MessageId",
-    "TopicPart",
-    "cursors_of",
-    "list_topics",
-    "partition_count",
-    "parts_of",
-    "read_part",
-    "topic_ledgers",
-    "topics_of",
-]

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from bkclient.topic.compression import decompress
-from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.names import TopicFormatError
 from wire.frames import protobuf
 from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb

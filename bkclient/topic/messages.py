@@ -21,10 +21,9 @@ from google.protobuf.message import DecodeError
 
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage, signed
-from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.even_batch import even_batch, usual_batch
 from bkclient.topic.managed_ledger import MessageId
-from bkclient.topic.names import NO_PARTITION
+from bkclient.topic.names import NO_PARTITION, TopicFormatError
 from bkclient.topic.single_metadata import SingleMetadata, usual_metadata
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb

@@ -8,12 +8,55 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import quote_plus, unquote_plus
 
 import attrs
 
-from bkclient.topic.errors import TopicNameError
+from bkclient.errors import ClientError
+from wire.errors import FormatError
+
+
+class TopicError(ClientError):
+    """The topic could not be read."""
+
+
+class NoSuchTopicError(TopicError):
+    """The metadata service holds no topic of this name."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "`bkctl topic list` shows the topics"
+
+
+class TopicNameError(TopicError):
+    """The text is not the name of a persistent topic."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class TopicTrimmedError(TopicError):
+    """A ledger of the topic was deleted: its messages are gone."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "read from the earliest message that is left"
+
+
+class OffloadedError(TopicError):
+    """A ledger of the topic was moved to tiered storage and deleted from the bookies."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "only a broker can read offloaded ledgers"
+
+
+class TopicFormatError(TopicError, FormatError):
+    """Stored bytes of a topic do not have the form that Pulsar writes."""
+
+
+class CodecMissingError(TopicError):
+    """A library that these messages need is not installed."""
+
+    hint: ClassVar[str] = "pip install 'bkctl[pulsar]'"
+
 
 MANAGED_LEDGERS: Final = "/managed-ledgers"
 PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"

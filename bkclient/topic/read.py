@@ -45,16 +45,17 @@ from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.topic.compression import MESSAGE_BYTES_MAX
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn, split_entry
-from bkclient.topic.errors import (
-    NoSuchTopicError,
-    OffloadedError,
-    TopicFormatError,
-    TopicTrimmedError,
-)
 from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
-from bkclient.topic.names import TopicName, parse_topic
+from bkclient.topic.names import (
+    NoSuchTopicError,
+    OffloadedError,
+    TopicFormatError,
+    TopicName,
+    TopicTrimmedError,
+    parse_topic,
+)
 from bkclient.topic.schema import Decoder
 from wire.digest import Entry
 from wire.frames import protobuf

@@ -15,10 +15,9 @@ from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn, split_entry
-from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.lookup import topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
-from bkclient.topic.names import TopicName
+from bkclient.topic.names import TopicFormatError, TopicName
 from bkclient.topic.read import PENDING_MAX, TopicReader, end_of
 
 CHUNKS_WAIT_MS: Final = 60_000

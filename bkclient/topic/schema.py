@@ -18,10 +18,9 @@ import attrs
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.api import NotFoundError
-from bkclient.topic.errors import CodecMissingError, TopicError, TopicFormatError
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import TopicMessage
-from bkclient.topic.names import TopicName
+from bkclient.topic.names import CodecMissingError, TopicError, TopicFormatError, TopicName
 from wire.frames import protobuf
 from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkclient.config.settings import MASKED, is_secret_key
+from bkclient.config.declaration import MASKED, is_secret_key
 from bkclient.metadata.api import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
-from bkctl.output.views import BOOKIE, WIDE, Column, Kind, column, shown
+from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
 from bkctl.suggest import did_you_mean, keys_like
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
     from wire.records.service_info import BookieServiceInfo
 
-T = TypeVar("T", bound=attrs.AttrsInstance)
+T = TypeVar("T")
 
 HTTP: Final = "http"
 HTTPS: Final = "https"
@@ -36,105 +36,78 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a b
 # Values ----------------------------------------------------------------------------------------
 
 
-_READ_ONLY: Final = column("read_only", "Whether it takes no adds.", kind=Kind.FLAG)
+_READ_ONLY: Final = Column("read_only", "Whether it takes no adds.", kind=Kind.FLAG)
 
 
-@shown(
-    "bookies",
-    BOOKIE,
-    column("state", "starting, writable, read-only or stopping.", kind=Kind.STATE),
-    _READ_ONLY,
-    column("read_only_by_hand", "Whether an operator made it so."),
-    column("takes_recovery_adds", "Whether it takes the adds of recovery and repair."),
-    column("registered", "Whether clients find it."),
-    column("uptime", "Since its start.", "uptime_s", Kind.SECONDS),
-    healthy=lambda v: v.registered is not False and not v.read_only,
-)
-@attrs.frozen(kw_only=True)
+@shown("bookies", kw_only=True, healthy=lambda v: v.registered is not False and not v.read_only)
 class RunningBookie:
     """What a bookie is doing; what a Java bookie does not tell is None."""
 
-    bookie_id: str
-    state: str
-    read_only: bool
-    read_only_by_hand: bool | None = None
-    takes_recovery_adds: bool
-    registered: bool | None = None
-    uptime_s: float | None = None
+    bookie_id: str = field(BOOKIE)
+    state: str = field("starting, writable, read-only or stopping.", kind=Kind.STATE)
+    read_only: bool = field(_READ_ONLY)
+    read_only_by_hand: bool | None = field("Whether an operator made it so.", default=None)
+    takes_recovery_adds: bool = field("Whether it takes the adds of recovery and repair.")
+    registered: bool | None = field("Whether clients find it.", default=None)
+    uptime_s: float | None = field(
+        "Since its start.", name="uptime", kind=Kind.SECONDS, default=None
+    )
 
 
 @shown(
     "modes",
-    BOOKIE,
-    _READ_ONLY,
     sentence=lambda v: f"bookie {v.bookie_id} is {'read-only' if v.read_only else 'writable'}",
 )
-@attrs.frozen
 class Mode:
     """Whether a bookie is read-only."""
 
-    bookie_id: str
-    read_only: bool
+    bookie_id: str = field(BOOKIE)
+    read_only: bool = field(_READ_ONLY)
 
 
-@shown(
-    "collectors",
-    column("number", "One for each storage.", header="NO", rank=4),
-    column("running", "Whether it is at work."),
-    column("compacting", "major or minor, if it compacts.", rank=2),
-    column("rounds", "Rounds so far.", rank=5),
-    column("minor_compactions", "So far.", header="MINOR", rank=3),
-    column("major_compactions", "So far.", header="MAJOR", rank=3),
-    column(
-        "last_minor",
-        "When one ended; a Java bookie's start, if none has.",
-        "last_minor_ms",
-        Kind.TIME_MS,
-        rank=WIDE,
-    ),
-    column("last_major", "Likewise.", "last_major_ms", Kind.TIME_MS, rank=WIDE),
-    column("ledgers", "Ledgers there are.", rank=6),
-    column("logs", "Finished entry logs.", rank=6),
-    column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=2),
-    column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=2),
-    column("freed", "Freed bytes so far.", "freed_bytes", Kind.BYTES),
-    column(
-        "damaged_logs",
-        "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
-        "unreadable_logs",
-        header="DAMAGED",
-        rank=6,
-    ),
-    column("last_error", "What ended the last round early.", rank=1),
-    done=lambda v: not v.running,
-)
-@attrs.frozen(kw_only=True)
+@shown("collectors", kw_only=True, done=lambda v: not v.running)
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
 
-    number: int
-    running: bool
-    compacting: str | None
-    minor_compactions: int
-    major_compactions: int
-    last_minor_ms: int | None
-    last_major_ms: int | None
-    rounds: int | None = None
-    ledgers: int | None = None
-    logs: int | None = None
-    total_bytes: int | None = None
-    live_bytes: int | None = None
-    freed_bytes: int | None = None
-    unreadable_logs: int | None = None
-    last_error: str | None = None
+    number: int = field("One for each storage.", header="NO", rank=4)
+    running: bool = field("Whether it is at work.")
+    compacting: str | None = field("major or minor, if it compacts.", rank=2)
+    rounds: int | None = field("Rounds so far.", rank=5, default=None)
+    minor_compactions: int = field("So far.", header="MINOR", rank=3)
+    major_compactions: int = field("So far.", header="MAJOR", rank=3)
+    last_minor_ms: int | None = field(
+        "When one ended; a Java bookie's start, if none has.",
+        name="last_minor",
+        kind=Kind.TIME_MS,
+        rank=WIDE,
+    )
+    last_major_ms: int | None = field("Likewise.", name="last_major", kind=Kind.TIME_MS, rank=WIDE)
+    ledgers: int | None = field("Ledgers there are.", rank=6, default=None)
+    logs: int | None = field("Finished entry logs.", rank=6, default=None)
+    total_bytes: int | None = field(
+        "Their bytes.", name="total", kind=Kind.BYTES, rank=2, default=None
+    )
+    live_bytes: int | None = field(
+        "Those still needed.", name="live", kind=Kind.BYTES, rank=2, default=None
+    )
+    freed_bytes: int | None = field(
+        "Freed bytes so far.", name="freed", kind=Kind.BYTES, default=None
+    )
+    unreadable_logs: int | None = field(
+        "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
+        name="damaged_logs",
+        header="DAMAGED",
+        rank=6,
+        default=None,
+    )
+    last_error: str | None = field("What ended the last round early.", rank=1, default=None)
 
 
-@shown("collections", BOOKIE, sentence=lambda v: f"bookie {v.bookie_id} collects garbage now")
-@attrs.frozen
+@shown("collections", sentence=lambda v: f"bookie {v.bookie_id} collects garbage now")
 class GarbageAsked:
     """Garbage collection was asked for."""
 
-    bookie_id: str
+    bookie_id: str = field(BOOKIE)
 
 
 def _compactions(v: Compactions) -> str:
@@ -145,29 +118,21 @@ def _compactions(v: Compactions) -> str:
     )
 
 
-@shown(
-    "compactions",
-    BOOKIE,
-    column("minor_suspended", "By an operator."),
-    column("major_suspended", "By an operator."),
-    sentence=_compactions,
-)
-@attrs.frozen(kw_only=True)
+@shown("compactions", kw_only=True, sentence=_compactions)
 class Compactions:
     """Which compactions an operator has suspended."""
 
-    bookie_id: str
-    minor_suspended: bool
-    major_suspended: bool
+    bookie_id: str = field(BOOKIE)
+    minor_suspended: bool = field("By an operator.")
+    major_suspended: bool = field("By an operator.")
 
 
-@shown("settings", column("key", "The setting."), column("value", "Its value; secrets are masked."))
-@attrs.frozen
+@shown("settings")
 class BookieSetting:
     """One setting of a running bookie."""
 
-    key: str
-    value: str
+    key: str = field("The setting.")
+    value: str = field("Its value; secrets are masked.")
 
 
 def _labels(v: Any) -> str:
@@ -180,15 +145,15 @@ def _sample_fields(prefix: str = "") -> tuple[Column, ...]:
         return found
 
     return (
-        column("name", "The metric.", lambda v: of(v).name, header="METRIC"),
-        column(
+        Column("name", "The metric.", lambda v: of(v).name, header="METRIC"),
+        Column(
             "labels",
             "Its labels.",
             lambda v: dict(of(v).labels),
             Kind.NESTED,
             cell=lambda v: _labels(of(v)),
         ),
-        column("value", "Its value.", lambda v: _value(of(v).value)),
+        Column("value", "Its value.", lambda v: _value(of(v).value)),
     )
 
 
@@ -202,8 +167,7 @@ def _sample(v: MetricSample) -> str:
     return f"{_value(v.value):>10}  {v.name}{labels}"
 
 
-@shown("metrics", *_sample_fields(), id="name", sentence=_sample)
-@attrs.frozen(kw_only=True)
+@shown("metrics", *_sample_fields(), kw_only=True, id="name", sentence=_sample)
 class MetricSample:
     """One line of a bookie's metrics."""
 
@@ -212,12 +176,11 @@ class MetricSample:
     value: float
 
 
-@shown("bookies", BOOKIE, sentence=lambda v: f"bookie {v.bookie_id} is ready")
-@attrs.frozen
+@shown("bookies", sentence=lambda v: f"bookie {v.bookie_id} is ready")
 class Ready:
     """A bookie serves."""
 
-    bookie_id: str
+    bookie_id: str = field(BOOKIE)
 
 
 # Where to ask ----------------------------------------------------------------------------------
@@ -417,7 +380,7 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
 
 def _value_of(kind: type[T], found: Mapping[str, Any], **others: Any) -> T:
     """Return an answer of v2 as a value: what has the same name in both, and ``others``."""
-    names = {field.name for field in attrs.fields(kind)} - others.keys()
+    names = {one.name for one in attrs.fields(kind)} - others.keys()  # type: ignore[arg-type]
     return kind(**{name: found[name] for name in names}, **others)
 
 
@@ -556,16 +519,11 @@ JMX_NAMES: Final[Mapping[str, str]] = {
 """The attributes of BookKeeper 4.4's MBeans, and the lines that tell the same."""
 
 
-@shown(
-    "attributes",
-    column("attribute", "MBean and attribute.", header="ATTRIBUTE"),
-    *_sample_fields("sample"),
-)
-@attrs.frozen(kw_only=True)
+@shown("attributes", *_sample_fields("sample"), kw_only=True)
 class JmxSample:
     """A line of metrics under the name of the MBean's attribute that it replaces."""
 
-    attribute: str
+    attribute: str = field("MBean and attribute.", header="ATTRIBUTE")
     sample: MetricSample
 
 

@@ -10,16 +10,16 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from bkclient.admin import operations
 from bkclient.admin.operations import ANSWERS_WITHIN_S
+from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.rack import DEFAULT_RACK
 from bkctl.bookies import load_rates, summary
 from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.summary import BookieSummary
 from bkctl.errors import error_message
+from bkctl.output.views import evolve
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -62,30 +62,28 @@ async def bookies(
 
 async def ask_bookie(
     client: Client,
-    one: operations.BookieStatus,
+    one: BookieStatus,
     rack: str | None = None,
     *,
     ask: bool = True,
     within_s: float = ANSWERS_WITHIN_S,
 ) -> BookieSummary:
     """Return what is shown of one bookie; ``unreachable`` where no answer came ``within_s``."""
-    found = attrs.evolve(summary.summary(one), rack=rack)
+    found = evolve(summary.summary(one), rack=rack)
     if one.info is None:
         return found
-    found = attrs.evolve(found, http=http_address(one.info, client.config))
+    found = evolve(found, http=http_address(one.info, client.config))
     if not ask:
         return found
     try:
         disks = await operations.bookie_info(client, one.bookie_id, within_s)
     except BookKeeperError as error:
         # The state is what metadata says; the sizes stay unknown.
-        return attrs.evolve(found, unreachable=error_message(error))
-    return attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+        return evolve(found, unreachable=error_message(error))
+    return evolve(found, free=disks.free_bytes, total=disks.total_bytes)
 
 
-async def racks_of(
-    client: Client, bookies: Collection[operations.BookieStatus]
-) -> Mapping[BookieId, str]:
+async def racks_of(client: Client, bookies: Collection[BookieStatus]) -> Mapping[BookieId, str]:
     """Return where bookies are in the network; nothing where no topology script is configured.
 
     One that is down is where the address that its id consists of is, as in Java.
@@ -118,7 +116,7 @@ def with_figures(session: Session, found: Sequence[BookieSummary]) -> list[Booki
     now_s = time.time()
     answers = figures_of(session, found)
     return [
-        attrs.evolve(
+        evolve(
             one,
             version=figures.version,
             uptime_s=None if figures.started_s is None else max(0.0, now_s - figures.started_s),

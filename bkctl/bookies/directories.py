@@ -7,11 +7,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, shown
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
 from bookied.directories.in_use import DirectoryUser, uses
 from bookied.directories.roots import CURRENT, OLD_DATA
@@ -138,12 +136,12 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
 
 @shown(
     "directories",
-    column("directory", "The root, as the settings name it.", lambda v: str(v.use.root)),
-    column("state", "in use, free or missing.", kind=Kind.STATE),
-    column("holds", "journal, ledger, index.", rank=2),
-    column("locked", "A bookied holds its lock.", "use.is_locked", Kind.FLAG),
-    column("dirty", "DIRTY is there: a bookie runs, or was killed.", "use.is_dirty", Kind.FLAG),
-    column(
+    Column("directory", "The root, as the settings name it.", lambda v: str(v.use.root)),
+    Column("state", "in use, free or missing.", kind=Kind.STATE),
+    Column("holds", "journal, ledger, index.", rank=2),
+    Column("locked", "A bookied holds its lock.", "use.is_locked", Kind.FLAG),
+    Column("dirty", "DIRTY is there: a bookie runs, or was killed.", "use.is_dirty", Kind.FLAG),
+    Column(
         "workers",
         "Processes that write there, as far as they can be seen.",
         lambda v: [{"pid": w.pid, "program": w.program} for w in v.use.workers],
@@ -153,7 +151,6 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
         cell=lambda v: ", ".join(map(str, v.use.workers)) or "-",
     ),
 )
-@attrs.frozen
 class DirectoryState:
     """One directory of a bookie: what it is for, and who works in it.
 

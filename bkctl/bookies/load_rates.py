@@ -12,17 +12,15 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
+from bkctl.bookies.admin_api import MetricSample
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from wire.errors import BookKeeperError
-
-if TYPE_CHECKING:
-    from bkctl.bookies.admin_api import MetricSample
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,10 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import attrs
-
 from bkclient.metadata.stored_values import BookieState, BookieStatus
-from bkctl.output.views import BOOKIE, WIDE, Kind, column, shown
+from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 
 if TYPE_CHECKING:
     from bkctl.bookies.admin_client import HttpAddress
@@ -19,51 +17,43 @@ if TYPE_CHECKING:
 
 @shown(
     "bookies",
-    BOOKIE,
-    column(
+    Column(
         "state",
         "writable, read-only, down; or unreachable: registered, and does not answer.",
         "state_seen",
         Kind.STATE,
-    ),
-    column("address", "Where it listens.", rank=2),
-    column("free", "Free bytes on its disks.", kind=Kind.BYTES, rank=1),
-    column("total", "Bytes of its disks.", kind=Kind.BYTES, rank=1),
-    column(
-        "properties",
-        "What else it published.",
-        rank=WIDE,
-        cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
-    ),
-    column("rack", "Its network location.", rank=WIDE),
-    column("version", "Version, if the bookie reports it.", rank=WIDE),
-    column(
-        "uptime_s",
-        "Uptime, if the bookie reports it.",
-        kind=Kind.SECONDS,
-        rank=WIDE,
-        header="UPTIME",
+        after="bookie_id",
     ),
     healthy=lambda v: v.state_seen == "writable",
 )
-@attrs.frozen
 class BookieSummary:
     """One bookie: what metadata says, and what it says itself where it could be asked."""
 
-    bookie_id: BookieId
+    bookie_id: BookieId = field(BOOKIE)
     state: str
-    address: str | None = None
-    free: int | None = None
-    total: int | None = None
-    properties: Mapping[str, str] = attrs.field(factory=dict)
-    rack: str | None = None
+    address: str | None = field("Where it listens.", rank=2, default=None)
+    free: int | None = field("Free bytes on its disks.", kind=Kind.BYTES, rank=1, default=None)
+    total: int | None = field("Bytes of its disks.", kind=Kind.BYTES, rank=1, default=None)
+    properties: Mapping[str, str] = field(
+        "What else it published.",
+        rank=WIDE,
+        cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
+        factory=dict,
+    )
+    rack: str | None = field("Its network location.", rank=WIDE, default=None)
     """Its network location, where a topology script is configured."""
     unreachable: str = ""
     """Why it did not tell its disks; empty if it did, or was not asked."""
     http: HttpAddress | None = None
     """Where its HTTP server listens, if it has published one."""
-    version: str | None = None
-    uptime_s: float | None = None
+    version: str | None = field("Version, if the bookie reports it.", rank=WIDE, default=None)
+    uptime_s: float | None = field(
+        "Uptime, if the bookie reports it.",
+        kind=Kind.SECONDS,
+        rank=WIDE,
+        header="UPTIME",
+        default=None,
+    )
 
     @property
     def host(self) -> str:

@@ -8,6 +8,7 @@ pages, completions and tests read that. What it does is a function, imported whe
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,9 @@ _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
 _SHOWN_FOR_LISTS: Final = ("columns", "sort_by", "filters")
 
 
+_CLAUSE: Final = re.compile(r"[.;]\s|[.;]$")
+"""What ends one."""
+
 _UNBROKEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: a line must not end there."""
 
@@ -51,6 +55,12 @@ def late(path: str) -> Any:
     """Import a module, and return what a path names in it: ``module:name``."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def _with_short_help(declared: dict[str, Any]) -> dict[str, Any]:
+    """Add the line in the list of its group: the first clause of its help, unless it is given."""
+    text: str = declared.get("help", "")
+    return {"short_help": _CLAUSE.split(text.strip())[0] + ".", **declared}
 
 
 class _Formatter(click.HelpFormatter):
@@ -96,7 +106,7 @@ class Command(click.Command):
         effect: Effect,
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
-        replaces: str = "",
+        replaces: str = "nothing in Java's tools",
         params: Sequence[click.Parameter] = (),
         without: Collection[Facility] = (),
         **kwargs: Any,
@@ -106,7 +116,7 @@ class Command(click.Command):
         ``body`` is ``module:function``: it takes the session, and each of the ``params`` by name.
         ``without`` names what commands of its kind have and this one has not.
         """
-        super().__init__(name, params=list(params), **kwargs)
+        super().__init__(name, params=list(params), **_with_short_help(kwargs))
         self.body = body
         self.effect = effect
         self.examples = tuple(examples)
@@ -223,7 +233,7 @@ class Group(click.Group):
         aliases: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **_with_short_help(kwargs))
         self.lazy, self._order = dict(lazy or {}), tuple(order)
         self.aliases = dict(aliases or {})
         complete_files(self.params)

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, Word, option
-from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType
-
-FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
-"""What every command that talks to a cluster can exit with."""
 
 OPEN_LEDGERS: Final = "open-ledgers"
 LOG_LEDGERS: Final = "log-ledgers"

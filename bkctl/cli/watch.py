@@ -217,8 +217,5 @@ def _name(until: Condition) -> str:
     return until if isinstance(until, str) else str(until)
 
 
-__all__ = ["Frame", "Rounds", "WatchRounds", "rounds_of"]
-
-
 def _shortened(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 3]}..."

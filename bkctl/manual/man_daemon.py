@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import OtherKey, SettingInfo, describe
+from bkclient.config.declaration import OtherKey
+from bkclient.config.settings import SettingInfo, describe
 from bkctl.manual.man_pages import Edition
 from bkctl.manual.roff import Page, bold, italic, usage
 from bookied.config.bookie import BookieConfig

@@ -19,12 +19,13 @@ from bkctl.output.forms.pager import Pager
 from bkctl.output.forms.sentence import fitted
 from bkctl.output.forms.table_form import TableForm
 from bkctl.output.forms.text import flat
-from bkctl.output.views import View, view_of
+from bkctl.output.views import View, field, shown, view_of
 
 if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
     from bkctl.output.watch_rounds import WatchRounds
+
 
 _DIM: Final = "\x1b[2m"
 _RESET: Final = "\x1b[0m"
@@ -230,3 +231,13 @@ def _in_batches(
             first = None
     if first:
         yield first
+
+
+@shown(
+    "plans",
+    sentence=lambda v: "\n".join(f"would {step}" for step in v.steps or ("change nothing",)),
+)
+class Plan:
+    """What a dry run would have done."""
+
+    steps: tuple[str, ...] = field("The steps, in order.", name="would")

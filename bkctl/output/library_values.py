@@ -1,8 +1,8 @@
 """Where the values of classes below ``bkctl`` are told how they are shown.
 
-These classes know nothing of tables, so the ``columns`` module of the folder whose commands print
-them says it (``bkctl.output.views.show``). Each has its line here, so that a command that prints
-one needs to import nothing for it; a test holds the lines against what these modules declare.
+These classes know nothing of tables, so a module of the folder whose commands print them says it
+(``bkctl.output.views.declare_view``). Each has its line here, so that a command that prints one
+needs to import nothing for it; a test holds the lines against what these modules declare.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.sanity_columns",
-        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.test_columns",
-        "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.columns",
-        "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.columns",
+        "bkclient.admin.cluster_test.Sanity": "bkctl.commands.bookie.details",
+        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.status",
+        "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.stored_cookies",
+        "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.config_files",
         "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.autorecovery.RemovedMark": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.autorecovery.Mark": "bkctl.commands.autorecovery.columns",
@@ -33,8 +33,8 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.journals.JournalVerdict": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.logs.LogUse": "bkctl.commands.disk.inspect.columns",
-        "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.columns",
-        "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.columns",
-        "wire.records.cookie.CookieDifference": "bkctl.commands.cookie.columns",
+        "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.rebuild",
+        "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.rebuild",
+        "wire.records.cookie.CookieDifference": "bkctl.commands.cookie.stored_cookies",
     }
 )

@@ -1,19 +1,16 @@
-"""How a kind of value is shown: the class says it itself, above its attributes.
+"""How a kind of value is shown: the class says it itself, of each attribute.
 
 ::
 
-    @shown(
-        "problems",
-        column("place", "The metadata service, or a VERSION file."),
-        column("since", "When it was seen.", "seen.time_ms", Kind.TIME_MS),
-    )
-    @attrs.frozen
-    class Problem: ...
+    @shown("problems", Column("age", "For how long.", lambda v: v.age_s, Kind.SECONDS))
+    class Problem:
+        place: str = field("The metadata service, or a VERSION file.")
+        seen_ms: int = field("When it was seen.", name="seen", kind=Kind.TIME_MS)
 
-A column is an attribute of the same name, a path of attributes, or what a function makes of the
-value. Its kind follows from the attribute's annotation where none is given. Values of classes that
-stand below ``bkctl`` are told with ``show`` in the ``columns`` module of the folder whose commands
-print them; ``library_values`` has the list of these.
+``shown`` makes a frozen class of attrs. A column is an attribute, a path of attributes, or what a
+function makes of the value. Its kind follows from the attribute's annotation where none is given.
+Values of classes that stand below ``bkctl`` are told with ``declare_view`` in the folder whose
+commands print them; ``library_values`` has the list of these.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import enum
 import importlib
 import operator
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import attrs
@@ -32,11 +29,20 @@ from bkctl.output.library_values import LIBRARY_VALUES
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Unpack, dataclass_transform
 
     from bkctl.options import Options
+else:
 
-_Class = TypeVar("_Class", bound=type)
+    def dataclass_transform(**_how: Any) -> Callable[[T], T]:
+        """Do what ``typing.dataclass_transform`` of later Pythons does: nothing."""
+        return lambda function: function
+
+
+T = TypeVar("T")
+
+_COLUMN: Final = "column"
+"""Where an attribute has its column."""
 
 WIDE: Final = 9
 """Rank of fields for ``-o wide`` alone."""
@@ -82,8 +88,11 @@ _KINDS: Final[Mapping[str, Kind]] = types.MappingProxyType(
 
 
 @attrs.frozen
-class Field:
-    """One field of a kind of value, as ``column`` declares it.
+class Column:
+    """What a class tells about one of its fields.
+
+    ``of`` is what it holds: an attribute's path (``name`` by default), or a function. Lists stand
+    for tuples, and dictionaries for mappings.
 
     ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
     first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
@@ -92,15 +101,38 @@ class Field:
 
     name: str
     doc: str
-    get: Callable[[Any], Any]
-    kind: Kind
-    rank: int = 0
-    header: str = ""
-    cell: Callable[[Any], str] | None = None
-    optional: bool = False
+    of: str | Callable[[Any], Any] = ""
+    kind: Kind | None = None
+    rank: int = attrs.field(default=0, kw_only=True)
+    header: str = attrs.field(default="", kw_only=True)
+    cell: Callable[[Any], str] | None = attrs.field(default=None, kw_only=True)
+    optional: bool = attrs.field(default=False, kw_only=True)
     """Left out of JSON and YAML where there is none, instead of null."""
-    cell_of_none: bool = False
+    cell_of_none: bool = attrs.field(default=False, kw_only=True)
     """Whether ``cell`` also has a text where the field holds nothing, in place of a dash."""
+    after: str = attrs.field(default="", kw_only=True)
+    """The column that it follows, where it is not behind all attributes."""
+
+    def on(self, shown_class: type) -> Field:
+        """Return the field of values of ``shown_class``.
+
+        Raises:
+            TypeError: the class has no such attribute.
+        """
+        get, kind = self.of or self.name, self.kind
+        if isinstance(get, str):
+            kind = kind or _kind_of(shown_class, get)
+            get = _listed(get) if kind is Kind.NESTED else operator.attrgetter(get)
+        told = {**attrs.asdict(self, recurse=False), "kind": kind or Kind.TEXT}
+        return Field(**told, get=get)
+
+
+@attrs.frozen
+class Field(Column):
+    """A column of one class: ``get`` returns what a value of the class holds."""
+
+    kind: Kind = attrs.field(kw_only=True)
+    get: Callable[[Any], Any] = attrs.field(kw_only=True)
 
     @property
     def title(self) -> str:
@@ -159,64 +191,6 @@ class View:
         )
 
 
-@attrs.frozen
-class Column:
-    """What a class tells about one of its fields: a ``Field`` that knows no class yet."""
-
-    name: str
-    doc: str
-    of: str | Callable[[Any], Any]
-    kind: Kind | None
-    rank: int = 0
-    header: str = ""
-    cell: Callable[[Any], str] | None = None
-    optional: bool = False
-    cell_of_none: bool = False
-
-    def on(self, shown_class: type) -> Field:
-        """Return the field of values of ``shown_class``.
-
-        Raises:
-            TypeError: the class has no such attribute.
-        """
-        get = self.of
-        if isinstance(get, str):
-            kind = self.kind or _kind_of(shown_class, get)
-            get = _listed(get) if kind is Kind.NESTED else operator.attrgetter(get)
-        else:
-            kind = self.kind or Kind.TEXT
-        return Field(
-            self.name,
-            self.doc,
-            get,
-            kind,
-            self.rank,
-            self.header,
-            self.cell,
-            self.optional,
-            self.cell_of_none,
-        )
-
-
-def column(
-    name: str,
-    doc: str,
-    of: str | Callable[[Any], Any] = "",
-    kind: Kind | None = None,
-    *,
-    rank: int = 0,
-    header: str = "",
-    cell: Callable[[Any], str] | None = None,
-    optional: bool = False,
-    cell_of_none: bool = False,
-) -> Column:
-    """Declare a field. ``of`` is what it holds: an attribute's path (``name``), or a function.
-
-    Lists stand for tuples, and dictionaries for mappings.
-    """
-    return Column(name, doc, of or name, kind, rank, header, cell, optional, cell_of_none)
-
-
 def _kind_of(shown_class: type, path: str) -> Kind:
     """Return what an attribute's annotation says; a path without a kind is a text."""
     first, _, below = path.partition(".")
@@ -259,20 +233,62 @@ class _How(TypedDict, total=False):
     bare: bool
 
 
-def shown(name: str, *columns: Column, **how: Unpack[_How]) -> Callable[[_Class], _Class]:
-    """Say how the values of the class below are shown: what they are called, and their columns."""
+def field(
+    column: str | Column,
+    *,
+    name: str = "",
+    default: Any = attrs.NOTHING,
+    factory: Callable[[], Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Declare an attribute and its column: one that classes share, or what the attribute is.
 
-    def decorate(decorated: _Class) -> _Class:
-        decorated.__view__ = _view(decorated, name, columns, how)  # type: ignore[attr-defined]
-        return decorated
+    ``more`` is what a ``Column`` takes. ``name`` is the column's, where the attribute has another.
+    """
+    made = column if isinstance(column, Column) else Column(name, column, **more)
+    return attrs.field(default=default, factory=factory, metadata={_COLUMN: made})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, field))
+def shown(
+    name: str, *columns: Column, kw_only: bool = False, **how: Unpack[_How]
+) -> Callable[[type[T]], type[T]]:
+    """Make a class of values, and say how they are shown: what they are called, and their columns.
+
+    ``columns`` come behind those of the class's own attributes, or where they say ``after`` what.
+    """
+
+    def decorate(plain: type[T]) -> type[T]:
+        made: Any = plain
+        if "__attrs_attrs__" not in vars(plain):
+            made = attrs.frozen(plain, kw_only=kw_only)
+        found = list(_own_columns(made))
+        for column in columns:
+            before = [one.name for one in found].index(column.after) if column.after else len(found)
+            found.insert(before + 1, column)
+        made.__view__ = _view(made, name, found, how)
+        return made  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _own_columns(kind: type[attrs.AttrsInstance]) -> Iterator[Column]:
+    for one in attrs.fields(kind):
+        column: Column | None = one.metadata.get(_COLUMN)
+        if column is not None and one.name in vars(kind).get("__annotations__", ()):
+            yield attrs.evolve(column, name=column.name or one.name, of=column.of or one.name)
+
+
+def evolve(value: T, /, **changes: Any) -> T:
+    """Return a shown value with some attributes changed, as ``attrs.evolve`` does."""
+    made: T = attrs.evolve(value, **changes)  # type: ignore[misc]
+    return made
 
 
 _OF_LIBRARY: Final[dict[type, View]] = {}
 
 
-def show(library_class: type, name: str, *columns: Column, **how: Unpack[_How]) -> None:
+def declare_view(library_class: type, name: str, *columns: Column, **how: Unpack[_How]) -> None:
     """Say how the values of a class below ``bkctl`` are shown, as ``shown`` does of ours."""
     _OF_LIBRARY[library_class] = _view(library_class, name, columns, how)
 
@@ -313,27 +329,28 @@ def view_of(kind: type) -> View:
 
 def formerly(one: Column, name: str) -> Column:
     """Return a column under an older name, which machine forms and options keep."""
-    return attrs.evolve(one, name=name, doc=f"Older name of `{one.name}`.", rank=NEVER, header="")
+    doc, of = f"Older name of `{one.name}`.", one.of or one.name
+    return attrs.evolve(one, name=name, doc=doc, of=of, rank=NEVER, header="")
 
 
 # Columns that several classes have ----------------------------------------------------------------
 
-BOOKIE: Final = column("bookie_id", "The bookie.", header="BOOKIE")
-LEDGER: Final = column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID, header="LEDGER")
-ENTRY: Final = column("entry_id", "The entry.", kind=Kind.COUNT, header="ENTRY")
-SIZE: Final = column("size", "Bytes of payload.", kind=Kind.BYTES)
-SECONDS: Final = column("seconds", "Time it took.", kind=Kind.SECONDS)
-ENTRIES: Final = column("entries", "How many entries.", kind=Kind.COUNT)
+BOOKIE: Final = Column("bookie_id", "The bookie.", header="BOOKIE")
+LEDGER: Final = Column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID, header="LEDGER")
+ENTRY: Final = Column("entry_id", "The entry.", kind=Kind.COUNT, header="ENTRY")
+SIZE: Final = Column("size", "Bytes of payload.", kind=Kind.BYTES)
+SECONDS: Final = Column("seconds", "Time it took.", kind=Kind.SECONDS)
+ENTRIES: Final = Column("entries", "How many entries.", kind=Kind.COUNT)
 
 OLDER_IDS: Final = (formerly(LEDGER, "ledger"), formerly(ENTRY, "entry"))
 """What ``ledger_id`` and ``entry_id`` were called where entries are listed."""
-PAYLOAD_SIZE: Final = column("size", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES)
+PAYLOAD_SIZE: Final = Column("size", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES)
 OLDER_SIZE: Final = attrs.evolve(
     formerly(PAYLOAD_SIZE, "length"),
     doc="Older name of `size`; the column `length` of Parquet files is the ledger's up to here.",
 )
 PAYLOAD: Final = (
-    column(
+    Column(
         "payload_b64",
         "The payload in base64; none with --entry-format.",
         lambda v: None if v.text is not None else v.payload,
@@ -341,7 +358,7 @@ PAYLOAD: Final = (
         rank=NEVER,
         optional=True,
     ),
-    column(
+    Column(
         "payload",
         "The payload as --entry-format has it.",
         "text",

@@ -1,9 +1,10 @@
-"""The client's log events on stderr, one line each, while a command runs."""
+"""What happens meanwhile, on stderr: the client's log events, and with ``-vv`` each request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TextIO
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from twisted.logger import (
     FilteringLogObserver,
@@ -17,6 +18,11 @@ from twisted.logger import (
 from zope.interface import implementer
 
 from bkctl.output.forms.text import safe
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+
 
 _OURS = ("bkclient", "bookied", "wire")
 _begun: list[LogLevelFilterPredicate] = []
@@ -51,3 +57,81 @@ def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
         globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
     for namespace in _OURS:
         _begun[0].setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))
+
+
+class TracedStore:
+    """A metadata store that tells of what it is asked; otherwise the one that it stands for.
+
+    Of the arguments only ids and words are told: what is stored may hold passwords. ``tell`` is
+    None while no trace is wanted.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.tell: Callable[[str], object] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if self.tell is None or not callable(found):
+            return found
+
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            result = found(*args, **kwargs)
+            call = f"metadata: {name}({', '.join(map(_word, args))})"
+            if hasattr(result, "__aiter__"):
+                return self._walked(call, result)
+            return self._awaited(call, result) if hasattr(result, "__await__") else result
+
+        return traced
+
+    async def _awaited(self, call: str, result: Awaitable[Any]) -> Any:
+        began_s = time.monotonic()
+        ended = ""
+        try:
+            return await result
+        except BookKeeperError as error:
+            ended = f": {type(error).__name__}"
+            raise
+        finally:
+            self._write(f"{call} {_ms(began_s)}{ended}")
+
+    async def _walked(self, call: str, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        began_s, count = time.monotonic(), 0
+        try:
+            async for value in result:
+                count += 1
+                yield value
+        finally:
+            self._write(f"{call} {_ms(began_s)}: {count} answers")
+
+    def _write(self, text: str) -> None:
+        if self.tell is not None:
+            self.tell(text)
+
+
+def trace(
+    client: BlockingClient, tell: Callable[[str], object] | None, *, each: bool = False
+) -> None:
+    """Have a connection tell of all that it asks from now on, or no more.
+
+    With ``each`` there is a line for every entry of what goes out as many.
+    """
+    store: Any = client.client.store
+    if not isinstance(store, TracedStore):
+        store = TracedStore(store)
+        client.client.store = store
+    store.tell = tell
+    if tell is None:
+        client.client.trace_requests(None)
+        return
+    from bkclient.connection.request_trace import RequestTrace
+
+    client.client.trace_requests(RequestTrace(tell, each=each))
+
+
+def _word(value: Any) -> str:
+    return str(value) if isinstance(value, (int, str)) else type(value).__name__
+
+
+def _ms(began_s: float) -> str:
+    return f"{(time.monotonic() - began_s) * 1000:.1f} ms"

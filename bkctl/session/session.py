@@ -17,10 +17,8 @@ from bkctl.exit_status import Effect
 from bkctl.host import Host
 from bkctl.options import Options, options_of
 from bkctl.session.cluster import SessionCluster
-from bkctl.session.input import Input
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.messages import Messages
-from bkctl.session.questions import Questions
+from bkctl.session.messages import Input, Messages, Questions
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -194,7 +192,7 @@ class Session:
         Raises:
             RefusedError: without the dry run, the command would be refused.
         """
-        from bkctl.output.plan import Plan
+        from bkctl.output.emit import Plan
 
         self.emit(Plan(tuple(steps)))
         if self.refused:

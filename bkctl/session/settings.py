@@ -16,7 +16,6 @@ from bkclient.config.findings import Severity
 from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import (
     Properties,
-    PropertiesError,
     parse_properties,
     read_properties,
 )
@@ -158,6 +157,3 @@ def _bookie_classes(path: str | None) -> tuple[type, ...]:
     except ImportError:
         return ()
     return (BookieConfig,)
-
-
-__all__ = ["ClusterSettings", "PropertiesError", "cluster_settings"]

@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import Severity, invalid
-from bkclient.config.settings import FindingKind, SettingFinding, setting
+from bkclient.config.declaration import setting
+from bkclient.config.findings import FindingKind, SettingFinding, Severity, invalid
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 
 PROMETHEUS: Final = "PrometheusMetricsProvider"

@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from bkclient.config.auth import JaasConfig, simple_name
+from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
-from bkclient.config.settings import setting
 
 SASL_BOOKIE: Final = "SASLBookieAuthProviderFactory"
 CERTIFICATES: Final = "BookieAuthZFactory"

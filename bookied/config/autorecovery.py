@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from bkclient.config.settings import setting
+from bkclient.config.declaration import setting
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases of a bookie's settings.

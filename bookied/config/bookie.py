@@ -14,9 +14,10 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.config.client import ClientConfig, MetadataConfig
-from bkclient.config.findings import Severity, invalid
-from bkclient.config.properties import user_name
-from bkclient.config.settings import Findings, OtherKey, Properties, SettingFinding, load, setting
+from bkclient.config.declaration import OtherKey, setting
+from bkclient.config.findings import Findings, SettingFinding, Severity, invalid
+from bkclient.config.properties import Properties, user_name
+from bkclient.config.settings import load
 from bookied.config.admin import AdminConfig
 from bookied.config.auth import BookieAuthConfig
 from bookied.config.autorecovery import AutoRecoveryConfig

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.settings import setting
+from bkclient.config.declaration import setting
 
 _MB: Final = 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * _MB

@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import invalid
-from bkclient.config.settings import SettingFinding, setting
+from bkclient.config.declaration import setting
+from bkclient.config.findings import SettingFinding, invalid
 
 _MB: Final = 1024 * 1024
 

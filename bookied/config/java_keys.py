@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bkclient.config.settings import OtherKey
+from bkclient.config.declaration import OtherKey
 
 _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from bkclient.config.findings import invalid
-from bkclient.config.settings import FindingKind, SettingFinding, setting
+from bkclient.config.declaration import setting
+from bkclient.config.findings import FindingKind, SettingFinding, invalid
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

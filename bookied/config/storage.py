@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import invalid
-from bkclient.config.settings import SettingFinding, setting
+from bkclient.config.declaration import setting
+from bkclient.config.findings import SettingFinding, invalid
 from bookied.config.journal import may_be_emptied
 
 _MB: Final = 1024 * 1024

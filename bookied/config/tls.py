@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import attrs
 
+from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
-from bkclient.config.settings import setting
 from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
 
 

@@ -11,8 +11,9 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import SettingFinding
 from bkclient.config.properties import Properties
-from bkclient.config.settings import SettingFinding, load
+from bkclient.config.settings import load
 from bookied.config.bookie import BookieConfig
 from bookied.offline import directories
 

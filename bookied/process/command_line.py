@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.declaration import value_text
+from bkclient.config.findings import Findings
 from bkclient.config.private_files import changeable_by_others
-from bkclient.config.properties import java_system_properties
-from bkclient.config.settings import (
-    Findings,
+from bkclient.config.properties import (
     Properties,
     PropertiesError,
-    environment,
+    java_system_properties,
     read_properties,
-    value_text,
 )
+from bkclient.config.settings import environment
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 from bookied.process.own_version import own_version

@@ -41,14 +41,12 @@ from bookied.errors import (
     ThreadsError,
 )
 from bookied.runtime.listener import Listener, TcpListener
+from bookied.server.disk_reads import RunBlocking
 from bookied.stats.counters import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_values import OpenKeyValues
 
 log = Logger()
-
-RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
-"""Runs a function in a thread; its value or error comes back on the reactor."""
 
 BLOCKING_THREADS: Final = 2
 """Start, checkpoints and disk checks; reads have a pool of their own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -33,7 +33,7 @@ PART_REQUEST_BYTES: Final = 48 * 1024
 256 entries take 50 µs, however small, and 1 MiB takes 20 µs to copy and 400 µs to send.
 """
 
-RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
+RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
 """Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
 
 Deliver = Callable[[Response], None]

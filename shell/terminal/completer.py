@@ -14,8 +14,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from shell.command_line import Token, TokenKind, quoted, tokens, unquoted
+from shell.context import CommandPlace, awaited, named, options, resolve
 from shell.shell import Shell
-from shell.tree import CommandPlace, awaited, named, options, resolve
 
 WAIT_S: Final = 3.0
 """How long a menu waits for values; keys do not."""

@@ -22,11 +22,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from bkclient.admin import operations
-from bkclient.admin.operations import BookieState
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.metadata.stored_values import BookieState
 from wire.codes import ProtocolVersion
 
 START_S = 60.0

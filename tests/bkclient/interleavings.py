@@ -14,7 +14,9 @@ from typing import TypeVar
 import attrs
 
 from bkclient.errors import BookieUnavailableError, NotEnoughBookiesError
-from bkclient.quorum.add_events import (
+from bkclient.quorum.add_rules import AddQuorum, AddState
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.pending_adds import (
     AddsAcked,
     AddsFailed,
     AddsReady,
@@ -27,8 +29,6 @@ from bkclient.quorum.add_events import (
     GiveUp,
     SendAgain,
 )
-from bkclient.quorum.add_rules import AddQuorum, AddState
-from bkclient.quorum.distribution import write_set
 from wire.ids import BookieId
 
 T = TypeVar("T")

@@ -24,8 +24,7 @@ from bkclient.metadata.api import (
     NotInitializedError,
     SessionEvent,
 )
-from bkclient.metadata.sqlite.database import Database, file_system_of
-from bkclient.metadata.sqlite.driver_thread import Core
+from bkclient.metadata.sqlite.database import Core, Database, file_system_of
 from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata

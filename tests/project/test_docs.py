@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from bkclient.quorum.add_events import Event
 from bkclient.quorum.add_rules import AddQuorum, AddState
+from bkclient.quorum.pending_adds import Event
 
 ROOT = Path(__file__).parents[2]
 INTERNALS = ROOT / "docs" / "internals.md"

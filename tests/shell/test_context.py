@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shell.context import fill
-from shell.tree import resolve
+from shell.context import fill, resolve
 from tests.shell.toy import make_shell, shelf
 
 HERE = {"book_id": "b7"}

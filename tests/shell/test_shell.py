@@ -11,8 +11,8 @@ import pytest
 
 from shell.builtin import commands
 from shell.command_line import parse
+from shell.settings import Preferences
 from shell.shell import Shell
-from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram, make_shell
 
 

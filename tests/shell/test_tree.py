@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shell.tree import awaited, resolve
+from shell.context import awaited, resolve
 from tests.shell.toy import shelf
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions, LogWriter, Position
-from bkclient.log.batches import BATCH_KEY, STREAM_KEY
 from bkclient.log.errors import LogError, LogUnwritableError
-from bkclient.log.ledger_list import LOG_KEY
+from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from tests.sim.engine.scene import TRIPLE, Scene
 from tests.sim.stories.log_story import LogOracle
 from tests.sim.world.cluster import SimClient

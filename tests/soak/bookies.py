@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkctl.bookies.admin_client import AdminClient
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem

@@ -29,7 +29,7 @@ from rich.text import Text
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
-from bkctl.commands.local.connected_metadata import ClusterMetadata
+from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.commands.local.run import DAEMONS
 from tests.shell.screen import Terminal, terminal
 from tests.support.recording import Recorder, animated

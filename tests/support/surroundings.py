@@ -13,7 +13,7 @@ from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final
 
-from bkctl.commands.export.scratch import scratch_directory
+from bkctl.commands.export.spark.session import scratch_directory
 from tests.interop.peers.jars import JARS_VARIABLE, default_directory
 
 _OF_A_USER: Final = re.compile(

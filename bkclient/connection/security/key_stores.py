@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 from cryptography import x509
@@ -24,10 +24,6 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.errors import SecurityError
-
-if TYPE_CHECKING:
-    from bkclient.config.tls import StoreFile
-
 
 MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 """How a JKS and a JCEKS file begin."""

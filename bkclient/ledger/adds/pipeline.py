@@ -20,9 +20,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit
+from bkclient.connection.add_stream import Writability
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
-from bkclient.connection.writability import Writability
 from bkclient.errors import (
     AddQuorumTimeoutError,
     ClientError,
@@ -30,10 +30,10 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.adds.ensemble_changes import ChangePause
-from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
+from bkclient.ledger.adds.ensemble_members import AddFraming, ChangePause, EnsembleMembers, Member
 from bkclient.ledger.context import LastCopies
-from bkclient.quorum.add_events import (
+from bkclient.quorum.add_rules import AddQuorum, AddState
+from bkclient.quorum.pending_adds import (
     AddsAcked,
     AddsFailed,
     AddsOverdue,
@@ -48,7 +48,6 @@ from bkclient.quorum.add_events import (
     SendAgain,
     WriterEnding,
 )
-from bkclient.quorum.add_rules import AddQuorum, AddState
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
 from wire.frames.bulk_adds import Packed

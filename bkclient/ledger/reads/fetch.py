@@ -14,9 +14,9 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms, RateLimit
 from bkclient.connection.bookie_health import BookieHealth
-from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
+from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientError, InterruptedOperationError, RequestTimeoutError
 from bkclient.ledger.reads.lac_reads import LacReads
 from bkclient.ledger.reads.replica_read import ReadOrder, ReadRun, as_client_error

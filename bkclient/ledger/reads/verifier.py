@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkclient.connection.bulk_read import BulkAnswer
+from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
 from bkclient.quorum.read_rules import KnownLac, LongPollAnswer
 from wire.codes import ReturnCode

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -22,7 +21,7 @@ from bkclient.metadata.api import (
     Watch,
 )
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.driver_thread import META, Core, OneThread, StepOutcome
+from bkclient.metadata.sqlite.database import META, Core, OneThread, StepOutcome
 from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
@@ -193,14 +192,6 @@ class SqlitePart:
             raise AlreadySetError(f"{what} is enabled already") from error
         except NodeExistsError as error:
             raise AlreadySetError(f"{what} is disabled already") from error
-
-    async def _sleep(self, seconds: float) -> None:
-        slept: Deferred[None] = Deferred()
-        slept.addTimeout(seconds, self._reactor)
-        try:
-            await slept
-        except TwistedTimeoutError:
-            return
 
     def _run(self, function: Callable[[], StepOutcome[T]]) -> Deferred[StepOutcome[T]]:
         """Run one function of the core, unless the store is closed."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from twisted.internet.task import deferLater
+
 from bkclient.metadata.api import (
     ANY,
     NEW,
@@ -57,7 +59,7 @@ class SqliteBookies(SqlitePart):
                     f"{bookie_id} is registered by another session, which has not ended within"
                     f" {self._registration_wait_s:g} s"
                 )
-            await self._sleep(_LOOK_S)
+            await deferLater(self._reactor, _LOOK_S)
 
     async def unregister(self, bookie_id: BookieId) -> None:
         def take_away(rows: Rows, session_id: int) -> None:

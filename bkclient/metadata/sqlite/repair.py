@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import attrs
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.errors import ClientError
@@ -18,12 +18,11 @@ from bkclient.metadata.api import (
     HeldLock,
     MetadataUnavailableError,
     Missing,
-    Version,
     Versioned,
     Watch,
 )
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
-from bkclient.metadata.sqlite.driver_thread import META, Core
+from bkclient.metadata.sqlite.database import META, Core
 from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
@@ -36,6 +35,7 @@ from bkclient.metadata.tree.underreplication.branch import (
     stored_check_time,
     stored_mark,
 )
+from bkclient.metadata.tree.underreplication.locks import OwnLock
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.repair_marks import (
@@ -58,14 +58,6 @@ _MARKS_AT_ONCE: Final = 100
 """In one transaction: others write in between."""
 
 _LOOK_S: Final = 0.25
-
-
-@attrs.frozen
-class _Held:
-    """A lock we hold. ``mark_version`` is ``None`` where no mark was looked for."""
-
-    session_id: int
-    mark_version: Version | None
 
 
 class SqliteMarks(SqlitePart):
@@ -136,17 +128,17 @@ class SqliteRepair(SqliteMarks):
     def __init__(self, uri: str, core: Core, options: SqliteOptions, **rest: Any) -> None:
         """See ``SqlitePart``."""
         super().__init__(uri, core, options, **rest)
-        self._held: dict[LedgerId, _Held] = {}
+        self._held: dict[LedgerId, OwnLock] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:
         fraction, value = self._chance.random(), encode_lock(LockData(self._lock_owner))
 
-        def poll(rows: Rows, session_id: int) -> tuple[LedgerId, _Held] | None:
+        def poll(rows: Rows, session_id: int) -> tuple[LedgerId, OwnLock] | None:
             found = rows.unlocked_mark(fraction)
             if found is None:
                 return None
             rows.insert(LOCK, found[0], value, session_id)
-            return LedgerId(found[0]), _Held(session_id, found[1].version)
+            return LedgerId(found[0]), OwnLock(session_id, found[1].version)
 
         locked = await self._write(poll, needs_session=True)
         if locked is None:
@@ -157,12 +149,12 @@ class SqliteRepair(SqliteMarks):
     async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
         value = encode_lock(LockData(self._lock_owner))
 
-        def take(rows: Rows, session_id: int) -> _Held | None:
+        def take(rows: Rows, session_id: int) -> OwnLock | None:
             mark = rows.get(MARK, ledger_id)
             if mark is None or rows.get(LOCK, ledger_id) is not None:
                 return None
             rows.insert(LOCK, ledger_id, value, session_id)
-            return _Held(session_id, mark.version)
+            return OwnLock(session_id, mark.version)
 
         held = await self._write(take, needs_session=True)
         if held is not None:
@@ -184,7 +176,7 @@ class SqliteRepair(SqliteMarks):
             session_id = await self._write(acquire, needs_session=True)
         except NodeExistsError:
             return False
-        self._held[ledger_id] = _Held(session_id, None)
+        self._held[ledger_id] = OwnLock(session_id, None)
         return True
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
@@ -329,7 +321,7 @@ class SqliteElection(SqlitePart):
             try:
                 return await self._write(stand, needs_session=True)
             except MetadataUnavailableError:
-                await self._sleep(_LOOK_S)
+                await deferLater(self._reactor, _LOOK_S)
 
     async def resign(self) -> None:
         def withdraw(rows: Rows, session_id: int) -> None:

@@ -13,13 +13,12 @@ from typing import Any
 from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
-from bkclient.metadata.sqlite.admin import SqliteAdmin
+from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
-from bkclient.metadata.sqlite.driver_thread import Core
+from bkclient.metadata.sqlite.database import Core
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteCursors, SqliteLogs
-from bkclient.metadata.sqlite.raw import SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
 
 

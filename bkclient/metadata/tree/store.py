@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
-from bkclient.metadata.tree.admin import TreeAdmin
+from bkclient.metadata.tree.admin import TreeAdmin, TreeRaw, TreeSiblings
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
@@ -23,8 +23,8 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     insist,
 )
-from bkclient.metadata.tree.raw import TreeRaw, TreeSiblings
-from bkclient.metadata.tree.repair import TreeRepair
+from bkclient.metadata.tree.underreplication.queue import TreeQueue
+from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 
 
 class TreeMetadata(
@@ -37,7 +37,8 @@ class TreeMetadata(
     TreeAdmin,
     TreeRaw,
     TreeSiblings,
-    TreeRepair,
+    TreeSwitches,
+    TreeQueue,
     TreeElection,
 ):
     """Implements ``MetadataStore`` over any tree."""

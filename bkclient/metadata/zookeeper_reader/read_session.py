@@ -8,10 +8,11 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper_reader import frames
 from bkclient.metadata.zookeeper_reader.frames import HEADER, LENGTH, Body
 from bkclient.metadata.zookeeper_reader.reachability import (
@@ -22,9 +23,6 @@ from bkclient.metadata.zookeeper_reader.reachability import (
     named,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from bkclient.metadata.zk_uri import ZooKeeperUri
 
 AT_ONCE: Final = 800
 """Requests that are on their way; a server takes a thousand before it reads no more."""

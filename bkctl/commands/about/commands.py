@@ -70,7 +70,6 @@ completion = Command(
         ("bkctl completion zsh > ~/.zfunc/_bkctl", "with ~/.zfunc in $fpath, before compinit"),
         ("bkctl completion fish | source", "in ~/.config/fish/config.fish"),
     ),
-    replaces="nothing in Java's tools",
 )
 
 explain = Command(
@@ -95,7 +94,6 @@ explain = Command(
         ("bkctl explain", "every name"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
-    replaces="nothing in Java's tools",
     without=(Facility.WATCH, Facility.PROFILE),
 )
 
@@ -167,9 +165,7 @@ demo = Command(
         ExitStatus.REFUSED,
         ExitStatus.UNREACHABLE,
         ExitStatus.PARTLY,
-        ExitStatus.INTERRUPTED,
     ),
-    replaces="nothing in Java's tools",
     without=(Facility.PROFILE,),
 )
 
@@ -197,12 +193,11 @@ version = Command(
 compat = CompatCommand(
     "compat",
     body="bkctl.commands.about.compat:run",
-    short_help="Run a command of Java's tools, by its name and options.",
-    help="""Run a command of Java's shell, or of Java's bkctl, by its name and options.
+    help="""Run a command of Java's tools, by its name and options.
 
-    The command prints the matching bkctl command on stderr and runs that command. Exit status,
-    output and questions are those of the bkctl command. Java's -nonInteractive is --no-input, and
-    its -force is --yes, which overrides no safety check.
+    The tools are Java's shell and Java's bkctl. The command prints the matching bkctl command on
+    stderr and runs that command. Exit status, output and questions are those of the bkctl command.
+    Java's -nonInteractive is --no-input, and its -force is --yes, which overrides no safety check.
     """,
     params=(
         argument(
@@ -244,11 +239,10 @@ help_ = Command(
 options = Command(
     "options",
     body="bkctl.commands.about.help_and_version:show_options",
-    short_help="Show the options that every command takes.",
-    help="""Show the options that every command takes, before its name or behind it.
+    help="""Show the options that every command takes.
 
-    Each option names its environment variable; an option on the command line wins. The exit
-    statuses are at the end.
+    They stand before the command's name or behind it. Each option names its environment variable;
+    an option on the command line wins. The exit statuses are at the end.
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),

@@ -10,8 +10,8 @@ from bkctl.output.units import human_bytes
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from bkclient.admin.operations import BookieStatus
     from bkclient.client import Client
+    from bkclient.metadata.stored_values import BookieStatus
     from bkctl.commands.ledger.columns import LedgerSummary
     from wire.ids import LedgerId
 
@@ -77,8 +77,9 @@ async def bookies(client: Client) -> Candidates:
 async def _space(client: Client, one: BookieStatus) -> str:
     """Return what a bookie says of its disks; nothing where it does not answer soon."""
     from bkclient.admin import operations
+    from bkclient.metadata.stored_values import BookieState
 
-    if one.state is operations.BookieState.DOWN:
+    if one.state is BookieState.DOWN:
         return ""
     try:
         disks = await operations.bookie_info(client, one.bookie_id, SPACE_WAIT_S)

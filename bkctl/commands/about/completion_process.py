@@ -11,14 +11,13 @@ import os
 import select
 import signal
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
 
 from bkctl.cli.completion.order import Values, ordered
 from bkctl.options import as_words, options_of
-
-if TYPE_CHECKING:
-    import click
-    from click.shell_completion import CompletionItem
 
 WAIT_S: Final = 2.0
 """How long Tab waits for an answer."""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import Final
 
 from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
 from bkctl.output.forms.table import wrapped
-from bkctl.output.views import column, shown
+from bkctl.output.views import field, shown
+from bkctl.session.session import Session
 from bkctl.suggest import nearest
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 JAVA_NAMES: Final = MappingProxyType(
     {
@@ -94,18 +90,12 @@ _SHORT: Final = MappingProxyType(
 )
 
 
-@shown(
-    "terms",
-    column("name", "The term."),
-    column("what", "What it means."),
-    lines=lambda v, width, _color: wrapped(f"{v.name}: {v.what}", page_width(width)),
-)
-@attrs.frozen
+@shown("terms", lines=lambda v, width, _color: wrapped(f"{v.name}: {v.what}", page_width(width)))
 class Term:
     """A term of columns and options, as ``bkctl explain`` has it."""
 
-    name: str
-    what: str
+    name: str = field("The term.")
+    what: str = field("What it means.")
 
 
 def _term(given: str) -> Term | None:

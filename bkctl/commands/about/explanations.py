@@ -16,7 +16,7 @@ import attrs
 from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.output.forms.table import wrapped
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, field, shown
 from wire.errors import BookKeeperError
 
 MODULES: Final = (
@@ -36,17 +36,15 @@ MODULES: Final = (
     "bkclient.repair.fragment_copy",
     "bkclient.admin.cookies",
     "bkclient.placement.topology",
-    "bkclient.topic.errors",
+    "bkclient.topic.names",
     "bkctl.commands.cluster.backup.backup_file",
     "bkctl.commands.export.errors",
     "bkctl.commands.export.target.manifest",
-    "bkctl.commands.export.task.errors",
     "bkctl.commands.export.task.rows",
     "bkctl.commands.ledger.framing",
     "bkctl.commands.local.java",
-    "bkctl.commands.local.zookeeper_process",
-    "bkctl.commands.local.bookie",
     "bkctl.commands.local.metadata",
+    "bkctl.commands.local.bookie",
     "bookied.offline.repair.convert_logs",
     "bookied.errors",
     "bookied.offline.repair.rebuild_db",
@@ -361,23 +359,19 @@ def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Ite
 
 @shown(
     "errors",
-    column("name", "Its name, for good."),
-    column("what", "What it says."),
-    column("status", "The exit status."),
-    column("program", "Whose exit status: bkctl, or bookied."),
-    column("meaning", "What the exit status says.", lambda v: v.meaning or None),
-    column("cause", "Why it happens.", lambda v: v.cause or None),
-    column("steps", "What to do."),
+    Column("meaning", "What the exit status says.", lambda v: v.meaning or None),
+    Column("cause", "Why it happens.", lambda v: v.cause or None),
+    Column("steps", "What to do."),
+    kw_only=True,
     lines=_lines_of,
 )
-@attrs.frozen(kw_only=True)
 class ErrorExplanation:
     """One error as ``bkctl explain`` tells it."""
 
-    name: str
-    what: str
-    status: int
-    program: str = "bkctl"
+    name: str = field("Its name, for good.")
+    what: str = field("What it says.")
+    status: int = field("The exit status.")
+    program: str = field("Whose exit status: bkctl, or bookied.", default="bkctl")
     """Whose exit status that is: ``bookied`` has its own."""
     hint: str = ""
 
@@ -438,11 +432,10 @@ def _sentence(kind: type[BookKeeperError]) -> str:
 
 @shown(
     "errors",
-    column("name", "Its name, for good.", "error.name"),
-    column("status", "The exit status.", "error.status", Kind.COUNT, rank=1),
-    column("what", "What it says.", "error.what"),
+    Column("name", "Its name, for good.", "error.name"),
+    Column("status", "The exit status.", "error.status", Kind.COUNT, rank=1),
+    Column("what", "What it says.", "error.what"),
 )
-@attrs.frozen
 class ErrorName:
     """One error in a list of all."""
 

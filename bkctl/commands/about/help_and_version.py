@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.root import RootGroup
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.session.session import Session
 
 
 def show_version(session: Session, *, every: bool) -> None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bkclient.admin.operations import BookieState, list_bookies
+from bkclient.admin.operations import list_bookies
+from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies import load_rates
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress

@@ -6,13 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.repair import autorecovery
 from bkctl.errors import NothingFoundError
 from bkctl.output.units import human_duration
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from wire.errors import FormatError
 
 if TYPE_CHECKING:
@@ -33,12 +32,11 @@ INTERVALS: Final = {
 """The settings without which an auditor does not make a check."""
 
 
-@shown("auditors", BOOKIE, bare=True)
-@attrs.frozen
+@shown("auditors", bare=True)
 class Auditor:
     """Who is the auditor."""
 
-    bookie_id: BookieId
+    bookie_id: BookieId = field(BOOKIE)
 
 
 def auditor(session: Session) -> None:
@@ -61,18 +59,12 @@ def _when(checks: Sequence[str]) -> str:
     )
 
 
-@shown(
-    "triggers",
-    column("auditor", "Who was asked."),
-    column("checks", "What is due again."),
-    sentence=_triggered,
-)
-@attrs.frozen
+@shown("triggers", sentence=_triggered)
 class TriggeredAudit:
     """What was asked for, and of whom."""
 
-    checks: tuple[str, ...]
-    auditor: BookieId | None
+    auditor: BookieId | None = field("Who was asked.")
+    checks: tuple[str, ...] = field("What is due again.")
 
 
 def _audited(v: AuditReport) -> str:
@@ -81,17 +73,14 @@ def _audited(v: AuditReport) -> str:
 
 @shown(
     "audits",
-    column("auditor", "Who looked."),
-    column("checks", "What was looked at."),
-    column("took_s", "Seconds.", lambda v: round(v.took_s, 3), Kind.SECONDS),
+    Column("took_s", "Seconds.", lambda v: round(v.took_s, 3), Kind.SECONDS),
     sentence=_audited,
 )
-@attrs.frozen
 class AuditReport:
     """An audit that is through; ``checks`` are the periodic ones that were asked for."""
 
-    auditor: BookieId
-    checks: tuple[str, ...]
+    auditor: BookieId = field("Who looked.")
+    checks: tuple[str, ...] = field("What was looked at.")
     took_s: float
 
 
@@ -115,9 +104,9 @@ def _steps(checks: Sequence[str]) -> list[str]:
 def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
     """Ask for an audit, or for periodic checks."""
     if not checks:
-        return TriggeredAudit((), session.call(autorecovery.trigger_audit))
+        return TriggeredAudit(session.call(autorecovery.trigger_audit), ())
     session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
-    return TriggeredAudit(tuple(checks), None)
+    return TriggeredAudit(None, tuple(checks))
 
 
 def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
@@ -166,18 +155,12 @@ def _delay(v: Delay) -> str:
     return now if v.was_s is None else f"{now}, was {delay_text(v.was_s)}"
 
 
-@shown(
-    "delays",
-    column("delay_s", "Seconds."),
-    column("was_s", "Seconds before.", optional=True),
-    sentence=_delay,
-)
-@attrs.frozen
+@shown("delays", sentence=_delay)
 class Delay:
     """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
 
-    delay_s: int
-    was_s: int | None = None
+    delay_s: int = field("Seconds.")
+    was_s: int | None = field("Seconds before.", optional=True, default=None)
     changed: bool = False
 
 

@@ -14,7 +14,7 @@ from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, rfc3339
-from bkctl.output.views import LEDGER, WIDE, Kind, column, show
+from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view
 
 
 def _ago(time_ms: int | None) -> str:
@@ -34,7 +34,7 @@ def _pause(pause: Pause | None) -> str:
     return pause_text(pause, time.time()).lstrip(" ,") or "(unknown)"
 
 
-_CHECKED: Final = column(
+_CHECKED: Final = Column(
     "checked",
     "When each periodic check last ended.",
     lambda v: {
@@ -48,11 +48,11 @@ _CHECKED: Final = column(
 )
 
 
-show(
+declare_view(
     Status,
     "autorecoveries",
-    column("enabled", "Whether it is switched on."),
-    column(
+    Column("enabled", "Whether it is switched on."),
+    Column(
         "pause",
         "Since when it is off, until when, and why.",
         lambda v: None if v.pause is None else attrs.asdict(v.pause),
@@ -60,16 +60,16 @@ show(
         cell=lambda v: _pause(v.pause),
         optional=True,
     ),
-    column("auditor", "Who is the auditor."),
-    column(
+    Column("auditor", "Who is the auditor."),
+    Column(
         "delay_s",
         "Seconds that one lost bookie may stay away.",
         header="DELAY",
         cell=lambda v: delay_text(v.delay_s),
     ),
-    column("marked", "Ledgers marked as lacking replicas."),
-    column("being_repaired", "Of these, with a worker."),
-    column(
+    Column("marked", "Ledgers marked as lacking replicas."),
+    Column("being_repaired", "Of these, with a worker."),
+    Column(
         "oldest",
         "When the oldest mark was made.",
         "oldest_ms",
@@ -83,18 +83,18 @@ show(
 )
 
 
-show(
+declare_view(
     Mark,
     "marks",
     LEDGER,
-    column(
+    Column(
         "missing", "Whose replicas it lacks.", cell=lambda v: " ".join(v.missing) or "(placement)"
     ),
-    column(
+    Column(
         "since", "When it was marked.", "since_ms", Kind.TIME_MS, cell=lambda v: _ago(v.since_ms)
     ),
-    column("worker", "The worker that repairs it now.", rank=1),
-    column(
+    Column("worker", "The worker that repairs it now.", rank=1),
+    Column(
         "locked_since",
         "Since when.",
         "locked_since_ms",
@@ -124,20 +124,20 @@ def _forgotten(v: RemovedMark) -> str:
     return f"the mark of ledger {v.ledger_id} is gone: {why}"
 
 
-show(
+declare_view(
     LedgerRepairState,
     "ledgers",
     LEDGER,
-    column("prospect", "What its repair waits for.", "repair_state.value", Kind.STATE),
-    column(
+    Column("prospect", "What its repair waits for.", "repair_state.value", Kind.STATE),
+    Column(
         "state",
         "open, in-recovery or closed.",
         lambda v: None if v.state is None else STATE_WORDS[v.state.name],
         Kind.STATE,
         rank=2,
     ),
-    column("size", "Bytes of its entries, once closed.", "size_bytes", Kind.BYTES),
-    column(
+    Column("size", "Bytes of its entries, once closed.", "size_bytes", Kind.BYTES),
+    Column(
         "since",
         "When it was marked.",
         "since_ms",
@@ -145,34 +145,34 @@ show(
         header="AGE",
         cell=lambda v: _age(v.since_ms),
     ),
-    column("worker", "Who has it now.", rank=1),
-    column(
+    Column("worker", "Who has it now.", rank=1),
+    Column(
         "missing",
         "Whose replicas it lacks, or is to lose.",
         rank=WIDE,
         cell=lambda v: " ".join(v.missing) or "(placement)",
     ),
-    column("why", "The same as a sentence.", rank=3),
+    Column("why", "The same as a sentence.", rank=3),
 )
 
 
-show(
+declare_view(
     HeldLock,
     "repairs",
     LEDGER,
-    column("worker", "Who has it.", "owner"),
-    column(
+    Column("worker", "Who has it.", "owner"),
+    Column(
         "since", "Since when.", "since_ms", Kind.TIME_MS, cell=lambda v: f"{_age(v.since_ms)} ago"
     ),
 )
 
 
-show(
+declare_view(
     RemovedMark,
     "marks",
     LEDGER,
-    column("deleted", "Whether it is gone.", "was_deleted"),
-    column(
+    Column("deleted", "Whether it is gone.", "was_deleted"),
+    Column(
         "lacking",
         "What a new mark names, where the old one could not be read.",
         cell=lambda v: " ".join(v.lacking),

@@ -8,15 +8,13 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_names import DAMAGED_MARK
 
-_FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _CHECKS: Final = ("all-ledgers", "placement", "replicas")
 
 autorecovery = SubGroup(
     name="autorecovery",
-    short_help="Autorecovery: re-replicate ledgers after a bookie is lost.",
     help="""Autorecovery: re-replicate ledgers after a bookie is lost.
 
     An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
@@ -35,14 +33,13 @@ autorecovery.command(
         ("bkctl autorecovery status", "switch, auditor, delay, and the number of marked ledgers"),
         ("bkctl autorecovery status --json", "the same for programs"),
     ),
-    exits=_FAILURES,
+    exits=FAILURES,
     replaces="bookkeeper shell autorecovery; queryautorecoverystatus; lostbookierecoverydelay -g",
 )
 
 autorecovery.command(
     "list",
     body="bkctl.commands.autorecovery.marks:list_marked",
-    short_help="List the ledgers that are marked as lacking replicas.",
     help="""List the ledgers that are marked as lacking replicas.
 
     The auditor marks the ledgers of a bookie after its registration has ended, unless autorecovery
@@ -78,21 +75,20 @@ autorecovery.command(
             "ids of ledgers that have waited for an hour",
         ),
     ),
-    exits=(*_FAILURES, ExitStatus.PARTLY),
+    exits=(*FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
 )
 
 autorecovery.command(
     "active",
     body="bkctl.commands.autorecovery.marks:active",
-    short_help="List the ledgers that workers repair now.",
     help="List the ledgers that workers have locked now, waiting or copying.",
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery active", "each ledger under repair, its worker, and since when"),
         ("bkctl autorecovery active -o id", "only the ids"),
     ),
-    exits=_FAILURES,
+    exits=FAILURES,
     replaces="bookkeeper shell queryautorecoverystatus",
 )
 
@@ -105,7 +101,7 @@ autorecovery.command(
         ("bkctl autorecovery enable", "the cluster repairs itself again"),
         ("bkctl autorecovery enable --dry-run", "show whether that would change anything"),
     ),
-    exits=_FAILURES,
+    exits=FAILURES,
     replaces="bookkeeper shell autorecovery -enable",
 )
 
@@ -137,7 +133,7 @@ autorecovery.command(
         ),
         ("bkctl autorecovery disable --dry-run", "show whether that would change anything"),
     ),
-    exits=_FAILURES,
+    exits=FAILURES,
     replaces="bookkeeper shell autorecovery -disable",
 )
 
@@ -150,14 +146,13 @@ autorecovery.command(
         ("bkctl autorecovery auditor", "its id; status 3 without an auditor"),
         ("bkctl autorecovery auditor --json", "the same for programs"),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell whoisauditor",
 )
 
 autorecovery.command(
     "audit",
     body="bkctl.commands.autorecovery.audit:audit",
-    short_help="Start an audit, or wait until it ends.",
     help="""Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.
 
     With --check, bookied's auditor begins the check within a minute, even if its settings switch
@@ -183,7 +178,7 @@ autorecovery.command(
             "read samples of all ledgers now",
         ),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",
 )
 
@@ -202,14 +197,13 @@ autorecovery.command(
         ("bkctl autorecovery delay 30m", "give a bookie half an hour to come back"),
         ("bkctl autorecovery delay 0", "no delay; waiting repairs begin"),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell lostbookierecoverydelay -get | -set SECONDS",
 )
 
 autorecovery.command(
     "forget",
     body="bkctl.commands.autorecovery.marks:forget",
-    short_help="Delete the mark of a deleted or intact ledger.",
     help="""Remove the mark of a ledger that is deleted, or that lacks no replica.
 
     The command reads every replica first. An open ledger, or a ledger that a worker has locked,
@@ -233,6 +227,6 @@ autorecovery.command(
         ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
         ("bkctl autorecovery forget 42 --force damaged-mark", "an unreadable mark; asks first"),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    exits=CHANGE_FAILURES,
     replaces="deleting nodes of the metadata by hand",
 )

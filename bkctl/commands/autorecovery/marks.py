@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bkclient.client import Client
 from bkclient.metadata.api import HeldLock, MarkError
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Mark
@@ -17,11 +18,8 @@ from bkctl.errors import PartlyDoneError
 from bkctl.output.units import counted
 from bkctl.session.safety import named
 from bkctl.session.safety_names import DAMAGED_MARK
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.session.session import Session
-    from wire.ids import LedgerId
+from bkctl.session.session import Session
+from wire.ids import LedgerId
 
 
 def list_marked(

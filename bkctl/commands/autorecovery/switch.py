@@ -2,19 +2,81 @@
 
 from __future__ import annotations
 
+import getpass
+import shlex
+import socket
 import time
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, Final
 
 from bkclient.repair import autorecovery
-from bkctl.commands.autorecovery.pause import note_end_of_pause, pause
+from bkclient.repair.autorecovery import Pause
+from bkctl.bookies.admin_api import published
+from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.errors import NothingFoundError
 from bkctl.output.autorecovery_pause import pause_text
-from bkctl.output.units import human_duration
-from bkctl.output.views import column, shown
+from bkctl.output.units import human_duration, rfc3339
+from bkctl.output.views import field, shown
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from bkclient.client import Client
     from bkctl.session.session import Session
+
+
+_ASK_S: Final = 3.0
+
+
+def pause(for_s: float | None, reason: str | None) -> Pause:
+    """Return what is stored about a pause from now on, by this user of this host."""
+    now_ms = int(time.time() * 1000)
+    until_ms = None if for_s is None else now_ms + int(for_s * 1000)
+    return Pause(
+        since_ms=now_ms, until_ms=until_ms, reason=reason, user=_user(), host=socket.gethostname()
+    )
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # The user of a container may have no name.
+        return None
+
+
+def note_end_of_pause(session: Session, until_ms: int) -> None:
+    """Say what switches autorecovery on again at the end of a pause.
+
+    Java's auditors and workers ignore the end. Where the auditor is not known to be ours, the line
+    for cron is shown.
+    """
+    where = session.call(_http_of_auditor)
+    ours = f"bookied enables autorecovery again at {rfc3339(until_ms)}"
+    if where is not None and _is_ours(where):
+        session.note(ours)
+        return
+    at = time.localtime(until_ms / 1000)
+    line = shlex.join(["bkctl", "-u", session.uri, "autorecovery", "enable"])
+    session.note(
+        f"{ours}; Java's bookies do not. Where only Java's run autorecovery, let cron do it:\n"
+        f"  {at.tm_min} {at.tm_hour} {at.tm_mday} {at.tm_mon} *  {line}"
+    )
+
+
+async def _http_of_auditor(client: Client) -> HttpAddress | None:
+    """Return where the elected auditor is asked over HTTP; None if that is not known."""
+    auditor = await client.store.current_auditor()
+    if auditor is None:
+        return None
+    try:
+        return await published(client, auditor)
+    except NothingFoundError:
+        return None
+
+
+def _is_ours(where: HttpAddress) -> bool:
+    try:
+        return AdminClient(*where, token="", timeout_s=_ASK_S).speaks_v2
+    except BookKeeperError:
+        return False
 
 
 def _switched(v: AutorecoverySwitch) -> str:
@@ -22,18 +84,12 @@ def _switched(v: AutorecoverySwitch) -> str:
     return f"autorecovery {word}" if v.changed else f"autorecovery was {word} before"
 
 
-@shown(
-    "switches",
-    column("enabled", "What it is now."),
-    column("changed", "Whether it was not so before."),
-    sentence=_switched,
-)
-@attrs.frozen
+@shown("switches", sentence=_switched)
 class AutorecoverySwitch:
     """What autorecovery is now, and whether it was something else before."""
 
-    enabled: bool
-    changed: bool
+    enabled: bool = field("What it is now.")
+    changed: bool = field("Whether it was not so before.")
 
 
 def status(session: Session) -> None:

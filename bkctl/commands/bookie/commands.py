@@ -11,7 +11,7 @@ from bkctl.cli.params import BOOKIE_ID, Word, argument, option
 from bkctl.commands.bookie.admin_commands import ADMIN
 from bkctl.commands.bookie.retire.commands import RETIRE
 from bkctl.commands.load.commands import OF_BOOKIES
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.options import Number
 from bkctl.session.safety_names import REGISTERED, UNVERIFIED
 
@@ -25,7 +25,6 @@ _STATES: Final = Word(
 
 bookie = SubGroup(
     name="bookie",
-    short_help="Bookies: list, inspect, change, remove.",
     help="Bookies: list, inspect, change, remove.",
     commands=(*ADMIN, *OF_BOOKIES, *RETIRE),
     order=("list", "show", "test"),
@@ -42,7 +41,6 @@ bookie = SubGroup(
 bookie.command(
     "list",
     body="bkctl.commands.bookie.listing:print_bookies",
-    short_help="List bookies, including bookies that are down.",
     help="""List bookies, including bookies that are down.
 
     FREE and TOTAL are of the disks. `bkctl bookie show --ledgers` counts the ledgers and bytes that
@@ -68,7 +66,7 @@ bookie.command(
         ("bkctl bookie list --state writable -o id", "ids of bookies that take adds"),
         ("bkctl bookie list --no-ask", "only metadata: asks no bookie"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
+    exits=FAILURES,
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
 )
 
@@ -102,7 +100,7 @@ bookie.command(
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
         ("bkctl bookie show --ledgers", "the ledgers and bytes that each bookie holds"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
 )
 
@@ -131,7 +129,6 @@ bookie.command(
 bookie.command(
     "rename",
     body="bkctl.commands.bookie.rename:rename",
-    short_help="Give a bookie another id, in its cookies, its files and its ledgers.",
     help="""Give a bookie another id.
 
     Without ids the command renames the stopped bookie of the settings file (-c). First change its
@@ -178,15 +175,7 @@ bookie.command(
         ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
         ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),
     ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.UNREACHABLE,
-        ExitStatus.TIME_LIMIT,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell updatecookie -bookieId hostname | ip; updateledgers -bookieId ...; "
     "updateBookieInLedger -sb ID -db ID",
 )

@@ -6,34 +6,41 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from bkclient.admin import cookies, operations
-from bkclient.admin.bookie_test import check_bookie
+from bkclient.admin.cluster_test import Sanity, check_bookie
 from bkclient.admin.ledger_scan import walk
+from bkclient.client import Client
 from bkclient.metadata.api import CookieNotFoundError, MetadataAccessError
+from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
-from bkctl.bookies.summary import is_loopback
+from bkctl.bookies.summary import BookieSummary, is_loopback
 from bkctl.cli.params import BOOKIE_ID
-from bkctl.commands.cookie.columns import COOKIE_COLUMNS
+from bkctl.commands.cookie.stored_cookies import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
-from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import (
+    BOOKIE,
+    LEDGER,
+    NEVER,
+    WIDE,
+    Column,
+    Kind,
+    declare_view,
+    evolve,
+    shown,
+)
+from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
-
-if TYPE_CHECKING:
-    from bkclient.admin.operations import BookieStatus
-    from bkclient.client import Client
-    from bkctl.bookies.summary import BookieSummary
-    from bkctl.session.session import Session
-    from wire.records.cookie import Cookie
-    from wire.records.service_info import Endpoint
+from wire.records.cookie import Cookie
+from wire.records.service_info import Endpoint
 
 
 def _endpoints(v: BookieDetails) -> str:
@@ -44,14 +51,14 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
     def of(value: BookieDetails) -> Any:
         return None if value.figures is None else get(value.figures)
 
-    return column(name, doc, of, rank=NEVER, **more)
+    return Column(name, doc, of, rank=NEVER, **more)
 
 
 @shown(
     "bookies",
     BOOKIE,
-    column("state", "writable, read-only or down.", "bookie.state", Kind.STATE),
-    column(
+    Column("state", "writable, read-only or down.", "bookie.state", Kind.STATE),
+    Column(
         "endpoints",
         "Where it listens.",
         lambda v: [attrs.asdict(one) for one in v.endpoints],
@@ -59,21 +66,21 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         rank=WIDE,
         cell=_endpoints,
     ),
-    column("free", "Free bytes on its disks.", "bookie.free", Kind.BYTES),
-    column("total", "Bytes of its disks.", "bookie.total", Kind.BYTES),
-    column(
+    Column("free", "Free bytes on its disks.", "bookie.free", Kind.BYTES),
+    Column("total", "Bytes of its disks.", "bookie.total", Kind.BYTES),
+    Column(
         "used",
         "Per cent of its disks in use.",
         lambda v: None if v.bookie.used is None else round(100 * v.bookie.used, 1),
         Kind.NUMBER,
         cell=lambda v: "-" if v.bookie.used is None else f"{100 * v.bookie.used:.0f} %",
     ),
-    column(
+    Column(
         "unreachable", "Why it does not answer.", lambda v: v.bookie.unreachable or None, rank=1
     ),
-    column("ledgers", "Ledgers that list it.", rank=3),
-    column("not_closed", "Of these, not closed.", rank=3),
-    column(
+    Column("ledgers", "Ledgers that list it.", rank=3),
+    Column("not_closed", "Of these, not closed.", rank=3),
+    Column(
         "size",
         "Bytes of its copies of closed ones, by the metadata.",
         "size_bytes",
@@ -81,7 +88,7 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         rank=3,
     ),
     *(attrs.evolve(one, rank=WIDE) for one in COOKIE_COLUMNS),
-    column(
+    Column(
         "properties",
         "What else it published.",
         "bookie.properties",
@@ -89,7 +96,7 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         rank=WIDE,
         cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.bookie.properties.items()) or "-",
     ),
-    column("rack", "Its network location.", "bookie.rack", rank=WIDE),
+    Column("rack", "Its network location.", "bookie.rack", rank=WIDE),
     _figure("version", "What it runs, by its metrics.", lambda f: f.version),
     _figure(
         "uptime_s",
@@ -122,9 +129,9 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         lambda f: f.journal_queue,
         kind=Kind.COUNT,
     ),
+    kw_only=True,
     healthy=lambda v: v.bookie.state == "writable",
 )
-@attrs.frozen(kw_only=True)
 class BookieDetails:
     """A bookie as `bookie list` has it, with its endpoints, cookie, ledgers and metrics."""
 
@@ -212,7 +219,7 @@ def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[Book
     complete = []
     for one, figures in zip(found, answers, strict=True):
         if isinstance(figures, load_rates.LoadFigures):
-            complete.append(attrs.evolve(one, figures=figures))
+            complete.append(evolve(one, figures=figures))
             continue
         complete.append(one)
         if figures is not None:
@@ -267,7 +274,7 @@ async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[
             for bookie_id, copies in copies_by_bookie(one.metadata).items():
                 sizes[bookie_id] += size_of(one.metadata, copies) or 0
     return [
-        attrs.evolve(
+        evolve(
             one,
             ledgers=ledgers[one.bookie_id],
             not_closed=not_closed[one.bookie_id],
@@ -285,7 +292,7 @@ async def _details(
         endpoints=() if one.info is None else one.info.endpoints,
     )
     with contextlib.suppress(CookieNotFoundError, MetadataAccessError):
-        found = attrs.evolve(found, cookie=(await cookies.read(client, one.bookie_id)).cookie)
+        found = evolve(found, cookie=(await cookies.read(client, one.bookie_id)).cookie)
     return found
 
 
@@ -304,9 +311,28 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
         bookie_id = stopped_bookie(session).bookie_id
     session.about = f"bookie {bookie_id}"
     states = {one.bookie_id: one.state for one in session.call(operations.list_bookies)}
-    if states.get(bookie_id) in {None, operations.BookieState.DOWN}:
-        up = [one for one, state in states.items() if state is not operations.BookieState.DOWN]
+    if states.get(bookie_id) in {None, BookieState.DOWN}:
+        up = [one for one, state in states.items() if state is not BookieState.DOWN]
         meant = "" if bookie_id in states else did_you_mean(bookie_id, up)
         why = "it does not run, or its process hangs"
         raise NothingFoundError(f"bookie {bookie_id} is not registered: {why}{meant}")
     session.emit(session.call(check_bookie, bookie_id, entries))
+
+
+def _sanity(v: Sanity) -> str:
+    return (
+        f"bookie {v.bookie_id} is sane: {counted(v.entries, 'entry')} written in "
+        f"{human_duration(v.write_s)}, read in {human_duration(v.read_s)}"
+    )
+
+
+declare_view(
+    Sanity,
+    "tests",
+    BOOKIE,
+    LEDGER,
+    Column("entries", "How many entries."),
+    Column("write_s", "Seconds to write them.", kind=Kind.SECONDS),
+    Column("read_s", "Seconds to read them.", kind=Kind.SECONDS),
+    sentence=_sanity,
+)

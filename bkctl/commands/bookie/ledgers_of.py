@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.admin import bookie_ids
-from bkclient.admin.bookie_ids import Renaming
+from bkclient.admin.bookie_ids import RenamedBookie, Renaming
+from bkclient.client import Client
+from bkclient.metadata.api import StoredLedger
 from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, field, shown
 from bkctl.session.safety import NAMED_MAX, Objection, refuse_unless_forced
 from bkctl.session.safety_names import REGISTERED, UNVERIFIED
+from bkctl.session.session import Session
 from wire.ids import BookieId
-
-if TYPE_CHECKING:
-    from bkclient.admin.bookie_ids import RenamedBookie
-    from bkclient.client import Client
-    from bkclient.metadata.api import StoredLedger
-    from bkctl.session.session import Session
 
 
 def _updated(v: BookieUpdated) -> str:
@@ -32,10 +27,7 @@ def _updated(v: BookieUpdated) -> str:
 
 @shown(
     "updates",
-    column("old", "The old id."),
-    column("new", "The new id."),
-    column("ledgers", "Ledgers changed."),
-    column(
+    Column(
         "skipped",
         "Ledgers left as they are, and why.",
         lambda v: [
@@ -47,13 +39,12 @@ def _updated(v: BookieUpdated) -> str:
     id="new",
     sentence=_updated,
 )
-@attrs.frozen
 class BookieUpdated:
     """What became of the ledgers that listed ``old``."""
 
-    old: BookieId
-    new: BookieId
-    ledgers: int
+    old: BookieId = field("The old id.")
+    new: BookieId = field("The new id.")
+    ledgers: int = field("Ledgers changed.")
     skipped: tuple[RenamedBookie, ...]
 
 

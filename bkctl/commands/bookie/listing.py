@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bkctl.bookies.summary import BookieSummary
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.session.session import Session
 
 _ORDER: Final = attrgetter("bookie_id")
 """What rows are sorted by."""

@@ -8,12 +8,13 @@ meanwhile which flip was begun: then a cookie under the new id is our own, else 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from bkclient.admin import bookie_ids
-from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
+from bkclient.client import Client
+from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError, StoredLedger
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     insist_current,
@@ -27,19 +28,14 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, column, shown
+from bkctl.output.views import BOOKIE, Column, field, shown
+from bkctl.session.session import Session
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.roots import CURRENT, VERSION, prepare
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.metadata.api import StoredLedger
-    from bkctl.session.session import Session
-
 
 FLIPPING: Final = "bkctl.flipping"
 """Beside ``current`` of the first directory, while a bookie gets another id: both ids."""
@@ -60,7 +56,7 @@ class Flip:
         return f"{self.old} {self.new}\n".encode()
 
 
-_WAS: Final = column("was", "What it was before.")
+_WAS: Final = Column("was", "What it was before.")
 
 
 def _flipped(v: IdFlipped) -> str:
@@ -72,22 +68,14 @@ def _flipped(v: IdFlipped) -> str:
     return f"bookie {v.was} is {v.bookie_id} now: {ledgers}; it can be started"
 
 
-@shown(
-    "bookies",
-    BOOKIE,
-    _WAS,
-    column("directories", "VERSION files."),
-    column("ledgers", "Ledgers renamed."),
-    sentence=_flipped,
-)
-@attrs.frozen
+@shown("bookies", sentence=_flipped)
 class IdFlipped:
     """A bookie that goes by another id now."""
 
-    bookie_id: BookieId
-    was: BookieId
-    directories: int
-    ledgers: int | None
+    bookie_id: BookieId = field(BOOKIE)
+    was: BookieId = field(_WAS)
+    directories: int = field("VERSION files.")
+    ledgers: int | None = field("Ledgers renamed.")
     """How many list it under the new id; None where they were left alone."""
 
 
@@ -97,13 +85,12 @@ def _expanded(v: StorageExpanded) -> str:
     return f"bookie {v.bookie_id} may use {', '.join(v.added)} too; it can be started"
 
 
-@shown("bookies", BOOKIE, column("added", "New directories."), sentence=_expanded)
-@attrs.frozen
+@shown("bookies", sentence=_expanded)
 class StorageExpanded:
     """A bookie that may use more directories."""
 
-    bookie_id: BookieId
-    added: tuple[str, ...]
+    bookie_id: BookieId = field(BOOKIE)
+    added: tuple[str, ...] = field("New directories.")
 
 
 # Another id -------------------------------------------------------------------------------------

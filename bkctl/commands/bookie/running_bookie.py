@@ -1,18 +1,25 @@
-"""What the commands that ask a running bookie do: the steps between options and printed values."""
+"""What the commands that ask a running bookie do: the steps between options and printed values.
+
+To change settings, ``/api/v1`` is asked, of a bookie of ours as well: it takes many settings, all
+of them or none.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
 
 from bkctl.bookies import admin_api
-from bkctl.commands.bookie import admin_settings
-from bkctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import BookieId
+from bkctl.bookies.admin_api import all_settings, masked
+from bkctl.bookies.admin_client import AdminClient
+from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.output.views import field, shown
+from bkctl.session.session import Session
+from bkctl.suggest import did_you_mean
+from wire.ids import BookieId
 
 _POLL_EVERY_S: Final = 0.2
 
@@ -120,13 +127,13 @@ def config_set(
     if session.dry_run:
         session.plan(
             f"set {one.key} to {one.value}; it is {'not set' if one.was is None else one.was}"
-            for one in admin_settings.planned(admin, pairs)
+            for one in planned(admin, pairs)
         )
         return
-    changes = admin_settings.change(admin, pairs)
-    session.emit_all(changes, admin_settings.ChangedSetting)
+    changes = change(admin, pairs)
+    session.emit_all(changes, ChangedSetting)
     session.finish()
-    session.note(admin_settings.how_to_keep(admin, changes))
+    session.note(how_to_keep(admin, changes))
 
 
 def metrics(
@@ -139,3 +146,106 @@ def metrics(
     else:
         found = admin_api.metrics(admin, pattern)
         session.emit_all(found, admin_api.MetricSample)
+
+
+_CONFIG: Final = "/api/v1/config/server_config"
+
+
+@shown("changes", kw_only=True)
+class ChangedSetting:
+    """One setting of a running bookie before and after; ``was`` is None where none was set."""
+
+    key: str = field("The setting.")
+    was: str | None = field("What it was, if it was set; secrets are masked.")
+    value: str = field("What it is; secrets are masked.")
+
+
+def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[ChangedSetting]:
+    """Return what would be changed; a bookie of ours need not be asked whether it would.
+
+    Raises:
+        UsageError: something is set twice, or to an invalid value.
+        NothingFoundError: there is no such setting.
+        ConflictError: one cannot be changed while the bookie runs.
+    """
+    given, before = _given(admin, pairs)
+    if admin.speaks_v2:
+        _insist_changeable(given, before)
+    return _changed(before, given)
+
+
+def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[ChangedSetting]:
+    """Change settings; return what they were, and what they are by the bookie's own word.
+
+    Raises:
+        UsageError: something is set twice, or to an invalid value.
+        NothingFoundError: there is no such setting.
+        ConflictError: one cannot be changed while the bookie runs; none is changed then.
+    """
+    given, before = _given(admin, pairs)
+    if admin.speaks_v2:
+        _insist_changeable(given, before)
+    admin.ask("PUT", _CONFIG, given)
+    after = all_settings(admin)
+    return _changed(before, {key: after.get(key, value) for key, value in given.items()})
+
+
+def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting]) -> str:
+    """Return which lines keep changes over a restart, and in which file."""
+    file = admin.ask("GET", "/api/v2/bookie").json.get("settings_file") if admin.speaks_v2 else None
+    where = f"{file} on its host" if file else "its settings file"
+    lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
+    return f"a restart of the bookie loses this; to keep it, set in {where}:{lines}"
+
+
+def _given(
+    admin: AdminClient, pairs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is to be set, by existing settings, and what is set now."""
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise UsageError("each key once")
+    before = all_settings(admin)
+    if admin.speaks_v2:
+        _insist_known(given, before)
+    return given, before
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedSetting]:
+    return [
+        ChangedSetting(
+            key=key,
+            was=masked(key, before[key]) if key in before else None,
+            value=masked(key, value),
+        )
+        for key, value in after.items()
+    ]
+
+
+def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
+    for key in given:
+        if key not in known:
+            raise NothingFoundError(
+                f"there is no setting {key}{did_you_mean(key, known)}",
+                next_step="`bkctl config show --keys` lists them",
+            )
+
+
+def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> None:
+    from bookied.config.bookie import BookieConfig
+    from bookied.config.reload import (
+        InvalidValueError,
+        SettingsRefusedError,
+        changeable,
+        changed_settings,
+        read_settings,
+    )
+
+    # What is not set is told as an empty text.
+    known = {key: text for key in changeable() if (text := before.get(key))}
+    try:
+        changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)
+    except InvalidValueError as error:
+        raise UsageError(str(error)) from error
+    except SettingsRefusedError as error:
+        raise ConflictError(str(error)) from error

@@ -20,7 +20,6 @@ _CHANGED: Final = (
 
 cluster = SubGroup(
     name="cluster",
-    short_help="The cluster as a whole: create, inspect, back up, remove.",
     help="The cluster as a whole: create, inspect, back up, remove.",
     commands=METADATA,
     order=("init", "status", "id", "ping", "test", "map", "health-check"),
@@ -133,7 +132,6 @@ cluster.command(
 cluster.command(
     "test",
     body="bkctl.commands.cluster.status:test",
-    short_help="Write a ledger, read it, close it, and delete it.",
     help="""Write a ledger, read it while it is open and once it is closed, and delete it.
 
     The command compares each entry that it reads with the entry that it wrote.
@@ -184,8 +182,7 @@ cluster.command(
 
 cluster.command(
     "health-check",
-    body="bkctl.commands.cluster.health_check:switch_health_check",
-    short_help="Print or switch whether clients quarantine bookies that fail.",
+    body="bkctl.commands.cluster.status:switch_health_check",
     help="Print or switch whether clients put bookies that fail into quarantine.",
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),
     effect=Effect.REVERSIBLE,
@@ -200,7 +197,6 @@ cluster.command(
 cluster.command(
     "format",
     body="bkctl.commands.cluster.removal.removal:format_cluster",
-    short_help="Delete all ledgers and cookies from a cluster's metadata.",
     help="""Delete all ledgers, marks and cookies from a cluster's metadata; make a new instance id.
 
     Without the metadata no client finds an entry again, though bookies still hold the entries. Each
@@ -232,7 +228,6 @@ cluster.command(
 cluster.command(
     "nuke",
     body="bkctl.commands.cluster.removal.removal:nuke",
-    short_help="Remove a cluster from the metadata service.",
     help="""Remove a cluster and its root from the metadata service.
 
     The command refuses while bookies are registered, or if the root has nodes of other programs. An

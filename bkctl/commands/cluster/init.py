@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from bkclient.admin import operations
 from bkctl.errors import NothingFoundError
-from bkctl.output.views import column, shown
+from bkctl.output.views import field, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -16,28 +14,20 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 
-@shown("clusters", column("instance_id", "The cluster's id."), bare=True)
-@attrs.frozen
+@shown("clusters", bare=True)
 class ClusterId:
     """The cluster's instance id."""
 
-    instance_id: str
+    instance_id: str = field("The cluster's id.")
 
 
-@shown(
-    "clusters",
-    column("uri", "The metadata service."),
-    column("instance_id", "The cluster's id."),
-    column("layout", "Layout of the metadata."),
-    id="instance_id",
-)
-@attrs.frozen
+@shown("clusters", id="instance_id")
 class ClusterCreated:
     """A new cluster."""
 
-    uri: str
-    instance_id: str
-    layout: str
+    uri: str = field("The metadata service.")
+    instance_id: str = field("The cluster's id.")
+    layout: str = field("Layout of the metadata.")
 
 
 def init(session: Session, *, layout: str | None) -> None:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
+from bkclient.client import Client
 from bkctl.bookies import ask_bookies
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.bookie.details import space
 from bkctl.output.canvas import Canvas
 from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted, free_of, human_bytes
-from bkctl.output.views import Kind, column, shown
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.bookies.summary import BookieSummary
-    from bkctl.session.session import Session
+from bkctl.output.views import Column, Kind, field, shown
+from bkctl.session.session import Session
 
 _BAR_MIN, _BAR_MAX = 8, 40
 _PERCENT_WIDTH: Final = 6
@@ -64,8 +62,7 @@ class Rack:
 
 @shown(
     "clusters",
-    column("instance_id", "The cluster's id."),
-    column(
+    Column(
         "racks",
         "The racks, and the bookies in each.",
         lambda v: [rack.machine() for rack in v.racks],
@@ -74,23 +71,24 @@ class Rack:
             f"{rack.name or '-'}: {' '.join(one.bookie_id for one in rack.bookies)}"
             for rack in v.racks
         ),
+        after="instance_id",
     ),
-    column("free", "Free bytes on all disks, shared ones once.", kind=Kind.BYTES),
-    column(
-        "total",
-        "Bytes of all disks, shared ones once.",
-        kind=Kind.BYTES,
-        cell=lambda v: free_of(v.free, v.total) or "-",
-    ),
+    kw_only=True,
 )
-@attrs.frozen(kw_only=True)
 class ClusterMap:
     """All bookies in their racks. Disks that bookies of a host share count once."""
 
-    instance_id: str | None
+    instance_id: str | None = field("The cluster's id.")
     racks: tuple[Rack, ...]
-    free: int | None = None
-    total: int | None = None
+    free: int | None = field(
+        "Free bytes on all disks, shared ones once.", kind=Kind.BYTES, default=None
+    )
+    total: int | None = field(
+        "Bytes of all disks, shared ones once.",
+        kind=Kind.BYTES,
+        cell=lambda v: free_of(v.free, v.total) or "-",
+        default=None,
+    )
 
     @property
     def bookies(self) -> list[BookieSummary]:

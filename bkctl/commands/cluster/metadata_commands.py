@@ -9,10 +9,8 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.params import DURATION, LEDGER_ID, argument, option
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 from bkctl.session.safety_names import ROOT
-
-_FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 
 METADATA: Final = (
     Command(
@@ -34,7 +32,7 @@ METADATA: Final = (
             ("bkctl cluster tree /underreplication --depth 9", "marks, locks and votes"),
             ("bkctl cluster tree /cookies -o jsonl", "a line each, for programs"),
         ),
-        exits=(*_FAILURES, ExitStatus.NOT_FOUND),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="ls and get of ZooKeeper's zkCli.sh",
     ),
     Command(
@@ -51,7 +49,7 @@ METADATA: Final = (
             ("bkctl cluster show /cookies/10.0.0.1:3181 -o yaml", "a cookie, field by field"),
             ("bkctl cluster show /00/0000/L0042 --json", "a ledger's metadata"),
         ),
-        exits=(*_FAILURES, ExitStatus.NOT_FOUND),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="get of ZooKeeper's zkCli.sh",
     ),
     Command(
@@ -71,7 +69,7 @@ METADATA: Final = (
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
             ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
         ),
-        exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
         replaces="nothing of Java's; ZooKeeper's own snapshots",
     ),
     Command(
@@ -122,13 +120,7 @@ METADATA: Final = (
             ("bkctl cluster restore metadata.jsonl --force root", "only add missing nodes"),
             ("bkctl cluster restore metadata.jsonl --ledger 42", "only the metadata of one ledger"),
         ),
-        exits=(
-            *_FAILURES,
-            ExitStatus.NOT_FOUND,
-            ExitStatus.REFUSED,
-            ExitStatus.CONFLICT,
-            ExitStatus.PARTLY,
-        ),
+        exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
         replaces="nothing of Java's; ZooKeeper's own snapshots",
     ),
     Command(
@@ -155,7 +147,7 @@ METADATA: Final = (
             ("bkctl cluster watch", "a line for each change, until Ctrl-C"),
             ("bkctl cluster watch --for 1h -o jsonl > events.jsonl", "for programs"),
         ),
-        exits=(*_FAILURES, ExitStatus.INTERRUPTED),
+        exits=FAILURES,
         replaces="nothing of Java's",
     ),
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
+from bkclient.client import Client
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, StoredNode
@@ -18,16 +19,13 @@ from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.forms.text import safe
 from bkctl.output.units import counted
-from bkctl.output.views import NEVER, WIDE, Kind, column, shown
+from bkctl.output.views import NEVER, WIDE, Column, Kind, shown
+from bkctl.session.session import Session
 from bkctl.suggest import nearest
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.cookie import Cookie
 from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.session.session import Session
 
 _SECRETS: Final = frozenset({"password"})
 _HOLDS_SECRETS: Final = frozenset({"ledger", "log"})
@@ -74,26 +72,26 @@ def _decoded_cell(v: MetadataNode) -> str:
 
 @shown(
     "nodes",
-    column("path", "Where it is, below the root."),
-    column("kind", "What it is.", "known.kind"),
-    column("summary", "The same in a few words.", summary, rank=1),
-    column("version", "How often it was changed.", "stored.version", Kind.COUNT, rank=2),
-    column("children", "How many lie right below.", "stored.children", Kind.COUNT, rank=2),
-    column("size", "Bytes of its value.", lambda v: len(v.stored.value), Kind.BYTES, rank=WIDE),
-    column(
+    Column("path", "Where it is, below the root."),
+    Column("kind", "What it is.", "known.kind"),
+    Column("summary", "The same in a few words.", summary, rank=1),
+    Column("version", "How often it was changed.", "stored.version", Kind.COUNT, rank=2),
+    Column("children", "How many lie right below.", "stored.children", Kind.COUNT, rank=2),
+    Column("size", "Bytes of its value.", lambda v: len(v.stored.value), Kind.BYTES, rank=WIDE),
+    Column(
         "ephemeral", "Whether it goes with a session.", "stored.is_ephemeral", Kind.FLAG, rank=WIDE
     ),
-    column("decoded", "What it says.", _decoded, Kind.NESTED, rank=NEVER, cell=_decoded_cell),
-    column("problem", "Why it cannot be read.", lambda v: v.known.problem or None, rank=NEVER),
-    column(
+    Column("decoded", "What it says.", _decoded, Kind.NESTED, rank=NEVER, cell=_decoded_cell),
+    Column("problem", "Why it cannot be read.", lambda v: v.known.problem or None, rank=NEVER),
+    Column(
         "value_b64",
         "Its bytes in base64, unless they hold a password.",
         "raw",
         rank=NEVER,
         cell=lambda v: (v.raw or b"").decode(errors="backslashreplace"),
     ),
+    kw_only=True,
 )
-@attrs.frozen(kw_only=True)
 class MetadataNode:
     """One node and what it is; ``raw`` is None where it would show a password."""
 

@@ -1,36 +1,36 @@
-"""What `cluster status`, `ping` and `test` do: ask everybody once, and say what that comes to."""
+"""What `cluster status`, `ping`, `test` and `health-check` do, and what they print."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 from twisted.internet.defer import Deferred
 
 from bkclient.admin import cluster_test, operations
+from bkclient.admin.cluster_test import Trial
 from bkclient.admin.ledger_scan import walk
+from bkclient.client import Client
+from bkclient.connection.pool import BookiePool
+from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.repair import autorecovery
 from bkctl.bookies import ask_bookies
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.bookie.details import space
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus
 from bkctl.output.filters import thresholds
-from bkctl.output.units import counted, human_duration, human_latency
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.units import counted, human_bytes, human_duration, human_latency
+from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view, evolve, field, shown
+from bkctl.session.session import Session
 from wire.codes import ProtocolVersion
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.connection.pool import BookiePool
-    from bkctl.bookies.summary import BookieSummary
-    from bkctl.session.session import Session
 
 METADATA: Final = "metadata"
 
@@ -43,107 +43,97 @@ def _counts(found: Mapping[str, int]) -> str:
 
 @shown(
     "clusters",
-    column("uri", "The metadata service."),
-    column("instance_id", "The cluster's id."),
-    column("layout", "Layout of the metadata."),
-    column("writable", "Bookies that take adds."),
-    column("read_only", "Bookies that only serve reads."),
-    column("down", "Bookies with a cookie that are not there."),
-    column(
-        "versions",
-        "How many bookies run what, of those that tell.",
-        cell=lambda v: _counts(v.versions),
+    Column(
+        "autorecovery",
+        "Whether it is switched on.",
+        "autorecovery.enabled",
+        Kind.FLAG,
+        after="headroom",
     ),
-    column("free", "Free bytes on all disks, shared ones once.", kind=Kind.BYTES),
-    column("total", "Bytes of all disks, shared ones once.", kind=Kind.BYTES),
-    column(
-        "racks", "How many registered bookies are in each rack.", cell=lambda v: _counts(v.racks)
-    ),
-    column("ensemble_size", "The ensemble that must find enough bookies."),
-    column("headroom", "Writable bookies that may go before an ensemble cannot be made."),
-    column("autorecovery", "Whether it is switched on.", "autorecovery.enabled", Kind.FLAG),
-    column("auditor", "Who is the auditor.", "autorecovery.auditor"),
-    column(
+    Column("auditor", "Who is the auditor.", "autorecovery.auditor", after="autorecovery"),
+    Column(
         "delay_s",
         "Seconds that a lost bookie may stay away.",
         "autorecovery.delay_s",
         Kind.COUNT,
         header="DELAY",
         cell=lambda v: delay_text(v.autorecovery.delay_s),
+        after="auditor",
     ),
-    column(
-        "underreplicated", "Ledgers marked as lacking replicas.", "autorecovery.marked", Kind.COUNT
+    Column(
+        "underreplicated",
+        "Ledgers marked as lacking replicas.",
+        "autorecovery.marked",
+        Kind.COUNT,
+        after="delay_s",
     ),
-    column("being_repaired", "Of these, with a worker.", "autorecovery.being_repaired", Kind.COUNT),
-    column("ledgers", "Ledgers, if counted."),
-    column("not_closed", "Of these, not closed."),
-    column(
-        "problems", "What is not as it should be.", cell=lambda v: "\n".join(v.problems) or "none"
+    Column(
+        "being_repaired",
+        "Of these, with a worker.",
+        "autorecovery.being_repaired",
+        Kind.COUNT,
+        after="underreplicated",
     ),
+    kw_only=True,
     id="instance_id",
 )
-@attrs.frozen(kw_only=True)
 class ClusterStatus:
     """A cluster as it is now, and what is not as it should be."""
 
-    uri: str
-    instance_id: str | None
-    layout: str | None
-    writable: int
-    read_only: int
-    down: int
-    versions: Mapping[str, int]
+    uri: str = field("The metadata service.")
+    instance_id: str | None = field("The cluster's id.")
+    layout: str | None = field("Layout of the metadata.")
+    writable: int = field("Bookies that take adds.")
+    read_only: int = field("Bookies that only serve reads.")
+    down: int = field("Bookies with a cookie that are not there.")
+    versions: Mapping[str, int] = field(
+        "How many bookies run what, of those that tell.", cell=lambda v: _counts(v.versions)
+    )
     """How many bookies run what; those that do not tell are in none."""
-    free: int
-    total: int
+    free: int = field("Free bytes on all disks, shared ones once.", kind=Kind.BYTES)
+    total: int = field("Bytes of all disks, shared ones once.", kind=Kind.BYTES)
     """Bytes; disks that bookies share count once."""
-    racks: Mapping[str, int]
+    racks: Mapping[str, int] = field(
+        "How many registered bookies are in each rack.", cell=lambda v: _counts(v.racks)
+    )
     """How many registered bookies are in each; empty if racks are unknown."""
-    ensemble_size: int
-    headroom: int
+    ensemble_size: int = field("The ensemble that must find enough bookies.")
+    headroom: int = field("Writable bookies that may go before an ensemble cannot be made.")
     """How many writable bookies may go before there are fewer than ``ensemble_size``."""
     autorecovery: autorecovery.Status
-    ledgers: int | None = None
-    not_closed: int | None = None
-    problems: tuple[str, ...] = ()
+    ledgers: int | None = field("Ledgers, if counted.", default=None)
+    not_closed: int | None = field("Of these, not closed.", default=None)
+    problems: tuple[str, ...] = field(
+        "What is not as it should be.", cell=lambda v: "\n".join(v.problems) or "none", default=()
+    )
 
 
-@shown(
-    "peers",
-    column("peer", "Who was asked: metadata, or a bookie."),
-    column("kind", "metadata or bookie.", rank=WIDE),
-    column("state", "What metadata says.", kind=Kind.STATE),
-    column("address", "Where it listens.", rank=2),
-    column(
-        "connect_s",
-        "Seconds to connect, handshake included.",
-        kind=Kind.SECONDS,
-        header="CONNECT",
-        cell=lambda v: human_latency(v.connect_s),
-    ),
-    column(
-        "answer_s",
-        "Seconds to the answer.",
-        kind=Kind.SECONDS,
-        header="ANSWER",
-        cell=lambda v: human_latency(v.answer_s),
-    ),
-    column("error", "Why it does not answer.", lambda v: v.error or None),
-)
-@attrs.frozen(kw_only=True)
+@shown("peers", kw_only=True)
 class Pong:
     """What came of asking one peer; ``error`` is empty where it answered.
 
     ``peer`` is ``metadata`` or a bookie's id.
     """
 
-    peer: str
-    kind: str
-    state: str
-    address: str | None = None
-    connect_s: float | None = None
-    answer_s: float | None = None
-    error: str = ""
+    peer: str = field("Who was asked: metadata, or a bookie.")
+    kind: str = field("metadata or bookie.", rank=WIDE)
+    state: str = field("What metadata says.", kind=Kind.STATE)
+    address: str | None = field("Where it listens.", rank=2, default=None)
+    connect_s: float | None = field(
+        "Seconds to connect, handshake included.",
+        kind=Kind.SECONDS,
+        header="CONNECT",
+        cell=lambda v: human_latency(v.connect_s),
+        default=None,
+    )
+    answer_s: float | None = field(
+        "Seconds to the answer.",
+        kind=Kind.SECONDS,
+        header="ANSWER",
+        cell=lambda v: human_latency(v.answer_s),
+        default=None,
+    )
+    error: str = field("Why it does not answer.", of=lambda v: v.error or None, default="")
 
 
 # Status -----------------------------------------------------------------------------------------
@@ -185,15 +175,15 @@ async def _status(
     if walked is not None:
         ensemble_size = max(ensemble_size, walked.ensemble_max)
     states = Counter(one.state for one in bookies)
-    writable = states[operations.BookieState.WRITABLE.value]
+    writable = states[BookieState.WRITABLE.value]
     free, total = space([one for one in bookies if one.total is not None])
     found = ClusterStatus(
         uri=store.uri,
         instance_id=identity.instance_id,
         layout=identity.layout,
         writable=writable,
-        read_only=states[operations.BookieState.READ_ONLY.value],
-        down=states[operations.BookieState.DOWN.value],
+        read_only=states[BookieState.READ_ONLY.value],
+        down=states[BookieState.DOWN.value],
         versions=dict(sorted(Counter(one.version for one in bookies if one.version).items())),
         free=free,
         total=total,
@@ -207,7 +197,7 @@ async def _status(
     domain = client.cluster.placement.domain if found.racks else ""
     unreadable = (*map(str, identity.damaged.values()), *found.autorecovery.unreadable)
     problems = (*unreadable, *_problems(found, bookies, domain))
-    return attrs.evolve(found, problems=problems)
+    return evolve(found, problems=problems)
 
 
 async def _walk(client: Client) -> _LedgerCounts:
@@ -293,7 +283,7 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
         pool.close()
 
 
-async def _pong(pool: BookiePool, one: operations.BookieStatus, within_s: float) -> Pong:
+async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> Pong:
     endpoint = None if one.info is None else one.info.endpoint()
     found = Pong(
         peer=one.bookie_id,
@@ -301,13 +291,13 @@ async def _pong(pool: BookiePool, one: operations.BookieStatus, within_s: float)
         state=one.state.value,
         address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
     )
-    if one.state is operations.BookieState.DOWN:
-        return attrs.evolve(found, error="it is not registered")
+    if one.state is BookieState.DOWN:
+        return evolve(found, error="it is not registered")
     try:
         asked = Deferred.fromCoroutine(_timed_pong(pool, one.bookie_id, found))
         return await operations.in_time(asked, one.bookie_id, within_s, pool.clock)
     except BookKeeperError as error:
-        return attrs.evolve(found, error=error_message(error))
+        return evolve(found, error=error_message(error))
 
 
 async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: Pong) -> Pong:
@@ -315,7 +305,7 @@ async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: Pong) -> Pon
     await pool.channel(bookie_id, LedgerId(0), ProtocolVersion.V3)
     connected_s = pool.clock.seconds()
     await ask_sizes(pool, bookie_id)
-    return attrs.evolve(
+    return evolve(
         found,
         connect_s=connected_s - began_s,
         answer_s=pool.clock.seconds() - connected_s,
@@ -357,3 +347,75 @@ def test(
     )
     session.emit(found)
     limits.insist(found)
+
+
+def _trial(v: Trial) -> str:
+    adds = v.entries / v.add_s if v.add_s else 0.0
+    steps = (
+        ("create", v.create_s),
+        ("add", v.add_s),
+        ("read open", v.read_open_s),
+        ("close", v.close_s),
+        ("read closed", v.read_s),
+        ("delete", v.delete_s),
+    )
+    times = ", ".join(f"{name} {human_latency(took)}" for name, took in steps if took is not None)
+    kept = f"; ledger {v.ledger_id} was kept" if v.delete_s is None else ""
+    return (
+        f"the cluster works: {counted(v.entries, 'entry')} of {human_bytes(v.entry_bytes)} on"
+        f" {counted(len(v.ensemble), 'bookie')} ({times}; {adds:.0f} adds/s){kept}"
+    )
+
+
+def _took(name: str, doc: str) -> Column:
+    title = name.upper().replace("_", " ")
+    return Column(f"{name}_s", doc, kind=Kind.SECONDS, header=title)
+
+
+declare_view(
+    Trial,
+    "tests",
+    LEDGER,
+    Column("ensemble", "Its bookies."),
+    Column("write_quorum", "Copies of each entry."),
+    Column("ack_quorum", "Copies before an add counts."),
+    Column("entries", "How many entries."),
+    Column("entry_bytes", "Bytes of each entry.", kind=Kind.BYTES),
+    _took("create", "Seconds to create the ledger."),
+    _took("add", "Seconds until all were confirmed."),
+    _took("read_open", "Seconds to read them while it was open."),
+    _took("close", "Seconds to close it."),
+    _took("read", "Seconds to read them then."),
+    _took("delete", "Seconds to delete it, unless it was kept."),
+    sentence=_trial,
+)
+
+
+@shown(
+    "switches",
+    sentence=lambda v: f"the health check of bookies is {'enabled' if v.enabled else 'disabled'}",
+)
+class HealthCheck:
+    """Whether clients may quarantine bookies that fail."""
+
+    enabled: bool = field("Whether they may.")
+    changed: bool = field("Whether it was not so before.")
+
+
+def switch_health_check(session: Session, *, switch: str | None) -> None:
+    """Print or switch whether clients may quarantine bookies."""
+    if switch is not None and session.dry_run:
+        session.plan([f"{switch} the health check"])
+        return
+    wanted = None if switch is None else switch == "enable"
+    session.emit(session.call(health_check, wanted))
+
+
+async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # noqa: FBT001  # a value
+    """Return whether clients may quarantine bookies, after switching it where that is wanted."""
+    store = client.store
+    enabled = await store.health_check_enabled()
+    if wanted is None or wanted is enabled:
+        return HealthCheck(enabled, changed=False)
+    await store.set_health_check_enabled(enabled=wanted)
+    return HealthCheck(wanted, changed=True)

@@ -14,7 +14,7 @@ from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkclient.repair.autorecovery import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed
 from bkctl.output.units import human_time
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Kind, evolve, field, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -34,25 +34,15 @@ def _event(v: ClusterEvent) -> str:
     return f"{human_time(v.time_ms, utc=False)}  {who}: {v.now}{was}"
 
 
-@shown(
-    "events",
-    column("time", "When it was seen.", "time_ms", Kind.TIME_MS),
-    column("event", "bookie, auditor, autorecovery, under-replicated or metadata."),
-    column("bookie_id", "Which bookie.", header="BOOKIE"),
-    column("now", "What it is now.", kind=Kind.STATE),
-    column("was", "What it was before."),
-    id="event",
-    sentence=_event,
-)
-@attrs.frozen(kw_only=True)
+@shown("events", kw_only=True, id="event", sentence=_event)
 class ClusterEvent:
     """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
 
-    time_ms: int
-    event: str
-    now: str
-    was: str | None = None
-    bookie_id: BookieId | None = None
+    time_ms: int = field("When it was seen.", name="time", kind=Kind.TIME_MS)
+    event: str = field("bookie, auditor, autorecovery, under-replicated or metadata.")
+    bookie_id: BookieId | None = field("Which bookie.", header="BOOKIE", default=None)
+    now: str = field("What it is now.", kind=Kind.STATE)
+    was: str | None = field("What it was before.", default=None)
 
 
 @attrs.frozen(kw_only=True)
@@ -169,7 +159,7 @@ def changes(
     for bookie in sorted(old.keys() | now.bookies.keys()):
         was, is_now = old.get(bookie), now.bookies.get(bookie, "gone")
         if was != is_now:
-            yield attrs.evolve(event("bookie", is_now, was), bookie_id=bookie)
+            yield evolve(event("bookie", is_now, was), bookie_id=bookie)
     values: tuple[tuple[str, Callable[[ClusterSnapshot], str]], ...] = (
         ("auditor", lambda seen: seen.auditor or "none"),
         ("autorecovery", lambda seen: "enabled" if seen.enabled else "disabled"),

@@ -16,7 +16,6 @@ _REFUSED: Final = (*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitSta
 
 cookie = SubGroup(
     name="cookie",
-    short_help="Cookies: what ties a bookie's id to its directories.",
     help="""Cookies: what ties a bookie's id to its directories.
 
     A cookie is stored in the metadata service and in the file VERSION of each directory. A bookie

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -17,11 +17,13 @@ from bkctl.bookies.stopped_bookie import (
 )
 from bkctl.errors import ConflictError, ProblemsError, RefusedError
 from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, column, shown
+from bkctl.output.views import BOOKIE, field, shown
+from bkctl.session.session import Session
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.roots import VERSION
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
+from wire.ids import BookieId
 from wire.records.cookie import (
     Cookie,
     CookieDifference,
@@ -29,10 +31,6 @@ from wire.records.cookie import (
     decode_cookie,
     encode_cookie,
 )
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import BookieId
 
 STORED: Final = "metadata service"
 """Where the cluster keeps a cookie."""
@@ -58,13 +56,12 @@ def _repaired(v: CookiesRepaired) -> str:
     return f"the cookie of {v.bookie_id} is at {', '.join(v.places)} again"
 
 
-@shown("repairs", BOOKIE, column("places", "Where it was written."), sentence=_repaired)
-@attrs.frozen
+@shown("repairs", sentence=_repaired)
 class CookiesRepaired:
     """Where a bookie's cookie was written anew."""
 
-    bookie_id: BookieId
-    places: tuple[str, ...]
+    bookie_id: BookieId = field(BOOKIE)
+    places: tuple[str, ...] = field("Where it was written.")
 
 
 @attrs.frozen

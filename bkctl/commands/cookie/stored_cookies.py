@@ -4,40 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import Any, Final
 
 from bkclient.admin import cookies
-from bkclient.admin.cookies import StoredCookie
+from bkclient.admin.cookies import Reliance, StoredCookie
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, NEVER, column, shown
+from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, declare_view, field, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import (
+    Cookie,
+    CookieDifference,
+    cookie_differences,
+    decode_cookie,
+    encode_cookie,
+)
 
-if TYPE_CHECKING:
-    from bkclient.admin.cookies import Reliance, StoredCookie
-    from bkctl.session.session import Session
+
+def _of_cookie(name: str, doc: str, **more: Any) -> Column:
+    def get(value: Any) -> Any:
+        found = None if value.cookie is None else getattr(value.cookie, name)
+        return list(found) if isinstance(found, tuple) else found
+
+    return Column(name, doc, get, **more)
+
+
+COOKIE_COLUMNS: Final = (
+    _of_cookie("journal_dirs", "Its journal directories, joined by commas."),
+    _of_cookie("ledger_dirs", "Its ledger directories.", kind=Kind.NESTED, rank=1),
+    _of_cookie("index_dirs", "Its index directories, if named.", kind=Kind.NESTED, rank=WIDE),
+    _of_cookie("instance_id", "Its cluster.", rank=2),
+    _of_cookie("layout_version", "Version of its form.", kind=Kind.COUNT, rank=WIDE),
+)
+
+
+declare_view(
+    StoredCookie,
+    "cookies",
+    BOOKIE,
+    *COOKIE_COLUMNS,
+    Column("problem", "What is wrong with it.", lambda v: v.problem or None, rank=WIDE),
+    Column("version", "How often it was replaced.", "stored.version", Kind.COUNT, rank=WIDE),
+)
+
+declare_view(
+    CookieDifference,
+    "problems",
+    Column("place", "The metadata service, or a VERSION file."),
+    Column("field", "What differs."),
+    Column("configured", "As the settings have it."),
+    Column("found", "As it is there."),
+)
 
 
 @shown(
     "cookies",
     BOOKIE,
     *COOKIE_COLUMNS,
-    column("version", "How often it was replaced."),
-    column("text_b64", "The cookie in base64.", "text", rank=NEVER),
+    Column("version", "How often it was replaced."),
+    Column("text_b64", "The cookie in base64.", "text", rank=NEVER),
     sentence=lambda v: v.text.decode(errors="backslashreplace").removesuffix("\n"),
 )
-@attrs.frozen
 class CookieText:
     """A cookie as it is, or would be, stored."""
 
@@ -51,20 +86,13 @@ def _changed(v: CookieChanged) -> str:
     return f"cookie of {v.bookie_id} {v.change}"
 
 
-@shown(
-    "cookies",
-    BOOKIE,
-    column("change", "What became of it."),
-    column("version", "Its version now.", optional=True),
-    sentence=_changed,
-)
-@attrs.frozen
+@shown("cookies", sentence=_changed)
 class CookieChanged:
     """What became of a cookie: created, updated, unchanged or deleted."""
 
-    bookie_id: BookieId
-    change: str
-    version: int | None = None
+    bookie_id: BookieId = field(BOOKIE)
+    change: str = field("What became of it.")
+    version: int | None = field("Its version now.", optional=True, default=None)
 
 
 # Look -------------------------------------------------------------------------------------------

@@ -20,17 +20,13 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import NothingFoundError
 from bkctl.output.units import counted
-from bkctl.output.views import column, shown
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.output.views import field, shown
+from bkctl.session.session import Session
 
 PART_TIMEOUT_S: Final = 120
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -63,21 +59,18 @@ _PEM: Final = re.compile(
 
 @shown(
     "bundles",
-    column("path", "The file."),
-    column("parts", "What is in it."),
-    column("failed", "Parts whose command failed; they say why."),
+    kw_only=True,
     sentence=lambda v: (
         f"wrote {v.path} with {counted(len(v.parts), 'file')}"
         + (f"; failed: {', '.join(v.failed)}" if v.failed else "")
     ),
 )
-@attrs.frozen(kw_only=True)
 class Bundle:
     """A bundle that was written: its file, its parts, and those whose command failed."""
 
-    path: str
-    parts: tuple[str, ...]
-    failed: tuple[str, ...]
+    path: str = field("The file.")
+    parts: tuple[str, ...] = field("What is in it.")
+    failed: tuple[str, ...] = field("Parts whose command failed; they say why.")
 
 
 def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:

@@ -6,12 +6,11 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.params import DURATION, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 doctor = Command(
     "doctor",
     body="bkctl.commands.doctor.survey:examine",
-    short_help="Report what is wrong with a cluster, the worst first.",
     params=(
         option(
             "--local/--no-local",
@@ -40,20 +39,14 @@ doctor = Command(
         ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
         ("bkctl doctor --stale 15m --open-for 1d", "report sooner"),
     ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.UNREACHABLE,
-        ExitStatus.TIME_LIMIT,
-        ExitStatus.WARNINGS,
-        ExitStatus.PROBLEMS,
-    ),
-    replaces="nothing in Java's tools",
-    help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
+    exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
+    help="""Report what is wrong with a cluster, the worst first.
 
-    The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
-    free space. It reads the first and last entries of up to 1,000 closed ledgers, of marked
-    ledgers first: `bkctl ledger verify` reads all entries. A bookie that is down and that no ledger
-    lists is only a note; `bkctl cluster ping` ends with an error for each bookie that is down.
+    Each finding says what repairs it. The command changes nothing. It reads the metadata of all
+    ledgers and asks each bookie for its free space. It reads the first and last entries of up to
+    1,000 closed ledgers, of marked ledgers first: `bkctl ledger verify` reads all entries. A bookie
+    that is down and that no ledger lists is only a note; `bkctl cluster ping` ends with an error
+    for each bookie that is down.
 
     The exit status is that of the worst finding:
 
@@ -67,14 +60,12 @@ doctor = Command(
 
 debug = SubGroup(
     name="debug",
-    short_help="Collect information for a bug report.",
     help="Collect information for a bug report.",
 )
 
 debug.command(
     "bundle",
     body="bkctl.commands.doctor.bundle:write",
-    short_help="Write a tar file for a report: findings, settings, versions, metrics, logs.",
     params=(
         option(
             "--out", "out", metavar="FILE", help="The file.  [default: bkctl-debug-TIME.tar.gz]"
@@ -96,7 +87,6 @@ debug.command(
         ),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
-    replaces="nothing in Java's tools",
     help="""Write a tar file for a report: findings, settings, versions, metrics, logs.
 
     The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster status`,

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Severity
+from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings

@@ -15,10 +15,10 @@ from typing import Final
 
 import attrs
 
-from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Finding, Findings, Severity
 from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
+from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
@@ -26,7 +26,7 @@ from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.bookies.summary import BookieSummary, is_loopback
 from bkctl.output.forms.table import wrapped
 from bkctl.output.forms.text import safe
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import WIDE, Column, Kind, shown
 from bookied.offline.check.findings import DiskFinding
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
@@ -95,12 +95,12 @@ def _named_in(v: ClusterFinding) -> bool:
 
 @shown(
     "findings",
-    column("danger", "loss, risk, trouble or note.", "severity.value", Kind.STATE),
-    column("name", "A stable word for this kind.", "kind"),
-    column("what", "What is wrong.", "message"),
-    column("fix", "What repairs it.", rank=1),
-    column("count", "How many it is about.", rank=2),
-    column("examples", "The first of them.", rank=WIDE),
+    Column("danger", "loss, risk, trouble or note.", "severity.value", Kind.STATE),
+    Column("name", "A stable word for this kind.", "kind"),
+    Column("what", "What is wrong.", "message"),
+    Column("fix", "What repairs it.", rank=1),
+    Column("count", "How many it is about.", rank=2),
+    Column("examples", "The first of them.", rank=WIDE),
     id="name",
     lines=_finding,
 )

@@ -5,24 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 from bkclient.admin import cookies as stored_cookies
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
-from bkclient.config.findings import Severity
+from bkclient.client import Client
+from bkclient.config.findings import Findings, Severity
 from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import UNREADABLE, MetadataAccessError
+from bkclient.metadata.api import (
+    UNREADABLE,
+    DamagedMark,
+    LedgerStore,
+    MarkError,
+    MetadataAccessError,
+    Version,
+)
+from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.repair import autorecovery
 from bkclient.repair.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.rack_losses import RackLosses
-from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
+from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import (
     ClusterFinding,
@@ -34,14 +44,16 @@ from bkctl.commands.doctor.state import (
 from bkctl.commands.local.directory import STATE_FILE
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
+from bkctl.output.views import evolve
 from bkctl.session.profiles import profile_path
+from bkctl.session.session import Session
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
 from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.in_use import uses
 from bookied.directories.lock import LOCK
-from bookied.directories.roots import CURRENT, VERSION
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import CorruptError, StorageKindError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import Findings as DiskFindings
@@ -49,17 +61,8 @@ from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index_kind import check_kind
 from wire.errors import BookKeeperError, FormatError
+from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.config.findings import Findings
-    from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
-    from bkctl.bookies.stopped_bookie import StoppedBookie
-    from bkctl.bookies.summary import BookieSummary
-    from bkctl.session.session import Session
-    from bookied.directories.roots import Directories
-    from wire.ids import BookieId, LedgerId
 
 T = TypeVar("T")
 
@@ -148,7 +151,7 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
 
 def _with_address(one: BookieSummary) -> BookieSummary:
     if one.is_registered and one.address is None:
-        return attrs.evolve(one, unreachable="it has registered no address that can be read")
+        return evolve(one, unreachable="it has registered no address that can be read")
     return one
 
 
@@ -166,7 +169,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
     asked = [
         one
         for one in bookies
-        if one.http and not one.unreachable and one.state == operations.BookieState.READ_ONLY.value
+        if one.http and not one.unreachable and one.state == BookieState.READ_ONLY.value
     ]
     found = load_rates.side_by_side(ask, asked, within_s=ask_bookies.FIGURES_TIMEOUT_S, late=False)
     return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)

@@ -15,12 +15,11 @@ from bkctl.cli.params import (
     argument,
     option,
 )
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 
 export = Command(
     "export",
     body="bkctl.commands.export.rounds:export",
-    short_help="Export ledgers to Parquet.",
     help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 selects the
     existing ledgers in it.
 
@@ -138,21 +137,11 @@ export = Command(
         ("bkctl export --since-last --to /data --format delta", "all new entries, from cron"),
         ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
     ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.UNREACHABLE,
-        ExitStatus.TIME_LIMIT,
-        ExitStatus.PARTLY,
-        ExitStatus.INTERRUPTED,
-    ),
-    replaces="nothing in Java's tools",
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.PARTLY),
 )
 
 spark = SubGroup(
     name="spark",
-    short_help="Spark: pack what its workers need.",
     help="""Spark: pack what its workers need.
 
     `bkctl export` runs on Spark by itself. The data source `bookkeeper` is for your own queries.
@@ -162,7 +151,6 @@ spark = SubGroup(
 spark.command(
     "bundle",
     body="bkctl.commands.export.spark.bundle:write",
-    short_help="Write the archive of packages that Spark's workers need.",
     help="""Write FILE, the archive that `spark.archives` takes, so that workers need no package.
 
     The archive has the installed packages of bkctl[spark], and of bkctl[pulsar] if those are
@@ -176,6 +164,5 @@ spark.command(
         ("bkctl spark bundle", "for hosts like this one"),
         ("bkctl spark bundle /tmp/bkctl.tar.gz", "under another name"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_FOUND),
-    replaces="nothing in Java's tools",
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, field, shown
 from bkctl.session.safety import named
 
 
@@ -73,15 +73,7 @@ def _lost(paths: tuple[str, ...]) -> str:
 
 @shown(
     "exports",
-    column("target", "Where the files are."),
-    column("entries", "Entries in the target, of all exports to it."),
-    column("payload_bytes", "Their payloads.", kind=Kind.BYTES),
-    column("files", "Parquet files in the target."),
-    column("file_bytes", "Their size.", kind=Kind.BYTES),
-    column("copied_entries", "Entries that this export copied."),
-    column("copied_ledgers", "Ledgers that these entries are of, and new ledgers without entries."),
-    column("read_back", "Python that reads it in a Spark session."),
-    column(
+    Column(
         "ledgers",
         "The ledgers that this export looked at."
         " With --since-last and without --verify, those that are closed and complete in the target"
@@ -90,21 +82,22 @@ def _lost(paths: tuple[str, ...]) -> str:
             {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
         ],
         Kind.NESTED,
+        after="read_back",
     ),
-    column(
+    Column(
         "unreadable",
         "Ledgers that were left out because they cannot be read, and why.",
         lambda v: [{"ledger_id": str(one.ledger_id), "why": one.why} for one in v.unreadable],
         Kind.NESTED,
+        after="ledgers",
     ),
-    column("verified_files", "Files that --verify read back; null without --verify."),
-    column(
+    Column(
         "damaged_ledgers",
         "Ledgers that were copied again because a file was missing or changed.",
         lambda v: [str(ledger_id) for ledger_id in v.damaged_ledgers],
         Kind.NESTED,
     ),
-    column(
+    Column(
         "lost_files",
         "Files of earlier exports that are missing or changed; they are not counted.",
         lambda v: list(v.lost_files),
@@ -112,7 +105,6 @@ def _lost(paths: tuple[str, ...]) -> str:
     ),
     sentence=_exported_sentence,
 )
-@attrs.frozen
 class ExportReport:
     """What an export did; ``read_back`` is a line of Python for a Spark session.
 
@@ -121,17 +113,21 @@ class ExportReport:
     later rounds of ``--follow``.
     """
 
-    target: str
+    target: str = field("Where the files are.")
     ledgers: tuple[ExportedLedger, ...]
-    entries: int
-    payload_bytes: int
-    files: int
-    file_bytes: int
-    copied_entries: int
-    copied_ledgers: int
-    read_back: str | None
+    entries: int = field("Entries in the target, of all exports to it.")
+    payload_bytes: int = field("Their payloads.", kind=Kind.BYTES)
+    files: int = field("Parquet files in the target.")
+    file_bytes: int = field("Their size.", kind=Kind.BYTES)
+    copied_entries: int = field("Entries that this export copied.")
+    copied_ledgers: int = field(
+        "Ledgers that these entries are of, and new ledgers without entries."
+    )
+    read_back: str | None = field("Python that reads it in a Spark session.")
     unreadable: tuple[UnreadableLedger, ...] = ()
     is_first: bool = True
-    verified_files: int | None = None
+    verified_files: int | None = field(
+        "Files that --verify read back; null without --verify.", default=None
+    )
     damaged_ledgers: tuple[int, ...] = ()
     lost_files: tuple[str, ...] = ()

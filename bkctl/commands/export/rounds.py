@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.errors import EarlierFilesError
+from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
+from bkctl.commands.export.task.partitions import LedgerExtent
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import evolve
+from bkctl.session.session import Session
 from wire.codes import LedgerState
-
-if TYPE_CHECKING:
-    from bkctl.commands.export.outcome import ExportReport
-    from bkctl.commands.export.task.partitions import LedgerExtent
-    from bkctl.session.session import Session
 
 
 def export(
@@ -142,7 +141,7 @@ def _rounds(
                 or report.unreadable != before.unreadable
                 or not set(report.lost_files) <= set(before.lost_files)
             ):
-                session.emit(attrs.evolve(report, is_first=False))
+                session.emit(evolve(report, is_first=False))
             before = report
             options = attrs.evolve(options, verify_earlier=False)
             stop.wait_for(time.sleep, follow_s)

@@ -12,10 +12,12 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
+from bkclient.client import Client
+from bkclient.config.client import ClientConfig
 from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readable
 from bkctl.commands.export.errors import (
@@ -59,16 +61,13 @@ from bkctl.commands.export.target.verify import (
     damaged_files,
     verify_files,
 )
+from bkctl.commands.export.task.copy import Done, open_listener
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
-from bkctl.commands.export.task.progress import Done, open_listener
 from bkctl.output.units import counted
+from bkctl.output.views import evolve
 from bkctl.session.safety import NAMED_MAX, named
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.config.client import ClientConfig
 
 LOCAL_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 """Up to this many payload bytes an export without a master runs without Spark."""
@@ -316,7 +315,7 @@ class _ExportRun:
         report = self._report(extents, change, unreadable, sizes, written, damaged)
         if self._options.verify:
             intact = len(written) + len(earlier) - len(damaged)
-            report = attrs.evolve(report, verified_files=intact)
+            report = evolve(report, verified_files=intact)
         if damaged:
             raise EarlierFilesError(
                 f"{counted(len(damaged), 'file')} of earlier exports missing or changed: "

@@ -1,19 +1,17 @@
-"""Ledgers are closed where they end, after a recovery if need be: `ledger close`, `recover`."""
+"""Ledgers are fenced or closed, after a recovery if need be: `ledger fence`, `close`, `recover`."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import attrs
 
 from bkclient.admin import handover, operations
 from bkctl.commands.ledger import ids as ledger_ids
-from bkctl.commands.ledger.fence import confirm_fencing
-from bkctl.commands.ledger.listing import metadata_of
+from bkctl.commands.ledger.listing import metadata_of, writer_text
+from bkctl.errors import ConflictError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import LEDGER, Kind, column, shown
+from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session import shell_writers
 from wire.codes import LedgerState
 from wire.ids import EntryId, LedgerId
@@ -23,6 +21,90 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.recovery import RecoveryProgress
     from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+
+def _fenced_sentence(fenced: LedgerFenced) -> str:
+    missing = "".join(f"; {bookie}: {why}" for bookie, why in fenced.missing.items())
+    covers = (
+        "no writer can add to it any more" if fenced.covered else "NOT every write set is covered"
+    )
+    return (
+        f"ledger {fenced.ledger_id} fenced by {counted(len(fenced.answered), 'bookie')}: "
+        f"{covers}{missing}; "
+        f"`bkctl ledger recover {fenced.ledger_id}` closes it"
+    )
+
+
+@shown("ledgers", sentence=_fenced_sentence)
+class LedgerFenced:
+    """What fencing reached: whether enough bookies know that no writer can add any more."""
+
+    ledger_id: LedgerId = field(LEDGER)
+    state: str = field("Its state now.", kind=Kind.STATE)
+    answered: tuple[BookieId, ...] = field("Bookies that fenced it.")
+    missing: Mapping[BookieId, str] = field("Bookies that did not, and why.")
+    covered: bool = field("Whether no write set is left.")
+
+
+def fence(session: Session, given: Sequence[Any]) -> None:
+    """Make sure that no writer can add to ledgers any more, without closing them."""
+    ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
+
+
+def _fence(session: Session, ledger_id: LedgerId) -> Any:
+    session.about = f"ledger {ledger_id}"
+    found = metadata_of(session, ledger_id)
+    _refuse_closed(found)
+    if session.dry_run:
+        return f"fence ledger {ledger_id} on {', '.join(found.ensemble)}"
+    confirm_fencing(session, ledger_id, found, f"Fence ledger {ledger_id}?")
+    return session.call(_fence_ledger, ledger_id)
+
+
+def _insist_covered(fenced: Any) -> None:
+    if not fenced.covered:
+        raise PartlyDoneError(
+            "not every write set is covered: a writer may still add",
+            next_step=f"`bkctl ledger fence {fenced.ledger_id}` again when the missing bookies are "
+            "back",
+        )
+
+
+def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question: str) -> None:
+    """Ask before a live writer may lose its ledger; one in recovery has lost it already."""
+    if found.state is LedgerState.OPEN:
+        session.confirm(
+            [
+                f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add.",
+                writer_text(ledger_id, found),
+            ],
+            question,
+        )
+
+
+def _refuse_closed(metadata: LedgerMetadata) -> None:
+    """Refuse to fence what cannot grow anyway.
+
+    Raises:
+        ConflictError: the ledger is closed.
+    """
+    if metadata.is_closed:
+        raise ConflictError(
+            "the ledger is closed, so no client can add to it", next_step="nothing needs to be done"
+        )
+
+
+async def _fence_ledger(client: Client, ledger_id: LedgerId) -> LedgerFenced:
+    """Mark a ledger as in recovery and fence it on its last ensemble."""
+    done = await operations.fence_ledger(client, ledger_id)
+    return LedgerFenced(
+        ledger_id=ledger_id,
+        state="in-recovery",
+        answered=done.fenced,
+        missing={bookie: str(error) for bookie, error in done.failed.items()},
+        covered=done.covered,
+    )
 
 
 def _closed_sentence(closed: LedgerClosed) -> str:
@@ -30,22 +112,14 @@ def _closed_sentence(closed: LedgerClosed) -> str:
     return f"ledger {closed.ledger_id} {closed.how}: {holds}"
 
 
-@shown(
-    "ledgers",
-    LEDGER,
-    column("how", "closed, recovered, or closed before."),
-    column("last_entry", "Last entry, -1 for none."),
-    column("length", "Bytes of payload.", kind=Kind.BYTES),
-    sentence=_closed_sentence,
-)
-@attrs.frozen
+@shown("ledgers", sentence=_closed_sentence)
 class LedgerClosed:
     """A ledger that is closed now; ``how`` says which way."""
 
-    ledger_id: LedgerId
-    how: str
-    last_entry: EntryId
-    length: int
+    ledger_id: LedgerId = field(LEDGER)
+    how: str = field("closed, recovered, or closed before.")
+    last_entry: EntryId = field("Last entry, -1 for none.")
+    length: int = field("Bytes of payload.", kind=Kind.BYTES)
 
 
 def close(session: Session, given: Sequence[Any]) -> None:

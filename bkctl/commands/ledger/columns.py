@@ -19,7 +19,7 @@ from bkctl.output.views import (
     WIDE,
     Column,
     Kind,
-    column,
+    field,
     shown,
 )
 
@@ -87,8 +87,8 @@ def _fragments(value: Any) -> list[dict[str, Any]] | None:
 
 LEDGER_COLUMNS: Final = (
     LEDGER,
-    column("state", "open, in-recovery or closed.", _state, Kind.STATE),
-    column(
+    Column("state", "open, in-recovery or closed.", _state, Kind.STATE),
+    Column(
         "last_entry",
         "Last entry; none while not closed, -1 for an empty ledger.",
         _meta("last_entry_id"),
@@ -97,8 +97,8 @@ LEDGER_COLUMNS: Final = (
         cell=_last_entry,
         cell_of_none=True,
     ),
-    column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
-    column(
+    Column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    Column(
         "ensemble_size",
         "Bookies of a fragment.",
         _meta("ensemble_size"),
@@ -106,7 +106,7 @@ LEDGER_COLUMNS: Final = (
         rank=4,
         header="E",
     ),
-    column(
+    Column(
         "write_quorum",
         "Copies of an entry.",
         _meta("write_quorum"),
@@ -114,26 +114,26 @@ LEDGER_COLUMNS: Final = (
         rank=4,
         header="QW",
     ),
-    column(
+    Column(
         "ack_quorum", "Copies before an ack.", _meta("ack_quorum"), Kind.COUNT, rank=4, header="QA"
     ),
-    column("digest", "How entries are protected.", _digest, rank=5),
-    column("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
-    column(
+    Column("digest", "How entries are protected.", _digest, rank=5),
+    Column("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
+    Column(
         "fragments",
         "First entry and ensemble of each fragment.",
         _fragments,
         Kind.NESTED,
         rank=NEVER,
     ),
-    column(
+    Column(
         "ensemble",
         "Bookies of the last fragment.",
         lambda v: v.metadata and list(v.metadata.ensemble),
         Kind.NESTED,
         rank=WIDE,
     ),
-    column(
+    Column(
         "custom",
         "Custom metadata.",
         _custom,
@@ -150,7 +150,6 @@ LEDGER_COLUMNS: Final = (
     id="ledger_id",
     done=lambda v: bool(v.metadata and v.metadata.is_closed),
 )
-@attrs.frozen
 class LedgerSummary:
     """One ledger of a list; ``metadata`` is None where only ids were asked for."""
 
@@ -158,12 +157,11 @@ class LedgerSummary:
     metadata: LedgerMetadata | None
 
 
-@shown("counts", column("count", "How many."), sentence=lambda v: str(v.count))
-@attrs.frozen
+@shown("counts", sentence=lambda v: str(v.count))
 class LedgerCount:
     """How many ledgers there are."""
 
-    count: int
+    count: int = field("How many.")
 
 
 def _topic(value: Any) -> str | None:
@@ -209,19 +207,19 @@ def _details_fields() -> tuple[Column, ...]:
     ]
     return (
         *fields,
-        column(
+        Column(
             "confirmed_entry",
             "Last entry that can be read, while open and handed over by its writer.",
             _confirmed,
             Kind.COUNT,
             optional=True,
         ),
-        column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
-        column(
+        Column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
+        Column(
             "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
         ),
-        column("version", "Version of the stored metadata.", kind=Kind.COUNT),
-        column(
+        Column("version", "Version of the stored metadata.", kind=Kind.COUNT),
+        Column(
             "password",
             "Ledger password; with --show-secrets.",
             kind=Kind.DATA,
@@ -232,7 +230,6 @@ def _details_fields() -> tuple[Column, ...]:
 
 
 @shown("ledgers", *_details_fields(), id="ledger_id", done=lambda v: v.metadata.is_closed)
-@attrs.frozen
 class LedgerDetails:
     """One ledger, whole. ``password`` is None unless secrets are to be shown."""
 
@@ -247,7 +244,7 @@ class LedgerDetails:
     LEDGER,
     ENTRY,
     PAYLOAD_SIZE,
-    column(
+    Column(
         "last_add_confirmed",
         "What the writer had confirmed when it added this entry.",
         rank=3,
@@ -258,7 +255,6 @@ class LedgerDetails:
     OLDER_SIZE,
     id="entry_id",
 )
-@attrs.frozen
 class EntryRecord:
     """One entry as machine forms and tables have it."""
 

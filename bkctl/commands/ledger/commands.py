@@ -6,7 +6,6 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import (
-    FAILURES,
     FORMS,
     FRAMING,
     LEDGER_CHECKS,
@@ -24,11 +23,10 @@ from bkctl.cli.params import (
     option,
 )
 from bkctl.commands.ledger.replicas.commands import REPLICAS
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 
 ledger = SubGroup(
     name="ledger",
-    short_help="Ledgers: create, add, read, close, recover, delete.",
     help="""Ledgers: create, add, read, close, recover, delete.
 
     A ledger is a sequence of entries that only grows. A closed ledger never changes.
@@ -40,7 +38,6 @@ ledger = SubGroup(
 
 metadata = SubGroup(
     name="metadata",
-    short_help="Copy a ledger's metadata to a file, and back.",
     help="""Copy a ledger's metadata to a file, and back.
 
     The file has the bytes that the metadata service stores. Java's shell reads and writes the same
@@ -52,7 +49,6 @@ ledger.add_command(metadata)
 ledger.command(
     "create",
     body="bkctl.commands.ledger.create:create",
-    short_help="Create an empty ledger and print its id.",
     help="""Create an empty ledger and print its id.
 
     Any process may then add entries with `bkctl ledger add`, one process at a time, until the
@@ -81,7 +77,6 @@ ledger.command(
 ledger.command(
     "add",
     body="bkctl.commands.ledger.write:add",
-    short_help="Add entries to a ledger.",
     help="""Add entries to LEDGER_ID, one for each DATA; `-` reads stdin.
 
     The command works on ledgers that `bkctl ledger create` made. It can run again and again, one
@@ -102,14 +97,7 @@ ledger.command(
         ("bkctl ledger add 42 --file events.log", "one entry a line"),
         ("journalctl -f -o json | bkctl ledger add 42 -", "each line as it arrives, until Ctrl-C"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED,
-        ExitStatus.TERMINATED,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
     replaces="nothing in Java's tools; addEntry of its client",
 )
 
@@ -131,14 +119,12 @@ ledger.command(
             "three copies of each entry, with custom metadata",
         ),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED),
-    replaces="nothing in Java's tools",
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.TERMINATED),
 )
 
 ledger.command(
     "read",
     body="bkctl.commands.ledger.read:read",
-    short_help="Print the entries of a ledger.",
     help="""Print the payloads of LEDGER_ID's entries.
 
     Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
@@ -183,14 +169,7 @@ ledger.command(
         ),
         ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-        ExitStatus.INTERRUPTED,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
 )
 
@@ -232,8 +211,7 @@ ledger.command(
         ),
         ("bkctl ledger tail 42 --follow -o jsonl | jq .entry_id", "for programs, entry by entry"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
-    replaces="nothing in Java's tools",
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )
 
 ledger.command(
@@ -251,20 +229,13 @@ ledger.command(
         ("bkctl ledger close 42", "no client can add any more; readers see the end"),
         ("bkctl ledger close 42 --yes", "fence a writer without a question"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="nothing in Java's tools; close of its client",
 )
 
 ledger.command(
     "list",
     body="bkctl.commands.ledger.listing:print_ledgers",
-    short_help="List ledgers by id, as they are found.",
     help="""List ledgers in the order of their ids, as they are found.
 
     `bkctl autorecovery list` lists the ledgers that lack replicas.
@@ -318,7 +289,6 @@ ledger.command(
 ledger.command(
     "show",
     body="bkctl.commands.ledger.listing:show",
-    short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
     help="""\
     Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin.
     """,
@@ -337,7 +307,7 @@ ledger.command(
 
 fence = ledger.command(
     "fence",
-    body="bkctl.commands.ledger.fence:fence",
+    body="bkctl.commands.ledger.close:fence",
     short_help="Fence a ledger: its writer can add no more. The ledger is not closed.",
     help="""Fence ledgers: no writer can add any more. The ledgers are not closed.
 
@@ -350,14 +320,7 @@ fence = ledger.command(
         ("bkctl ledger fence 42", "the writer can add no more; the ledger is not closed yet"),
         ("bkctl ledger fence 42 --dry-run", "show which bookies would fence it"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-    ),
-    replaces="nothing in Java's tools",
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
 )
 
 recover = ledger.command(
@@ -380,20 +343,13 @@ recover = ledger.command(
             "all recoveries that have not ended",
         ),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="opening the ledger with Java's client",
 )
 
 ledger.command(
     "delete",
     body="bkctl.commands.ledger.delete:delete",
-    short_help="Delete ledgers for good.",
     help="""Delete ledgers for good; `-` reads ids from stdin.
 
     Bookies free the space at their next garbage collection. An open ledger is deleted only with
@@ -417,20 +373,13 @@ ledger.command(
         ("bkctl ledger delete --from-file ids --dry-run", "show what would be deleted"),
         ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.PARTLY,
-    ),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
 )
 
 metadata.command(
     "dump",
     body="bkctl.commands.ledger.metadata:dump",
-    short_help="Write a ledger's metadata to a file.",
     help="""Write the metadata of LEDGER_ID to FILE, or to stdout for `-`, as it is stored.
 
     The file contains the ledger's password.
@@ -449,7 +398,6 @@ metadata.command(
 metadata.command(
     "restore",
     body="bkctl.commands.ledger.metadata:restore",
-    short_help="Store a ledger's metadata from a file.",
     help="""Store the metadata in FILE as the metadata of LEDGER_ID; `-` reads stdin.
 
     Existing metadata is replaced only with --replace. The command shows each changed field, keeps
@@ -472,6 +420,6 @@ metadata.command(
         ("bkctl ledger metadata restore 42 ledger-42 --replace", "shows what changes, and asks"),
         ("bkctl ledger metadata restore 42 ledger-42 --replace --dry-run", "only shows it"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    exits=CHANGE_FAILURES,
     replaces="bookkeeper shell ledgermetadata -ledgerid ID -restorefromfile FILE [-update]",
 )

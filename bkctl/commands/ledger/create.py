@@ -11,7 +11,7 @@ from bkclient.admin import handover
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.ledger.creation import NewLedger
 from bkctl.errors import UsageError
-from bkctl.output.views import LEDGER, column, shown
+from bkctl.output.views import LEDGER, field, shown
 from wire.codes import DigestType
 from wire.ids import LedgerId
 
@@ -22,24 +22,15 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
 
 
-@shown(
-    "ledgers",
-    LEDGER,
-    column("ensemble_size", "Bookies a fragment."),
-    column("write_quorum", "Copies of an entry."),
-    column("ack_quorum", "Copies before an ack."),
-    column("ensemble", "Its bookies."),
-    bare=True,
-)
-@attrs.frozen
+@shown("ledgers", bare=True)
 class LedgerCreated:
     """A new ledger that anybody may add to."""
 
-    ledger_id: LedgerId
-    ensemble_size: int
-    write_quorum: int
-    ack_quorum: int
-    ensemble: tuple[BookieId, ...]
+    ledger_id: LedgerId = field(LEDGER)
+    ensemble_size: int = field("Bookies a fragment.")
+    write_quorum: int = field("Copies of an entry.")
+    ack_quorum: int = field("Copies before an ack.")
+    ensemble: tuple[BookieId, ...] = field("Its bookies.")
 
 
 def create(session: Session, /, **wanted: Any) -> None:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from bkclient.admin import operations
+from bkclient.client import Client
 from bkclient.errors import MetadataSerializationError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
+from bkclient.metadata.api import Versioned
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import ids as ledger_ids
 from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.output.views import LEDGER, Kind, column, shown
+from bkctl.output.views import LEDGER, Kind, field, shown
+from bkctl.session.session import Session
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.printable import printable
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.metadata.api import Versioned
-    from bkctl.session.session import Session
 
 CUSTOM_KEYS_SHOWN: Final = 3
 """Keys of custom metadata in the question about one ledger."""
@@ -38,22 +36,14 @@ def _deleted_sentence(deleted: LedgerDeleted) -> str:
     return f"ledger {deleted.ledger_id} deleted"
 
 
-@shown(
-    "ledgers",
-    LEDGER,
-    column("state", "Its last state.", kind=Kind.STATE),
-    column("last_entry", "Its last entry."),
-    column("length", "Bytes of payload.", kind=Kind.BYTES),
-    sentence=_deleted_sentence,
-)
-@attrs.frozen
+@shown("ledgers", sentence=_deleted_sentence)
 class LedgerDeleted:
     """A ledger whose metadata is gone."""
 
-    ledger_id: LedgerId
-    state: str | None
-    last_entry: int | None
-    length: int | None
+    ledger_id: LedgerId = field(LEDGER)
+    state: str | None = field("Its last state.", kind=Kind.STATE)
+    last_entry: int | None = field("Its last entry.")
+    length: int | None = field("Bytes of payload.", kind=Kind.BYTES)
 
 
 @attrs.frozen

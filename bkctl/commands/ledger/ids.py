@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.ledger_ids import parse_ledger_id
+from bkctl.session.session import Session
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 
 def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 
 from bkclient.admin import operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
+from bkclient.metadata.api import Versioned
 from bkctl.commands.ledger.delete import instance_id
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError
 from bkctl.output.atomic_file import write_whole
-from bkctl.output.views import LEDGER, Kind, column, shown
+from bkctl.output.views import LEDGER, Kind, field, shown
+from bkctl.session.session import Session
 from wire.errors import FormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_metadata
 
-if TYPE_CHECKING:
-    from bkclient.metadata.api import Versioned
-    from bkctl.session.session import Session
-
 
 @shown(
     "dumps",
-    LEDGER,
-    column("file", "Where it is."),
-    column("size", "Its bytes.", kind=Kind.BYTES),
-    column("version", "The version of the metadata."),
     id="file",
     sentence=lambda v: f"metadata of ledger {v.ledger_id}, version {v.version}, in {v.file}",
 )
-@attrs.frozen
 class MetadataDumped:
     """A ledger's metadata in a file."""
 
-    ledger_id: LedgerId
-    file: str
-    size: int
-    version: int
+    ledger_id: LedgerId = field(LEDGER)
+    file: str = field("Where it is.")
+    size: int = field("Its bytes.", kind=Kind.BYTES)
+    version: int = field("The version of the metadata.")
 
 
 def _restored(v: MetadataRestored) -> str:
@@ -48,22 +40,14 @@ def _restored(v: MetadataRestored) -> str:
     return f"metadata of ledger {v.ledger_id} {v.how}, version {v.version}{kept}"
 
 
-@shown(
-    "ledgers",
-    LEDGER,
-    column("how", "created, replaced or unchanged."),
-    column("version", "The version of the metadata now."),
-    column("backup", "Where the old metadata is.", optional=True),
-    sentence=_restored,
-)
-@attrs.frozen
+@shown("ledgers", sentence=_restored)
 class MetadataRestored:
     """A ledger whose metadata came from a file. ``backup`` has the metadata from before."""
 
-    ledger_id: LedgerId
-    how: str
-    version: int
-    backup: str | None = None
+    ledger_id: LedgerId = field(LEDGER)
+    how: str = field("created, replaced or unchanged.")
+    version: int = field("The version of the metadata now.")
+    backup: str | None = field("Where the old metadata is.", optional=True, default=None)
 
 
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
@@ -168,16 +152,16 @@ class MetadataChange:
 
 def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataChange]:
     """Yield what changes, field by field; a password only as that it does."""
-    for field in attrs.fields(LedgerMetadata):
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        if before == after or field.name in _NOT_COMPARED:
+    for one in attrs.fields(LedgerMetadata):
+        before, after = getattr(old, one.name), getattr(new, one.name)
+        if before == after or one.name in _NOT_COMPARED:
             continue
-        if field.name == "fragments":
+        if one.name == "fragments":
             yield from _of_fragments(old, new)
-        elif field.name == "password":
+        elif one.name == "password":
             yield MetadataChange("password", "one", "another")
         else:
-            yield MetadataChange(field.name, _text(before), _text(after))
+            yield MetadataChange(one.name, _text(before), _text(after))
 
 
 _NOT_COMPARED = {"ctime_ms", "store_ctime", "creator_token"}

@@ -21,7 +21,7 @@ from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.output.progress import Progress, SilentProgress
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, column, shown
+from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown
 from wire.ids import EntryId
 
 if TYPE_CHECKING:
@@ -52,47 +52,27 @@ def _added_sentence(added: EntriesAdded) -> str:
     )
 
 
-@shown(
-    "additions",
-    LEDGER,
-    column("first", "First entry added."),
-    column("last", "Last entry added."),
-    ENTRIES,
-    SIZE,
-    SECONDS,
-    id="last",
-    sentence=_added_sentence,
-)
-@attrs.frozen
+@shown("additions", id="last", sentence=_added_sentence)
 class EntriesAdded:
     """What one ``ledger add`` added. ``first`` and ``last`` are None when that was nothing."""
 
-    ledger_id: LedgerId
-    first: EntryId | None
-    last: EntryId | None
-    entries: int
-    size: int
-    seconds: float
+    ledger_id: LedgerId = field(LEDGER)
+    first: EntryId | None = field("First entry added.")
+    last: EntryId | None = field("Last entry added.")
+    entries: int = field(ENTRIES)
+    size: int = field(SIZE)
+    seconds: float = field(SECONDS)
 
 
-@shown(
-    "ledgers",
-    LEDGER,
-    ENTRIES,
-    SIZE,
-    SECONDS,
-    column("complete", "Whether all input is in it."),
-    bare=True,
-)
-@attrs.frozen
+@shown("ledgers", bare=True)
 class LedgerWritten:
     """A ledger written and closed in one run."""
 
-    ledger_id: LedgerId
-    entries: int
-    size: int
-    seconds: float
-    complete: bool = True
+    ledger_id: LedgerId = field(LEDGER)
+    entries: int = field(ENTRIES)
+    size: int = field(SIZE)
+    seconds: float = field(SECONDS)
+    complete: bool = field("Whether all input is in it.", default=True)
 
 
 def add(

@@ -12,7 +12,6 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
@@ -21,7 +20,7 @@ from bkctl.commands.ledger.create import create_for_writing, new_ledger
 from bkctl.errors import UsageError
 from bkctl.output.filters import Thresholds, thresholds
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.output.views import Column, Kind, column, shown
+from bkctl.output.views import Column, Kind, field, shown
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ PAYLOADS: Final = 16
 
 
 def _latency(name: str, doc: str) -> Column:
-    return column(
+    return Column(
         name,
         f"{doc}, in seconds.",
         kind=Kind.SECONDS,
@@ -50,56 +49,46 @@ def _latency(name: str, doc: str) -> Column:
 
 @shown(
     "measurements",
-    column("what", "What was measured."),
-    column("time", "When it was measured.", "time_ms", Kind.TIME_MS),
-    column("ledger_id", "The ledger, where it is still there.", header="LEDGER", optional=True),
-    column("entries", "Entries that count."),
-    column("size", "Their bytes of payload.", kind=Kind.BYTES),
-    column("seconds", "How long they took.", kind=Kind.SECONDS, header="TOOK"),
-    column(
+    Column(
         "entries_per_s",
         "Entries a second.",
         lambda v: round(v.entries_per_s),
         Kind.COUNT,
         header="ENTRIES/S",
         cell=lambda v: f"{v.entries_per_s:,.0f}",
+        after="seconds",
     ),
-    column(
+    Column(
         "bytes_per_s",
         "Bytes a second.",
         lambda v: round(v.bytes_per_s),
         Kind.BYTES,
         header="BYTES/S",
         cell=lambda v: f"{human_bytes(round(v.bytes_per_s))}/s",
+        after="entries_per_s",
     ),
-    column("entry_size", "Mean payload of an entry.", kind=Kind.BYTES),
-    column("window", "Requests in flight at a time.", optional=True),
-    column("requests", "Requests that were timed; a chunk of entries is one."),
-    _latency("mean", "The mean latency"),
-    _latency("p50", "What half of them did not exceed"),
-    _latency("p90", "What 90 % did not exceed"),
-    _latency("p99", "What 99 % did not exceed"),
-    _latency("p999", "What 99.9 % did not exceed"),
-    _latency("worst", "The longest"),
+    Column("entry_size", "Mean payload of an entry.", kind=Kind.BYTES, after="bytes_per_s"),
+    kw_only=True,
 )
-@attrs.frozen(kw_only=True)
 class BenchResult:
     """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them."""
 
-    what: str
-    entries: int
-    size: int
-    seconds: float
-    requests: int
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-    p999: float
-    worst: float
-    time_ms: int
-    window: int | None = None
-    ledger_id: LedgerId | None = None
+    what: str = field("What was measured.")
+    time_ms: int = field("When it was measured.", name="time", kind=Kind.TIME_MS)
+    ledger_id: LedgerId | None = field(
+        "The ledger, where it is still there.", header="LEDGER", optional=True, default=None
+    )
+    entries: int = field("Entries that count.")
+    size: int = field("Their bytes of payload.", kind=Kind.BYTES)
+    seconds: float = field("How long they took.", kind=Kind.SECONDS, header="TOOK")
+    window: int | None = field("Requests in flight at a time.", optional=True, default=None)
+    requests: int = field("Requests that were timed; a chunk of entries is one.")
+    mean: float = field(_latency("mean", "The mean latency"))
+    p50: float = field(_latency("p50", "What half of them did not exceed"))
+    p90: float = field(_latency("p90", "What 90 % did not exceed"))
+    p99: float = field(_latency("p99", "What 99 % did not exceed"))
+    p999: float = field(_latency("p999", "What 99.9 % did not exceed"))
+    worst: float = field(_latency("worst", "The longest"))
 
     @property
     def entry_size(self) -> int:

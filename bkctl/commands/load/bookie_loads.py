@@ -16,7 +16,7 @@ from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, UsageError, error_message
 from bkctl.output.filters import order_of
 from bkctl.output.units import counted, human_count, human_ms, human_time
-from bkctl.output.views import BOOKIE, Column, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -78,7 +78,7 @@ class BookieLoad:
         return None if self.bookie.used is None else 100 * self.bookie.used
 
 
-TIME: Final = column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
+TIME: Final = Column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
 
 
 _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
@@ -135,11 +135,11 @@ def _sum(name: str, doc: str) -> Column:
     def get(load: ClusterLoad) -> float | None:
         return rounded(load.total(lambda one: getattr(one.rates, name)))
 
-    return column(name, doc, get, Kind.NUMBER)
+    return Column(name, doc, get, Kind.NUMBER)
 
 
 def _worst(name: str, doc: str, get: Callable[[BookieLoad], float | None]) -> Column:
-    return column(name, doc, lambda load: rounded(load.worst(get)), Kind.NUMBER)
+    return Column(name, doc, lambda load: rounded(load.worst(get)), Kind.NUMBER)
 
 
 def count_text(value: float | None) -> str:
@@ -177,13 +177,13 @@ def line(load: ClusterLoad) -> str:
 @shown(
     "loads",
     TIME,
-    column("over_s", "Seconds that the rates are over.", kind=Kind.SECONDS),
-    column("instance_id", "The cluster's id."),
-    column("writable", "Bookies that take adds.", lambda v: v.in_state("writable"), Kind.COUNT),
-    column(
+    Column("over_s", "Seconds that the rates are over.", kind=Kind.SECONDS),
+    Column("instance_id", "The cluster's id."),
+    Column("writable", "Bookies that take adds.", lambda v: v.in_state("writable"), Kind.COUNT),
+    Column(
         "read_only", "Bookies that only serve reads.", lambda v: v.in_state("read-only"), Kind.COUNT
     ),
-    column("down", "Bookies that are not there.", lambda v: v.in_state("down"), Kind.COUNT),
+    Column("down", "Bookies that are not there.", lambda v: v.in_state("down"), Kind.COUNT),
     _sum("adds_s", "Adds a second, of all bookies."),
     _sum("reads_s", "Reads a second, of all bookies."),
     _sum("failures_s", "Adds and reads a second that failed."),
@@ -193,24 +193,24 @@ def line(load: ClusterLoad) -> str:
     _worst("add_p99_ms", "The worst 99th of 100 adds, in ms.", lambda b: b.figures.add_p99_ms),
     _worst("read_p50_ms", "The worst median of a read, in ms.", lambda b: b.figures.read_p50_ms),
     _worst("read_p99_ms", "The worst 99th of 100 reads, in ms.", lambda b: b.figures.read_p99_ms),
-    column(
+    Column(
         "journal_queue",
         "Entries that wait for journals.",
         lambda v: v.total(lambda b: b.figures.journal_queue),
         Kind.COUNT,
     ),
     _worst("disk_used", "Per cent in use of the fullest disk.", lambda b: b.disk_used),
-    column("underreplicated", "Ledgers marked as lacking replicas."),
-    column(
+    Column("underreplicated", "Ledgers marked as lacking replicas."),
+    Column(
         "bookies",
         "The same of each bookie.",
         lambda v: [_bookie(one) for one in v.bookies],
         Kind.NESTED,
     ),
+    kw_only=True,
     id="time",
     sentence=line,
 )
-@attrs.frozen(kw_only=True)
 class ClusterLoad:
     """All bookies at one look, which was ``over_s`` after the one before."""
 
@@ -369,9 +369,7 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
 
 @shown(
     "outliers",
-    BOOKIE,
-    column("metric", "What is slow."),
-    column(
+    Column(
         "value_ms",
         "Its latency, in ms.",
         lambda v: rounded(v.value_ms),
@@ -379,7 +377,7 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
         header="LATENCY",
         cell=lambda v: human_ms(v.value_ms),
     ),
-    column(
+    Column(
         "median_ms",
         "The median of all bookies, in ms.",
         lambda v: rounded(v.median_ms),
@@ -387,21 +385,21 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
         header="MEDIAN",
         cell=lambda v: human_ms(v.median_ms),
     ),
-    column(
+    Column(
         "times",
         "So many times the median.",
         lambda v: rounded(v.times),
         Kind.NUMBER,
         cell=lambda v: f"{v.times:.1f}x",
     ),
+    kw_only=True,
     nothing="no bookie is slower than the others",
 )
-@attrs.frozen(kw_only=True)
 class LatencyOutlier:
     """A latency of one bookie that is out of line; ``times`` is against the median of all."""
 
-    bookie_id: BookieId
-    metric: str
+    bookie_id: BookieId = field(BOOKIE)
+    metric: str = field("What is slow.")
     value_ms: float
     median_ms: float
     times: float | None

@@ -9,10 +9,9 @@ import click
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import COPIES
 from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, fail_if, option
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 from bkctl.options import Number
 
-_FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _INTERVAL: Final = option(
     "-i", "--interval", type=DURATION, default="2s",
     help="Time between two readings."
@@ -47,7 +46,7 @@ top = Command(
         ("bkctl top --once --sort-by add_p99_ms:desc", "one screen, the slowest bookie first"),
         ("bkctl top -i 10s -o jsonl > load.jsonl", "an object every ten seconds, for programs"),
     ),
-    exits=(*_FAILURES, ExitStatus.INTERRUPTED),
+    exits=FAILURES,
     replaces="curl http://BOOKIE:8000/metrics, on each bookie, again and again",
 )
 
@@ -81,7 +80,7 @@ OF_BOOKIES: Final = (
             ("bkctl bookie slow", "bookies whose latency is twice the median or more"),
             ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
         ),
-        exits=(*_FAILURES, ExitStatus.PROBLEMS),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="nothing of Java's",
     ),
     Command(
@@ -108,7 +107,7 @@ OF_BOOKIES: Final = (
             ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),
             ("bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL", "any of its metrics"),
         ),
-        exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="nothing of Java's",
     ),
 )
@@ -166,7 +165,6 @@ _LOAD: Final = (
 bench.command(
     "write",
     body="bkctl.commands.load.bench:write",
-    short_help="Write entries to a new ledger.",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
     The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed.
@@ -193,7 +191,6 @@ bench.command(
 bench.command(
     "read",
     body="bkctl.commands.load.bench:read",
-    short_help="Read the entries of a ledger.",
     help="""\
     Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
 
@@ -220,7 +217,6 @@ bench.command(
 bench.command(
     "journal",
     body="bkctl.commands.load.bench_journal:journal",
-    short_help="Write to a new journal, without any bookie.",
     help="""Write entries with the bookie's own journal, and measure each until it is on disk.
 
     The command writes only to a new directory. The disk may belong to a running bookie, which is
@@ -250,6 +246,6 @@ bench.command(
         ("bkctl bench journal --dir /mnt/journal --window 1", "the latency of one sync"),
         ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.PROBLEMS),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
     replaces="bkperf journal append -j DIR",
 )

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -18,12 +18,10 @@ from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, shown
+from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 _TIMEOUT_S: Final = 5.0
 _HEIGHT: Final = 12
@@ -35,11 +33,11 @@ _COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
     "points",
     TIME,
     BOOKIE,
-    column("metric", "What it is."),
-    column("value", "Its value, or its rate a second.", lambda v: rounded(v.value), Kind.NUMBER),
+    Column("metric", "What it is."),
+    Column("value", "Its value, or its rate a second.", lambda v: rounded(v.value), Kind.NUMBER),
+    kw_only=True,
     id="time",
 )
-@attrs.frozen(kw_only=True)
 class PlotPoint:
     """A figure at one time; None where the bookie did not tell it."""
 

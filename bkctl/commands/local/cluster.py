@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from bkclient.config.declaration import value_text
 from bkclient.config.properties import PropertiesError
-from bkclient.config.settings import value_text
 from bkctl.commands.local.bookie import BookieProcess, LocalStartError
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (

@@ -2,70 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-from bkctl.output.views import BOOKIE, WIDE, Kind, column, shown
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
+from bkctl.session.session import Session
 
 
-@shown(
-    "bookies",
-    BOOKIE,
-    column("state", "Its state.", kind=Kind.STATE),
-    column("pid", "Its process."),
-    column("directory", "Its journal and ledgers.", rank=1),
-    column("log", "Its log.", rank=WIDE),
-)
-@attrs.frozen
+@shown("bookies")
 class LocalBookie:
     """One bookie of a local cluster."""
 
-    bookie_id: str
-    state: str
-    pid: int | None
-    directory: str
-    log: str
+    bookie_id: str = field(BOOKIE)
+    state: str = field("Its state.", kind=Kind.STATE)
+    pid: int | None = field("Its process.")
+    directory: str = field("Its journal and ledgers.", rank=1)
+    log: str = field("Its log.", rank=WIDE)
 
 
-@shown(
-    "zookeepers",
-    column("address", "Where it listens."),
-    column("uri", "For `bkctl -u URI cluster init`."),
-    column("directory", "The directory of the cluster."),
-    column("pid", "Its process."),
-)
-@attrs.frozen
+@shown("zookeepers")
 class LocalZooKeeper:
     """A ZooKeeper server that runs on this machine."""
 
-    address: str
-    pid: int
-    directory: str
-    uri: str
-    """For a cluster in it, once `bkctl cluster init` has made one."""
+    address: str = field("Where it listens.")
+    uri: str = field("For `bkctl -u URI cluster init`.")
+    directory: str = field("The directory of the cluster.")
+    pid: int = field("Its process.")
 
 
 @shown(
     "clusters",
-    column("uri", "The metadata service."),
-    column("directory", "The directory of the cluster."),
-    column(
+    Column(
         "bookies",
         "Its bookies.",
         lambda v: [attrs.asdict(bookie) for bookie in v.bookies],
         Kind.NESTED,
     ),
 )
-@attrs.frozen
 class LocalSummary:
     """A local cluster, for programs."""
 
-    uri: str
-    directory: str
+    uri: str = field("The metadata service.")
+    directory: str = field("The directory of the cluster.")
     bookies: tuple[LocalBookie, ...]
 
 

@@ -20,7 +20,7 @@ from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.commands.local.cluster import LocalCluster
-    from bkctl.commands.local.connected_metadata import ClusterMetadata
+    from bkctl.commands.local.metadata import ClusterMetadata
     from bkctl.session.session import Session
 
 DETACHED: Final = "BKCTL_LOCAL_DETACHED"
@@ -82,7 +82,7 @@ def local(
     _refuse_bookie_id(str(bookies), bookie_id)
     directory = directory or where
     if not isinstance(bookies, int):
-        from bkctl.commands.local import zookeeper_command as local_zookeeper
+        from bkctl.commands.local import metadata as local_zookeeper
 
         local_zookeeper.run(session, directory, port_base, keep=keep)
         return
@@ -170,7 +170,7 @@ def _without_secrets_shown(
     Raises:
         NothingFoundError: a file cannot be read.
     """
-    from bkclient.config.settings import is_secret_key
+    from bkclient.config.declaration import is_secret_key
     from bkctl.errors import NothingFoundError
 
     found = dict(settings)
@@ -205,7 +205,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
     Raises:
         LocalStartError: nothing started, or a part that all need; everything is stopped again.
     """
-    from bkctl.commands.local.connected_metadata import ClusterMetadata
+    from bkctl.commands.local.metadata import ClusterMetadata
 
     with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):

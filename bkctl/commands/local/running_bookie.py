@@ -11,11 +11,11 @@ import os
 import shlex
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
-from bkctl.commands.local.connected_metadata import ClusterMetadata
+from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import START_REQUEST, write_private
+from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.commands.local.running_cluster import (
     cookies_of,
     insist_owner,
@@ -25,12 +25,9 @@ from bkctl.commands.local.running_cluster import (
     wait_until,
 )
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.session.session import Session
 from bookied.directories.lock import is_locked
 from wire.errors import BookKeeperError
-
-if TYPE_CHECKING:
-    from bkctl.commands.local.columns import LocalBookie
-    from bkctl.session.session import Session
 
 
 def start(session: Session, directory: Path, bookie_id: str | None) -> None:

@@ -7,11 +7,11 @@ import os
 import shlex
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
-from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import (
     ClusterRecord,
     bookie_directory,
@@ -22,16 +22,13 @@ from bkctl.commands.local.directory import (
     refuse_others_directory,
     refuse_started_by_hand,
 )
+from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
+from bkctl.session.session import Session
 from bookied.directories.lock import LOCK, is_locked, lock_owner
 from wire.errors import BookKeeperError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bkctl.session.session import Session
 
 _WAIT_S_MAX: Final = 60.0
 _POLL_S: Final = 0.05

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bkclient.log import LogManager, Position
+from twisted.internet.defer import Deferred
+
+from bkclient.log import LogManager, LogWriter, Position
 from bkctl.commands.ledger.write import Arguments, Source, open_source
 from bkctl.commands.log.columns import LogAppended
 from bkctl.errors import UsageError
 from bkctl.output.units import counted
-
-if TYPE_CHECKING:
-    from twisted.internet.defer import Deferred
-
-    from bkclient.log import LogWriter
-    from bkctl.session.session import Session
+from bkctl.session.session import Session
 
 
 def append(

@@ -17,8 +17,9 @@ from bkctl.output.views import (
     PAYLOAD_SIZE,
     SECONDS,
     SIZE,
+    Column,
     Kind,
-    column,
+    field,
     formerly,
     shown,
 )
@@ -29,25 +30,16 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 
-@shown(
-    "logs",
-    column("name", "The log."),
-    column("state", "open or sealed.", kind=Kind.STATE),
-    column("ledgers", "Ledgers it is made of."),
-    column("entries", "Entries of its closed ledgers."),
-    column("length", "Bytes of those.", kind=Kind.BYTES),
-    column("trimmed", "Ledgers dropped off the front.", rank=1),
-)
-@attrs.frozen
+@shown("logs")
 class LogSummary:
     """One log. ``state`` is open, sealed, or what is wrong with it; the rest is None then."""
 
-    name: str
-    state: str
-    trimmed: int | None
-    ledgers: int | None
-    entries: int | None
-    length: int | None
+    name: str = field("The log.")
+    state: str = field("open or sealed.", kind=Kind.STATE)
+    ledgers: int | None = field("Ledgers it is made of.")
+    entries: int | None = field("Entries of its closed ledgers.")
+    length: int | None = field("Bytes of those.", kind=Kind.BYTES)
+    trimmed: int | None = field("Ledgers dropped off the front.", rank=1)
 
 
 def _log_ledger_state(row: LogLedgerRow) -> str:
@@ -60,15 +52,14 @@ def _length(row: LogLedgerRow) -> int | None:
 
 @shown(
     "ledgers",
-    column("index", "Its place in the log.", "info.index", Kind.COUNT),
-    column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID),
-    column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
-    column("last_entry", "Last entry, once it is closed.", "info.last_entry_id", Kind.COUNT),
-    column("length", "Bytes of payload, once it is closed.", _length, Kind.BYTES),
-    column("created", "When it was listed.", "info.created_ms", Kind.TIME_MS, rank=1),
+    Column("index", "Its place in the log.", "info.index", Kind.COUNT),
+    Column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID),
+    Column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
+    Column("last_entry", "Last entry, once it is closed.", "info.last_entry_id", Kind.COUNT),
+    Column("length", "Bytes of payload, once it is closed.", _length, Kind.BYTES),
+    Column("created", "When it was listed.", "info.created_ms", Kind.TIME_MS, rank=1),
     id="ledger_id",
 )
-@attrs.frozen
 class LogLedgerRow:
     """One ledger of a log."""
 
@@ -81,7 +72,7 @@ _ENTRY: Final = attrs.evolve(ENTRY, of="position.entry_id", rank=2)
 
 @shown(
     "entries",
-    column("position", "Its place in the log.", lambda v: str(v.position)),
+    Column("position", "Its place in the log.", lambda v: str(v.position)),
     _LEDGER,
     _ENTRY,
     PAYLOAD_SIZE,
@@ -90,7 +81,6 @@ _ENTRY: Final = attrs.evolve(ENTRY, of="position.entry_id", rank=2)
     formerly(_ENTRY, "entry"),
     OLDER_SIZE,
 )
-@attrs.frozen
 class LogEntry:
     """One entry of a log; ``text`` as in ``EntryRecord``."""
 
@@ -99,45 +89,38 @@ class LogEntry:
     text: Any
 
 
-@shown(
-    "cursors",
-    column("source", "The log or topic."),
-    column("name", "The cursor.", header="CURSOR"),
-    column("position", "First position that its reader has not committed."),
-    column("entries_behind", "Entries from there to the last add confirmed.", kind=Kind.COUNT),
-    column("ledgers_behind", "Ledgers with such entries.", kind=Kind.COUNT, rank=2),
-    column("updated", "When it was last moved.", "updated_ms", Kind.TIME_MS, rank=1),
-    column("trimmed", "Whether entries from there on were trimmed.", "is_trimmed", Kind.FLAG),
-    id="name",
-)
-@attrs.frozen(kw_only=True)
+@shown("cursors", kw_only=True, id="name")
 class CursorRow:
     """One cursor of a log or topic; None is what cannot be determined."""
 
-    source: str
-    name: str
-    position: str | None = None
-    entries_behind: int | None = None
-    ledgers_behind: int | None = None
-    updated_ms: int | None = None
-    is_trimmed: bool | None = None
+    source: str = field("The log or topic.")
+    name: str = field("The cursor.", header="CURSOR")
+    position: str | None = field("First position that its reader has not committed.", default=None)
+    entries_behind: int | None = field(
+        "Entries from there to the last add confirmed.", kind=Kind.COUNT, default=None
+    )
+    ledgers_behind: int | None = field(
+        "Ledgers with such entries.", kind=Kind.COUNT, rank=2, default=None
+    )
+    updated_ms: int | None = field(
+        "When it was last moved.", name="updated", kind=Kind.TIME_MS, rank=1, default=None
+    )
+    is_trimmed: bool | None = field(
+        "Whether entries from there on were trimmed.", name="trimmed", kind=Kind.FLAG, default=None
+    )
 
 
 @shown(
     "cursors",
-    column("source", "The log or topic."),
-    column("name", "The cursor that was deleted."),
-    column("position", "Where it was."),
     id="name",
     sentence=lambda v: f"deleted cursor {v.name} of {v.source}, which was at {v.position}",
 )
-@attrs.frozen
 class CursorDeleted:
     """A cursor that was deleted, and where it was."""
 
-    source: str
-    name: str
-    position: str
+    source: str = field("The log or topic.")
+    name: str = field("The cursor that was deleted.")
+    position: str = field("Where it was.")
 
 
 def _appended_sentence(appended: LogAppended) -> str:
@@ -153,29 +136,17 @@ def _appended_sentence(appended: LogAppended) -> str:
     )
 
 
-@shown(
-    "additions",
-    column("name", "The log."),
-    column("first", "Position of the first entry."),
-    column("last", "Position of the last."),
-    ENTRIES,
-    SIZE,
-    SECONDS,
-    column("sealed", "Whether the log is complete."),
-    id="last",
-    sentence=_appended_sentence,
-)
-@attrs.frozen(kw_only=True)
+@shown("additions", kw_only=True, id="last", sentence=_appended_sentence)
 class LogAppended:
     """What one ``log append`` appended. ``first`` and ``last`` are None when that was nothing."""
 
-    name: str
-    first: str | None
-    last: str | None
-    entries: int
-    size: int
-    seconds: float
-    sealed: bool
+    name: str = field("The log.")
+    first: str | None = field("Position of the first entry.")
+    last: str | None = field("Position of the last.")
+    entries: int = field(ENTRIES)
+    size: int = field(SIZE)
+    seconds: float = field(SECONDS)
+    sealed: bool = field("Whether the log is complete.")
 
 
 def _log_changed_sentence(changed: LogChanged) -> str:
@@ -196,10 +167,7 @@ def _log_changed_sentence(changed: LogChanged) -> str:
 
 @shown(
     "logs",
-    column("name", "The log."),
-    column("change", "What became of it."),
-    column("first", "First position kept, after a trim."),
-    column(
+    Column(
         "ledgers",
         "Ledgers that were deleted.",
         lambda v: [str(ledger_id) for ledger_id in v.ledgers],
@@ -207,13 +175,12 @@ def _log_changed_sentence(changed: LogChanged) -> str:
     ),
     sentence=_log_changed_sentence,
 )
-@attrs.frozen
 class LogChanged:
     """What became of a log: created, trimmed, swept or deleted."""
 
-    name: str
-    change: str
-    first: str | None = None
+    name: str = field("The log.")
+    change: str = field("What became of it.")
+    first: str | None = field("First position kept, after a trim.", default=None)
     """The first position that is kept, after a trim."""
     ledgers: tuple[LedgerId, ...] = ()
     """Ledgers that were deleted."""

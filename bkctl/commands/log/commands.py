@@ -5,13 +5,12 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.ledger_options import COPIES, FAILURES, FORMS, FRAMING
+from bkctl.cli.ledger_options import COPIES, FORMS, FRAMING
 from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, option
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 
 log = SubGroup(
     name="log",
-    short_help="Logs: endless sequences made of ledgers.",
     help="""Logs: endless sequences made of ledgers.
 
     A log is a list of ledgers; each begins where the previous ledger ended. A log has one writer
@@ -28,7 +27,6 @@ log = SubGroup(
 log.command(
     "create",
     body="bkctl.commands.log.lifecycle:create",
-    short_help="Create a log without entries.",
     help="Create a log called NAME, without entries.",
     params=(
         argument("name"),
@@ -61,13 +59,11 @@ log.command(
         ),
     ),
     exits=(*FAILURES, ExitStatus.CONFLICT),
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "append",
     body="bkctl.commands.log.append:append",
-    short_help="Append entries to a log.",
     help="""Append entries to the log NAME, one for each DATA; `-` reads stdin.
 
     Each run adds a ledger to the log and closes it. The command takes over the log: the current
@@ -90,15 +86,7 @@ log.command(
         ),
         ("bkctl log append events --file today.log --seal", "seal the log behind the last entry"),
     ),
-    exits=(
-        *FAILURES,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED,
-        ExitStatus.TERMINATED,
-    ),
-    replaces="nothing in Java's tools",
+    exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
 )
 
 log.command(
@@ -131,25 +119,21 @@ log.command(
         ("bkctl log tail events --from latest --follow", "only new entries"),
         ("bkctl log tail events --from 3:120 -o jsonl", "from a position on, for programs"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
-    replaces="nothing in Java's tools",
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
 
 log.command(
     "list",
-    body="bkctl.commands.log.listing:list_all",
-    short_help="List the logs of the cluster.",
+    body="bkctl.commands.log.lifecycle:list_all",
     help="List the logs of the cluster, by name.",
     effect=Effect.READ,
     examples=(("bkctl log list", "every log, by name"), ("bkctl log list -o json", "for programs")),
     exits=FAILURES,
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "show",
-    body="bkctl.commands.log.listing:show",
-    short_help="Show the ledgers of a log.",
+    body="bkctl.commands.log.lifecycle:show",
     help="Show the ledgers that the log NAME is made of.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
@@ -158,13 +142,11 @@ log.command(
         ("bkctl log show events -o id", "only the ids, for a script"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "cursors",
     body="bkctl.commands.log.cursors:cursors",
-    short_help="List the cursors of a log or topic, and how far they are behind.",
     help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
 
     A cursor stores the position that a reader has committed, under a name. Only a Spark stream with
@@ -185,13 +167,11 @@ log.command(
         ("bkctl log cursors --metrics /var/lib/node_exporter/bkctl.prom", "for Prometheus"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "delete-cursor",
     body="bkctl.commands.log.cursors:delete_cursor",
-    short_help="Delete a cursor of a log or topic.",
     help="""Delete CURSOR of the log or topic NAME. The reader is not affected.
 
     The reader stores the cursor again with its next commit.
@@ -205,13 +185,11 @@ log.command(
         ("bkctl log delete-cursor shop/eu/orders etl", "of a topic"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "trim",
     body="bkctl.commands.log.lifecycle:trim",
-    short_help="Delete the beginning of a log.",
     help="""Delete the ledgers of the log NAME that end before a position, or whose entries are old.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
@@ -241,13 +219,11 @@ log.command(
         ("bkctl log trim events --older-than 30d --yes", "from cron"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "sweep",
     body="bkctl.commands.log.lifecycle:sweep",
-    short_help="Delete ledgers that were made for a log and are not in it.",
     help="""Delete ledgers that were made for the log NAME and are not part of it.
 
     Writers that crashed or lost a race, and interrupted trims, leave these ledgers behind. They
@@ -269,13 +245,11 @@ log.command(
         ("bkctl log sweep events --older-than 7d", "ledgers that are at least a week old"),
     ),
     exits=FAILURES,
-    replaces="nothing in Java's tools",
 )
 
 log.command(
     "delete",
     body="bkctl.commands.log.lifecycle:delete",
-    short_help="Delete a log with all its entries.",
     help="Delete the log NAME, its ledgers and all their entries.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.LOSES_DATA,
@@ -284,5 +258,4 @@ log.command(
         ("bkctl log delete events --yes", "for scripts"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
-    replaces="nothing in Java's tools",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -18,10 +18,9 @@ from bkclient.topic.names import parse_topic
 from bkctl.commands.log.columns import CursorDeleted, CursorRow
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
+from bkctl.output.views import evolve
+from bkctl.session.session import Session
 from wire.ids import LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 READS_AT_ONCE: Final = 64
 
@@ -163,7 +162,7 @@ def _row(source: str, cursor: Cursor, parts: Sequence[_PartCursors] | None) -> C
     left = [_left_of(part, at.index, at.entry_id) for part in parts if part.index >= at.index]
     known = [entries for entries in left if entries is not None]
     is_gone = bool(parts) and at.index < parts[0].index
-    return attrs.evolve(
+    return evolve(
         row,
         entries_behind=sum(known) if len(known) == len(left) else None,
         ledgers_behind=sum(entries != 0 for entries in left),

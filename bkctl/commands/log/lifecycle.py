@@ -1,21 +1,20 @@
-"""Logs are created, trimmed, swept and deleted: `log create`, `trim`, `sweep`, `delete`."""
+"""Logs are created, listed, trimmed, swept and deleted: `log create`, `list`, `show`, `trim`..."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
+from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogOptions, Position
-from bkctl.commands.log.columns import LogChanged
+from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
+from bkctl.session.session import Session
 from wire.codes import DigestType
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 
 def create(session: Session, /, name: str, **wanted: Any) -> None:
@@ -187,3 +186,35 @@ async def _delete(client: Client, name: str) -> LogChanged:
     gone = tuple(one.ledger_id for one in (await manager.info(name)).ledgers)
     await manager.delete(name, force=True)
     return LogChanged(name, "deleted", ledgers=gone)
+
+
+def list_all(session: Session) -> None:
+    """List the logs of the cluster, by name."""
+    session.emit_all(session.call(_summaries), LogSummary)
+
+
+async def _summaries(client: Client) -> list[LogSummary]:
+    """Return the summary of each log; a damaged one is marked as damaged."""
+    manager, found = LogManager(client), []
+    for name in await manager.list():
+        try:
+            info = await manager.info(name)
+        except ClientError as error:
+            found.append(LogSummary(name, str(error), None, None, None, None))
+            continue
+        state = "sealed" if info.sealed else "open"
+        entries, length = info.entries, info.length_bytes
+        found.append(LogSummary(name, state, len(info.ledgers), entries, length, info.trimmed))
+    return found
+
+
+def show(session: Session, *, name: str) -> None:
+    """Show the ledgers that the log NAME is made of."""
+    session.about = f"log {name}"
+    session.emit_all(session.call(_ledgers, name), LogLedgerRow)
+
+
+async def _ledgers(client: Client, name: str) -> list[LogLedgerRow]:
+    """Return a log's ledgers."""
+    info = await LogManager(client).info(name)
+    return [LogLedgerRow(info=one) for one in info.ledgers]

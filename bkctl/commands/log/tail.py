@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
 
 from bkclient.client import Client
 from bkclient.log import LATEST, LogManager, Position
@@ -11,10 +10,7 @@ from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import choose_form, payload_value
 from bkctl.commands.log.columns import LogEntry
 from bkctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-
+from bkctl.session.session import Session
 
 _RECORD_FORMS = frozenset({"json", "jsonl", "yaml", "csv", "table", "wide", "id"})
 

@@ -13,7 +13,6 @@ from bkctl.options import OUTPUTS, PROFILE
 
 config = SubGroup(
     name="config",
-    short_help="Settings files: check, explain, compare, show.",
     help="Settings files: check, explain, compare, show.",
     aliases={"explain": "config show --keys"},
 )
@@ -85,7 +84,6 @@ config.command(
         ("bkctl config show --all --for bookie -c bk_server.conf", "every setting of a bookie"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
-    replaces="nothing in Java's tools",
 )
 
 config.command(
@@ -106,7 +104,6 @@ config.command(
         ("bkctl config diff bk_server.conf", "values that are not the default"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
-    replaces="nothing in Java's tools",
 )
 
 
@@ -120,7 +117,6 @@ FIELDS: Final = (
 
 profile = SubGroup(
     name="profile",
-    short_help="Profiles: clusters by name.",
     help="""Profiles: clusters by name.
 
     Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile`, or

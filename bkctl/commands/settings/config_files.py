@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.findings import Severity
+from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import Properties
-from bkclient.config.settings import (
-    ConfigError,
-    FindingKind,
-    Findings,
-    SettingFinding,
-    environment,
-    known_keys,
-    load,
-    settings_text,
-)
+from bkclient.config.settings import environment, known_keys, load, settings_text
 from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
@@ -33,45 +22,35 @@ from bkctl.commands.settings.config_keys import (
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
 from bkctl.options import global_options
 from bkctl.output.units import counted
-from bkctl.output.views import column, shown
+from bkctl.output.views import WIDE, Column, Kind, declare_view, evolve, field, shown
+from bkctl.session.session import Session
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import did_you_mean
 from bookied.config.bookie import BookieConfig
 from wire.errors import BookKeeperError
 
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-
 DEFAULT: str = "default"
 """The origin of what nothing sets."""
 
 
-@shown(
-    "differences",
-    column("key", "The key."),
-    column("first", "What the first file sets.", header="FILE 1"),
-    column("second", "What the second file sets.", header="FILE 2"),
-    column("default", "What holds where it is not set."),
-)
-@attrs.frozen
+@shown("differences")
 class SettingDifference:
     """A key that two files set to different values; None is not set."""
 
-    key: str
-    first: str | None
-    second: str | None
-    default: str | None
+    key: str = field("The key.")
+    first: str | None = field("What the first file sets.", header="FILE 1")
+    second: str | None = field("What the second file sets.", header="FILE 2")
+    default: str | None = field("What holds where it is not set.")
 
 
 _SETTING: Final = (
-    column("key", "The key, or an option of every command."),
-    column("value", "The value in effect."),
-    column("origin", "Flag, variable, profile, line of a file, or default."),
+    Column("key", "The key, or an option of every command."),
+    Column("value", "The value in effect."),
+    Column("origin", "Flag, variable, profile, line of a file, or default."),
 )
 
 
 @shown("settings", *_SETTING, id="key", sentence=lambda v: f"{v.key}={v.value}")
-@attrs.frozen
 class Setting:
     """One value in effect, and the flag, variable, profile or line of a file that it is from."""
 
@@ -81,7 +60,6 @@ class Setting:
 
 
 @shown("settings", *_SETTING, id="key")
-@attrs.frozen
 class SettingFrom(Setting):
     """The same, where it is asked for where values are from."""
 
@@ -165,7 +143,7 @@ def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str
         found |= {info.key: info for info in matches}
     values = {one: _values(session, one) for one in CLASSES}
     chosen = [
-        attrs.evolve(info, value=values[side if side in info.read_by else info.read_by[0]].get(key))
+        evolve(info, value=values[side if side in info.read_by else info.read_by[0]].get(key))
         for key, info in found.items()
         if use is None or use in info.uses
     ]
@@ -274,3 +252,22 @@ def _file_of(session: Session) -> str:
     if path is None:
         raise UsageError("which settings file?", next_step="name it, or give -c FILE")
     return path
+
+
+declare_view(
+    SettingFinding,
+    "findings",
+    Column("severity", "error, warning or note.", "severity.value", Kind.STATE),
+    Column("key", "The key."),
+    Column("kind", "A stable word for what is odd.", "kind.value", rank=WIDE),
+    Column("message", "What is odd."),
+    Column(
+        "origin",
+        "The file and its line.",
+        lambda v: None if v.origin is None else str(v.origin),
+        rank=2,
+    ),
+    Column("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
+    id="key",
+    sentence=lambda v: f"{v.severity.value}: {v}",
+)

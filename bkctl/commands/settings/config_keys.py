@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import (
     MASKED,
@@ -24,7 +22,7 @@ from bkclient.config.declaration import (
 )
 from bkclient.config.properties import Properties, Property
 from bkclient.config.settings import describe
-from bkctl.output.views import WIDE, column, shown
+from bkctl.output.views import WIDE, Column, evolve, field, shown
 from bkctl.suggest import keys_like
 from bookied.config.bookie import BookieConfig
 
@@ -65,38 +63,31 @@ def _uses(v: KeyInfo) -> str:
     return f"{first}; some values are {' or '.join(others)}" if others else first
 
 
-@shown(
-    "keys",
-    column("key", "Its name in a file, or a pattern of names."),
-    column("uses", "honoured, no effect, warned, refused.", cell=_uses),
-    column("value", "The value in effect.", rank=1),
-    column("default", "The value where it is not set.", rank=2, cell=_default),
-    column("unit", "The unit of the value.", lambda v: v.unit or None, rank=3),
-    column("doc", "What it does."),
-    column("kind", "What the value is.", lambda v: v.kind or None, rank=WIDE),
-    column("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
-    column("aliases", "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-"),
-    column("instead", "The name that is meant.", lambda v: v.instead or None, rank=WIDE),
-    column("read_by", "bookie, client.", rank=WIDE),
-    column("note", "Where Java's files say something else.", rank=WIDE),
-)
-@attrs.frozen(kw_only=True)
+@shown("keys", Column("note", "Where Java's files say something else.", rank=WIDE), kw_only=True)
 class KeyInfo:
     """One key and what is done with it. ``uses``: honoured, no effect, warned, refused."""
 
-    key: str
-    read_by: tuple[str, ...]
-    uses: tuple[str, ...]
-    doc: str
-    kind: str = ""
-    unit: str = ""
-    default: str | None = None
-    allowed: str = ""
-    aliases: tuple[str, ...] = ()
-    instead: str = ""
-    secret: bool = False
-    value: str | None = None
+    key: str = field("Its name in a file, or a pattern of names.")
+    uses: tuple[str, ...] = field("honoured, no effect, warned, refused.", cell=_uses)
+    value: str | None = field("The value in effect.", rank=1, default=None)
     """The value in effect; a secret is masked."""
+    default: str | None = field(
+        "The value where it is not set.", rank=2, cell=_default, default=None
+    )
+    unit: str = field("The unit of the value.", of=lambda v: v.unit or None, rank=3, default="")
+    doc: str = field("What it does.")
+    kind: str = field("What the value is.", of=lambda v: v.kind or None, rank=WIDE, default="")
+    allowed: str = field(
+        "What the value may be.", of=lambda v: v.allowed or None, rank=WIDE, default=""
+    )
+    aliases: tuple[str, ...] = field(
+        "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-", default=()
+    )
+    instead: str = field(
+        "The name that is meant.", of=lambda v: v.instead or None, rank=WIDE, default=""
+    )
+    read_by: tuple[str, ...] = field("bookie, client.", rank=WIDE)
+    secret: bool = False
 
     @property
     def note(self) -> str | None:
@@ -112,7 +103,7 @@ def all_keys() -> dict[str, KeyInfo]:
             if before is None:
                 found[info.key] = info
             elif before.uses[0] == info.uses[0]:
-                found[info.key] = attrs.evolve(before, read_by=(*before.read_by, side))
+                found[info.key] = evolve(before, read_by=(*before.read_by, side))
             elif info.uses[0] == _HONOURED:  # What one side uses is said, and no more.
                 found[info.key] = info
     return found

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -30,7 +30,7 @@ from bkctl.errors import (
     RefusedError,
     UsageError,
 )
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import (
     NO_PROFILE,
     Profile,
@@ -42,33 +42,31 @@ from bkctl.session.profiles import (
     resolve_profile,
     warn_of_open_file,
 )
+from bkctl.session.session import Session
 from bkctl.session.settings import URI_KEY, overrides, read_conf
 from bkctl.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 _FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
 
 
 @shown(
     "profiles",
-    column("profile", "Its name.", "profile.name"),
-    column("default", "Whether commands use it that name none."),
-    column("production", "Whether it is marked.", "profile.production", Kind.FLAG),
-    column("service_uri", "The metadata service.", "profile.service_uri"),
-    column("conf", "The settings file.", "profile.conf", rank=2),
-    column("output", "Format of results without -o.", "profile.output", rank=3),
-    column(
+    Column("profile", "Its name.", "profile.name"),
+    Column("default", "Whether commands use it that name none."),
+    Column("production", "Whether it is marked.", "profile.production", Kind.FLAG),
+    Column("service_uri", "The metadata service.", "profile.service_uri"),
+    Column("conf", "The settings file.", "profile.conf", rank=2),
+    Column("output", "Format of results without -o.", "profile.output", rank=3),
+    Column(
         "admin_token_file",
         "The token for what bookies are asked over HTTP.",
         "profile.admin_token_file",
         rank=WIDE,
     ),
-    column("tls", "Its files for TLS.", "profile.tls", Kind.NESTED, rank=WIDE),
-    column("client", "Keys of the settings file.", rank=WIDE),
+    Column("tls", "Its files for TLS.", "profile.tls", Kind.NESTED, rank=WIDE),
+    Column("client", "Keys of the settings file.", rank=WIDE),
+    kw_only=True,
 )
-@attrs.frozen(kw_only=True)
 class ProfileRow:
     """One profile, and whether it is the default; secrets among its keys are masked."""
 
@@ -83,20 +81,16 @@ class ProfileRow:
 
 @shown(
     "profiles",
-    column("profile", "Its name.", "name"),
-    column("action", "What was done."),
-    column("path", "The file."),
     sentence=lambda v: (
         f"profile {v.name} {v.action} ({v.path})" if v.action != "saved" else f"{v.path} saved"
     ),
 )
-@attrs.frozen
 class ProfileChanged:
     """What was done to a profile, and in which file."""
 
-    name: str
-    action: str
-    path: str
+    name: str = field("Its name.", name="profile")
+    action: str = field("What was done.")
+    path: str = field("The file.")
 
 
 def list_profiles(session: Session) -> None:

@@ -19,6 +19,7 @@ from bkctl.quantities import FIRST_MS, LAST_MS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 """An Arrow batch ends at whichever comes first."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import PAYLOAD, WIDE, Kind, column, shown
+from bkctl.output.views import PAYLOAD, WIDE, Column, Kind, field, shown
 
 if TYPE_CHECKING:
     from bkclient.topic.lookup import TopicPart
@@ -16,27 +14,18 @@ if TYPE_CHECKING:
     from bkclient.topic.schema import TopicSchema
 
 
-_TOPIC: Final = column("topic", "The topic, or the partition.")
+_TOPIC: Final = Column("topic", "The topic, or the partition.")
 
 
-@shown(
-    "topics",
-    _TOPIC,
-    column("ledgers", "Number of its ledgers."),
-    column("entries", "Entries of its closed ledgers."),
-    column("size", "Bytes of its closed ledgers.", kind=Kind.BYTES),
-    column("problem", "Why its metadata cannot be read.", rank=1),
-    id="topic",
-)
-@attrs.frozen
+@shown("topics", id="topic")
 class TopicSummary:
     """One topic or partition. ``problem`` says why it cannot be read; the rest is None then."""
 
-    topic: str
-    ledgers: int | None
-    entries: int | None
-    size: int | None
-    problem: str | None = None
+    topic: str = field(_TOPIC)
+    ledgers: int | None = field("Number of its ledgers.")
+    entries: int | None = field("Entries of its closed ledgers.")
+    size: int | None = field("Bytes of its closed ledgers.", kind=Kind.BYTES)
+    problem: str | None = field("Why its metadata cannot be read.", rank=1, default=None)
 
 
 def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
@@ -51,23 +40,23 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
 
 @shown(
     "topics",
-    column("topic", "The topic, or the partition.", lambda v: str(v.part.topic)),
-    column("ledgers", "Number of its ledgers.", lambda v: len(v.part.ledgers.ledgers), Kind.COUNT),
-    column("entries", "Entries of its closed ledgers.", "part.entries", Kind.COUNT),
-    column("size", "Bytes of its closed ledgers.", "part.size_bytes", Kind.BYTES),
-    column(
+    Column("topic", "The topic, or the partition.", lambda v: str(v.part.topic)),
+    Column("ledgers", "Number of its ledgers.", lambda v: len(v.part.ledgers.ledgers), Kind.COUNT),
+    Column("entries", "Entries of its closed ledgers.", "part.entries", Kind.COUNT),
+    Column("size", "Bytes of its closed ledgers.", "part.size_bytes", Kind.BYTES),
+    Column(
         "terminated",
         "Its last message, if the topic takes no more.",
         lambda v: v.part.ledgers.terminated_at and str(v.part.ledgers.terminated_at),
         rank=1,
     ),
-    column(
+    Column(
         "schema",
         "Type and version of its schema.",
         lambda v: v.schema and f"{v.schema.type} {v.schema.version}",
         rank=1,
     ),
-    column(
+    Column(
         "subscriptions",
         "Each with the message up to which all is acknowledged, where that is in the metadata.",
         _cursors,
@@ -75,7 +64,6 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
         cell=lambda v: " ".join(one.name for one in v.part.cursors) or "-",
     ),
 )
-@attrs.frozen
 class TopicDetails:
     """One topic or partition, with all that the metadata service knows about it."""
 
@@ -91,20 +79,19 @@ def _state(row: TopicLedgerRow) -> str:
 
 @shown(
     "ledgers",
-    column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
-    column("state", "current, closed or offloaded.", _state, Kind.STATE),
-    column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
-    column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),
-    column(
+    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    Column("state", "current, closed or offloaded.", _state, Kind.STATE),
+    Column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
+    Column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),
+    Column(
         "closed",
         "When the broker closed it.",
         lambda v: v.ledger.closed_ms or None,
         Kind.TIME_MS,
         rank=1,
     ),
-    column("topic", "The topic, or the partition.", rank=2),
+    Column("topic", "The topic, or the partition.", rank=2),
 )
-@attrs.frozen
 class TopicLedgerRow:
     """One ledger of a topic; ``is_last`` is the one that a broker may write to."""
 
@@ -120,22 +107,22 @@ def _key(row: TopicMessageRow) -> str | None:
 
 @shown(
     "messages",
-    column(
+    Column(
         "message_id",
         "LEDGER:ENTRY, or with the index in a batch.",
         lambda v: str(v.message.message_id),
     ),
-    column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
-    column("key", "The key.", _key),
-    column("published", "When the producer sent it.", "message.publish_time_ms", Kind.TIME_MS),
-    column(
+    Column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
+    Column("key", "The key.", _key),
+    Column("published", "When the producer sent it.", "message.publish_time_ms", Kind.TIME_MS),
+    Column(
         "event_time",
         "The time that the producer gave it.",
         "message.event_time_ms",
         Kind.TIME_MS,
         rank=WIDE,
     ),
-    column(
+    Column(
         "properties",
         "The properties.",
         "message.properties",
@@ -145,18 +132,18 @@ def _key(row: TopicMessageRow) -> str | None:
             " ".join(f"{key}={text}" for key, text in v.message.properties.items()) or "-"
         ),
     ),
-    column("producer", "The producer.", "message.producer", rank=WIDE),
-    column(
+    Column("producer", "The producer.", "message.producer", rank=WIDE),
+    Column(
         "sequence_id",
         "The producer's number of the message.",
         "message.sequence_id",
         Kind.COUNT,
         rank=WIDE,
     ),
-    column(
+    Column(
         "encrypted", "Whether the value is encrypted.", "message.encrypted", Kind.FLAG, rank=WIDE
     ),
-    column(
+    Column(
         "null",
         "Whether the message is a tombstone.",
         lambda v: v.message.value is None,
@@ -166,7 +153,6 @@ def _key(row: TopicMessageRow) -> str | None:
     *PAYLOAD,
     nothing="no confirmed messages",
 )
-@attrs.frozen
 class TopicMessageRow:
     """One message; ``text`` as in ``EntryRecord``."""
 
@@ -184,20 +170,11 @@ def _exported_sentence(done: TopicExported) -> str:
     return f"wrote {what} to {done.path} ({human_bytes(done.size)})"
 
 
-@shown(
-    "exports",
-    _TOPIC,
-    column("path", "The file."),
-    column("messages", "Messages in it."),
-    column("size", "Bytes of the file.", kind=Kind.BYTES),
-    id="path",
-    sentence=_exported_sentence,
-)
-@attrs.frozen(kw_only=True)
+@shown("exports", kw_only=True, id="path", sentence=_exported_sentence)
 class TopicExported:
     """What one ``topic export`` wrote."""
 
-    topic: str
-    path: str
-    messages: int
-    size: int
+    topic: str = field(_TOPIC)
+    path: str = field("The file.")
+    messages: int = field("Messages in it.")
+    size: int = field("Bytes of the file.", kind=Kind.BYTES)

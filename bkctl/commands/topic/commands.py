@@ -5,13 +5,11 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.ledger_options import FAILURES
 from bkctl.cli.params import argument, option
-from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 
 topic = SubGroup(
     name="topic",
-    short_help="Pulsar topics, read without a broker.",
     help="""Pulsar topics, read without a broker.
 
     The metadata service lists the ledgers of a topic; the bookies have the messages. The commands
@@ -32,7 +30,6 @@ _KINDS = ("string", "json", "avro")
 topic.command(
     "list",
     body="bkctl.commands.topic.listing:list_all",
-    short_help="List the topics of the cluster.",
     help="List the topics and partitions that have ledgers, namespace by namespace.",
     params=(
         option(
@@ -51,7 +48,6 @@ topic.command(
 topic.command(
     "show",
     body="bkctl.commands.topic.listing:show",
-    short_help="Show a topic: partitions, sizes, subscriptions, schema.",
     help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
@@ -66,7 +62,6 @@ topic.command(
 topic.command(
     "ledgers",
     body="bkctl.commands.topic.listing:ledgers",
-    short_help="List the ledgers of a topic.",
     help="""\
     List the ledgers of TOPIC, oldest first. A partitioned topic is listed partition by partition.
     """,
@@ -83,7 +78,6 @@ topic.command(
 topic.command(
     "peek",
     body="bkctl.commands.topic.peek:peek",
-    short_help="Print messages of a topic.",
     help="""Print messages of TOPIC as a consumer receives them.
 
     The newest messages may be missing: bookies learn from later messages that they are confirmed.
@@ -106,14 +100,13 @@ topic.command(
         ),
         ("bkctl topic peek orders --decode avro", "values by the topic's schema"),
     ),
-    exits=(*_FOUND, ExitStatus.INTERRUPTED),
+    exits=(*_FOUND,),
     replaces="pulsar-admin topics examine-messages TOPIC",
 )
 
 topic.command(
     "export",
-    body="bkctl.commands.topic.export:export",
-    short_help="Write the messages of a topic to a Parquet file.",
+    body="bkctl.commands.topic.peek:export",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 
     FILE gets its name when it is complete. A file of that name is not replaced. The newest messages
@@ -131,6 +124,6 @@ topic.command(
         ("bkctl topic export orders orders.parquet", "all confirmed messages"),
         ("bkctl topic export orders new.parquet --from 812:40", "begin with a message id"),
     ),
-    exits=(*_FOUND, ExitStatus.CONFLICT, ExitStatus.INTERRUPTED),
+    exits=(*_FOUND, ExitStatus.CONFLICT),
     replaces=_NO_JAVA,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from bkclient.client import Client
 from bkclient.errors import ClientError
@@ -13,9 +12,7 @@ from bkclient.topic.names import parse_topic
 from bkclient.topic.schema import read_schema
 from bkctl.commands.topic.columns import TopicDetails, TopicLedgerRow, TopicSummary
 from bkctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.session.session import Session
 
 
 def list_all(session: Session, *, pattern: str | None) -> None:

@@ -10,10 +10,11 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bkclient.admin.operations import BookieState as Registered
-from bkclient.admin.operations import BookieStatus, bookie_info, list_bookies
+from bkclient.admin.operations import bookie_info, list_bookies
 from bkclient.client import Client
 from bkclient.metadata.api import AlreadySetError, MarkError, MetadataStore
+from bkclient.metadata.stored_values import BookieState as Registered
+from bkclient.metadata.stored_values import BookieStatus
 from bkclient.repair.autorecovery import (
     AutorecoveryDisabledError,
     NoAuditorError,

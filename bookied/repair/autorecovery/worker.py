@@ -27,8 +27,7 @@ from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import Watch
-from bkclient.placement.adherence import spread
-from bkclient.placement.policy import Ensemble
+from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
     MissingPlaces,

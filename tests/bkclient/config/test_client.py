@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.findings import Severity
-from bkclient.config.settings import ConfigError, describe, load, parse_properties
+from bkclient.config.findings import ConfigError, Severity
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import describe, load
 from wire.codes import DigestType
 
 

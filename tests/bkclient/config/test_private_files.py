@@ -10,7 +10,8 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared
 from bkclient.config.findings import Severity
 from bkclient.config.private_files import SECRET_FILES, changeable_by_others, open_to_others
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bookied.config.bookie import BookieConfig
 
 

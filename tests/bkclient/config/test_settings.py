@@ -13,28 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.config.declaration import declared
-from bkclient.config.findings import Severity
-from bkclient.config.settings import (
-    ConfigError,
-    FindingKind,
+from bkclient.config.declaration import OtherKey, declared, is_secret_key, setting, value_text
+from bkclient.config.findings import ConfigError, FindingKind, SettingFinding, Severity
+from bkclient.config.properties import (
     Origin,
-    OtherKey,
     PropertiesError,
-    SettingFinding,
-    _Patterns,
-    changed,
-    describe,
-    environment,
-    is_secret_key,
     java_system_properties,
-    load,
     parse_properties,
     read_properties,
-    sample,
-    setting,
-    value_text,
 )
+from bkclient.config.settings import _Patterns, changed, describe, environment, load, sample
 
 
 class Colour(enum.Enum):

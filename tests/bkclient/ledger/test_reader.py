@@ -10,7 +10,6 @@ import pytest
 from twisted.internet.defer import CancelledError
 
 from bkclient.admin import operations
-from bkclient.admin.operations import BookieState
 from bkclient.client import Client
 from bkclient.errors import (
     BookieUnavailableError,
@@ -24,6 +23,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.metadata.stored_values import BookieState
 from bkclient.metadata.update import LocalMetadata, marked
 from tests.bkclient.worlds import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import ProtocolVersion

@@ -9,7 +9,6 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions, Position
-from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import (
     AppendUnknownError,
     DifferentBatchError,
@@ -17,7 +16,15 @@ from bkclient.log.errors import (
     LogError,
     NotLeaderError,
 )
-from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.ledger_list import (
+    BATCH_KEY,
+    LOG_KEY,
+    OFFER_AGE_S,
+    STREAM_KEY,
+    SWEEP_AGE_S,
+    LedgerList,
+    batch_of,
+)
 from bkclient.log.record import STREAMS_MAX, LogRecord, decode_record
 from bkclient.metadata import zk_paths
 from tests.bkclient.worlds import World

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.findings import ConfigError
+from bkclient.config.properties import parse_properties
 from bkclient.config.pulsar_uri import as_zookeeper_uri
-from bkclient.config.settings import ConfigError, load, parse_properties
+from bkclient.config.settings import load
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
 

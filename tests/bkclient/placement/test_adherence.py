@@ -7,8 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.placement.adherence import spread
-from bkclient.placement.policy import Ensemble, RandomPlacement
+from bkclient.placement.policy import Ensemble, RandomPlacement, spread
 from bkclient.placement.rack import RackAwarePlacement
 from wire.ids import BookieId
 

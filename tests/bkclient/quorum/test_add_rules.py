@@ -17,7 +17,8 @@ from bkclient.errors import (
     RequestTimeoutError,
     WriteFailedError,
 )
-from bkclient.quorum.add_events import (
+from bkclient.quorum.add_rules import AddQuorum, AddState
+from bkclient.quorum.pending_adds import (
     AddsAcked,
     AddsFailed,
     AddsOverdue,
@@ -33,7 +34,6 @@ from bkclient.quorum.add_events import (
     SendAgain,
     WriterEnding,
 )
-from bkclient.quorum.add_rules import AddQuorum, AddState
 from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId

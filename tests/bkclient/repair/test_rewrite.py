@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.repair.fragment_copy import UnreadableEntryError
-from bkclient.repair.rewrite import rewrite_copies
+from bkctl.commands.bookie.retire.rewrite import rewrite_copies
 from tests.bkclient.repairs import (
     STRIPED,
     TRIPLE,

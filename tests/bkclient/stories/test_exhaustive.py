@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from bkclient.errors import DataUnknownError, NoSuchEntryInLedgerError
-from bkclient.quorum.add_events import Command, EnsembleStored, SendAgain
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set
+from bkclient.quorum.pending_adds import Command, EnsembleStored, SendAgain
 from bkclient.quorum.read_rules import KnownLac, LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict
 from tests.bkclient.interleavings import explore, names

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.topic.compression import MESSAGE_BYTES_MAX, decompress
-from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.names import TopicFormatError
 from tests.bkclient.topic.entries import COMPRESS
 
 CODECS = st.sampled_from(sorted(COMPRESS))

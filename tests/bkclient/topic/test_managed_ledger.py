@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.managed_ledger import (
     MessageId,
     decode_cursor,
     decode_managed_ledger,
     decode_partitions,
 )
+from bkclient.topic.names import TopicFormatError
 from tests.bkclient.topic.entries import COMPRESS, compressed, managed_ledger, pairs
 from wire.pb import pulsar_pb2 as pb
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.topic.errors import TopicNameError
 from bkclient.topic.names import (
     NO_PARTITION,
     TopicName,
+    TopicNameError,
     decode,
     encode,
     parse_topic,

@@ -9,16 +9,16 @@ from typing import Any
 import fastavro
 import pytest
 
-from bkclient.topic.errors import (
+from bkclient.topic.lookup import list_topics, partition_count, read_part, topics_of
+from bkclient.topic.messages import TopicMessage
+from bkclient.topic.names import (
     NoSuchTopicError,
     OffloadedError,
     TopicError,
     TopicFormatError,
     TopicTrimmedError,
+    parse_topic,
 )
-from bkclient.topic.lookup import list_topics, partition_count, read_part, topics_of
-from bkclient.topic.messages import TopicMessage
-from bkclient.topic.names import parse_topic
 from bkclient.topic.read import TopicReader, end_of
 from bkclient.topic.schema import Decoder, read_schema
 from tests.bkclient.topic.broker import TOPIC, Broker

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.topic.entry import split_entry
-from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.messages import EntryMessages, unpack
+from bkclient.topic.names import TopicFormatError
 from bkclient.topic.single_metadata import usual_metadata
 from tests.bkclient.topic.entries import batch_payload, entry, sized
 from tests.bkclient.topic.strategies import FIELDS, MESSAGES

@@ -10,7 +10,7 @@ import pytest
 
 from bkctl.manual.schema import shown_classes
 from bkctl.output.library_values import LIBRARY_VALUES
-from bkctl.output.views import NEVER, Kind, column, says_how, shown, view_of
+from bkctl.output.views import NEVER, Column, Kind, says_how, shown, view_of
 from wire.ids import LedgerId
 
 SHOWN = sorted(shown_classes(), key=lambda kind: kind.__qualname__)
@@ -23,17 +23,17 @@ class Inner:
 
 @shown(
     "examples",
-    column("name", "Its name."),
-    column("ledger_id", "A ledger."),
-    column("copies", "How many."),
-    column("share", "Which part."),
-    column("whole", "Whether it is whole."),
-    column("key", "Its key."),
-    column("parts", "What it is made of."),
-    column("words", "Words by name."),
-    column("size", "Its size.", "inner.size_bytes", Kind.BYTES),
-    column("twice", "Twice the copies."),
-    column("loud", "Its name, loud.", lambda v: v.name.upper(), rank=NEVER),
+    Column("name", "Its name."),
+    Column("ledger_id", "A ledger."),
+    Column("copies", "How many."),
+    Column("share", "Which part."),
+    Column("whole", "Whether it is whole."),
+    Column("key", "Its key."),
+    Column("parts", "What it is made of."),
+    Column("words", "Words by name."),
+    Column("size", "Its size.", "inner.size_bytes", Kind.BYTES),
+    Column("twice", "Twice the copies."),
+    Column("loud", "Its name, loud.", lambda v: v.name.upper(), rank=NEVER),
 )
 @attrs.frozen(kw_only=True)
 class Example:
@@ -72,7 +72,7 @@ def test_a_kind_follows_from_the_annotation() -> None:
 
 def test_a_column_without_its_attribute_is_found_when_the_class_is_made() -> None:
     with pytest.raises(TypeError, match="Inner has no 'size'"):
-        shown("sizes", column("size", "Its size."))(Inner)
+        shown("sizes", Column("size", "Its size."))(Inner)
 
 
 def test_a_class_does_not_inherit_how_it_is_shown() -> None:
@@ -97,10 +97,11 @@ def test_every_view_documents_its_fields_and_has_its_id(kind: type) -> None:
 
 def test_the_list_of_the_librarys_values_is_what_modules_declare() -> None:
     root = Path(__file__).parents[3]
-    declare = {path for path in (root / "bkctl").rglob("*.py") if "\nshow(\n" in path.read_text()}
+    texts = {path: path.read_text() for path in (root / "bkctl").rglob("*.py")}
+    declare = {path for path, text in texts.items() if "\ndeclare_view(\n" in text}
     modules = {".".join(path.relative_to(root).with_suffix("").parts) for path in declare}
     assert modules == set(LIBRARY_VALUES.values())
     for name, module in LIBRARY_VALUES.items():
         text = (root / f"{module.replace('.', '/')}.py").read_text()
-        assert f"\nshow(\n    {name.rpartition('.')[2]}," in text
-    assert sum(text.read_text().count("\nshow(\n") for text in declare) == len(LIBRARY_VALUES)
+        assert f"\ndeclare_view(\n    {name.rpartition('.')[2]}," in text
+    assert sum(texts[path].count("\ndeclare_view(\n") for path in declare) == len(LIBRARY_VALUES)

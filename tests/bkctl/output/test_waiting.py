@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bkctl.options import Options
-from bkctl.output.waiting import waiting
+from bkctl.session.messages import waiting
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
 

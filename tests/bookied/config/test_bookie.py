@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.config.findings import Severity
-from bkclient.config.settings import (
-    ConfigError,
-    FindingKind,
-    changed,
-    describe,
-    load,
-    parse_properties,
-    sample,
-)
+from bkclient.config.findings import ConfigError, FindingKind, Severity
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import changed, describe, load, sample
 from bookied.config.admin import PROMETHEUS
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 

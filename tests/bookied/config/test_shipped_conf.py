@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.config.findings import Findings, Severity
-from bkclient.config.settings import ConfigError, FindingKind, parse_properties
+from bkclient.config.findings import ConfigError, FindingKind, Findings, Severity
+from bkclient.config.properties import parse_properties
 from bookied.config.bookie import BookieConfig, load_bookie_config
 
 VECTORS = Path(__file__).parents[1] / "vectors"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import RealHost, identify, listen_host
 from bookied.errors import AddressError, BookieExitStatus

@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.security.handshake import Greeting, greeting_of
 from bkclient.connection.security.tls import TlsContexts

@@ -20,7 +20,8 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.process import ChildProcess, free_port
 from tests.interop.peers.admin import JavaAdminBookie

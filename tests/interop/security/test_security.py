@@ -15,7 +15,8 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, SecurityError
 from bookied.config.bookie import BookieConfig
 from tests.interop.peers.java_client import PATIENT, JavaClient

@@ -12,11 +12,12 @@ from kazoo.exceptions import NoAuthError
 from bkclient.blocking import with_store
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.metadata.api import MetadataAccessError, MetadataStore
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.java import Java
-from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
+from bkctl.commands.local.metadata import ZooKeeperProcess
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.jvm import FAST_JVM
 from tests.interop.peers.ours import our_bookie

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.config.settings import ConfigError, parse_properties
+from bkclient.config.findings import ConfigError
+from bkclient.config.properties import parse_properties
 from bookied.config.bookie import load_bookie_config
 from bookied.directories.lock import LOCK, DirectoryLocks, _has_lock, is_locked
 from bookied.errors import DirectoryError, DirectoryInUseError

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, parse_properties
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.security.handshake import greeting_of
 from bkclient.connection.tcp import TcpConnect

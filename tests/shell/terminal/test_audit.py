@@ -10,9 +10,9 @@ import pytest
 
 from shell.builtin import commands
 from shell.command_line import parse
+from shell.settings import Preferences
 from shell.shell import Shell
 from shell.terminal.audit import SYSLOG, AuditLog, as_typed, user_name
-from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram
 
 

@@ -24,7 +24,7 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.ledger import explicit_lac, opening, recovery
-from bkclient.ledger.adds import closing, ensemble_changes
+from bkclient.ledger.adds import closing, ensemble_members
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.reads.tail import ConfirmedEnd, MetadataFollower
@@ -34,7 +34,9 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
 from bkclient.metadata.api import ANY, MetadataUnavailableError, Versioned
 from bkclient.metadata.update import LocalMetadata, Updater
-from bkclient.quorum.add_events import (
+from bkclient.quorum.add_rules import AddQuorum, AddState
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.pending_adds import (
     AddsAcked,
     AddsFailed,
     Command,
@@ -42,8 +44,6 @@ from bkclient.quorum.add_events import (
     FailAdds,
     SendAgain,
 )
-from bkclient.quorum.add_rules import AddQuorum, AddState
-from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.deleted_ledgers import FencedDeletions
@@ -249,7 +249,7 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
         made = updates.with_ensemble(metadata, first, ensemble)
         return attrs.evolve(made, state=LedgerState.OPEN, last_entry_id=None, length=0)
 
-    put(stack, ensemble_changes, still_has=still_has, with_ensemble=with_ensemble)
+    put(stack, ensemble_members, still_has=still_has, with_ensemble=with_ensemble)
 
 
 def _changes_unsynced(stack: contextlib.ExitStack) -> None:

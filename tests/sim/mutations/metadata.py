@@ -10,7 +10,7 @@ from typing import Any, Final
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import manager
-from bkclient.log.batches import batch_of
+from bkclient.log.ledger_list import batch_of
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version

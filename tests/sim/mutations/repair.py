@@ -11,8 +11,8 @@ from bkclient.admin import cookies
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.underreplication import locks as repair_locks
-from bkclient.metadata.tree.underreplication.locks import RepairLocks
-from bkclient.metadata.tree.underreplication.marks import RepairMarks
+from bkclient.metadata.tree.underreplication.locks import TreeLocks
+from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
 from bkclient.repair import fragment_copy, replica_check
@@ -162,12 +162,12 @@ def _silent_once(stack: Stack) -> None:
 
 
 def _mark_without_version(stack: Stack) -> None:
-    usual = RepairMarks.delete
+    usual = TreeMarks._delete_mark
 
     async def delete(self: Any, ledger_id: LedgerId, _version: Version) -> None:
         await usual(self, ledger_id, ANY)
 
-    put(stack, RepairMarks, delete=delete)
+    put(stack, TreeMarks, _delete_mark=delete)
 
 
 def _expired_lock(stack: Stack) -> None:
@@ -178,7 +178,7 @@ def _expired_lock(stack: Stack) -> None:
         return True
 
     put(stack, repair_locks, is_own=is_own)
-    put(stack, RepairLocks, own=lambda self: self._own)
+    put(stack, TreeLocks, _own_locks=lambda self: self._locks)
 
 
 def _no_second_look(stack: Stack) -> None:

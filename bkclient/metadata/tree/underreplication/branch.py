@@ -1,4 +1,4 @@
-"""RepairBranch: the nodes below which a tree keeps under-replicated ledgers, and their values."""
+"""RepairPart: the nodes below which a tree keeps under-replicated ledgers, and their values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark, IncompatibleLayoutError, MetadataAccessError
+from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
-    Tree,
     children_if_there,
     insist,
     make_path,
@@ -36,14 +36,12 @@ T = TypeVar("T")
 READS_AT_ONCE: Final = 256
 
 
-class RepairBranch:
-    """Makes the branch of the tree once, and lists it."""
+class RepairPart(TreePart):
+    """A part of the store that keeps its nodes in this branch of the tree."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._is_prepared = False
+    _is_prepared = False
 
-    async def prepare(self) -> None:
+    async def _prepare_repair(self) -> None:
         """Make the nodes that Java makes when it opens its manager, once a connection.
 
         Raises:
@@ -59,12 +57,12 @@ class RepairBranch:
                 )
             )
         except NodeExistsError:
-            await self._check_layout()
+            await self._check_repair_layout()
         for path in (zk_paths.MARKS, zk_paths.LOCKS):
             await make_path(self._tree, path)
         self._is_prepared = True
 
-    async def _check_layout(self) -> None:
+    async def _check_repair_layout(self) -> None:
         node = await self._tree.get(zk_paths.UNDERREPLICATION_LAYOUT)
         try:
             fits = decode_repair_layout(node.value) == REPAIR_LAYOUT
@@ -75,7 +73,7 @@ class RepairBranch:
                 f"{self._tree.uri}: under-replicated ledgers are kept in an unknown form"
             )
 
-    async def each(
+    async def _each(
         self, read: Callable[[str], Coroutine[Deferred[Any], Any, T]], paths: list[str]
     ) -> list[T]:
         """Read many paths, ``READS_AT_ONCE`` at a time."""
@@ -84,7 +82,7 @@ class RepairBranch:
             found += await together(map(read, paths[start : start + READS_AT_ONCE]))
         return found
 
-    async def below(self, path: str, fired: Fired | None = None) -> list[str]:
+    async def _below(self, path: str, fired: Fired | None = None) -> list[str]:
         """Return the paths one level below, sorted; empty where the node is missing."""
         names = await children_if_there(self._tree, path, fired)
         return sorted(f"{path}/{name}" for name in names)

@@ -1,6 +1,8 @@
-"""RepairLocks: which under-replicated ledgers this session repairs, and which ones others do."""
+"""TreeLocks: which under-replicated ledgers this session repairs, and which ones others do."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import attrs
 
@@ -16,7 +18,7 @@ from bkclient.metadata.tree.nodes import (
     get_if_there,
     is_own,
 )
-from bkclient.metadata.tree.underreplication.branch import RepairBranch, name_in_lock
+from bkclient.metadata.tree.underreplication.branch import RepairPart, name_in_lock
 from wire.ids import LedgerId
 from wire.records.repair_marks import LockData, decode_lock, encode_lock
 
@@ -29,32 +31,37 @@ class OwnLock:
     mark_version: Version | None
 
 
-class RepairLocks:
-    """The locks on ledgers under repair; ``owner`` is the bookie id that ours name."""
+class TreeLocks(RepairPart):
+    """The locks on ledgers under repair."""
 
-    def __init__(self, tree: Tree, branch: RepairBranch, owner: str) -> None:
-        self._tree, self._branch, self._owner = tree, branch, owner
-        self._own: dict[LedgerId, OwnLock] = {}
-        self._in_progress: set[LedgerId] = set()
+    def __init__(self, tree: Tree, **rest: Any) -> None:
+        """See ``TreePart``."""
+        super().__init__(tree, **rest)
+        self._locks: dict[LedgerId, OwnLock] = {}
+        self._locking: set[LedgerId] = set()
 
-    def own(self) -> dict[LedgerId, OwnLock]:
+    def _own_locks(self) -> dict[LedgerId, OwnLock]:
         """Return the locks of this session, and forget those of an expired one."""
         session_id = self._tree.session_id
-        self._own = {i: lock for i, lock in self._own.items() if lock.session_id == session_id}
-        return self._own
+        self._locks = {i: one for i, one in self._locks.items() if one.session_id == session_id}
+        return self._locks
 
-    async def acquire(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+    async def acquire_lock(self, ledger_id: LedgerId) -> bool:
+        await self._prepare_repair()
+        return await self._lock(ledger_id, None)
+
+    async def _lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
         """Lock a ledger; return ``False`` where it is locked, by whatever session."""
-        if ledger_id in self.own() or ledger_id in self._in_progress:
+        if ledger_id in self._own_locks() or ledger_id in self._locking:
             return False
-        self._in_progress.add(ledger_id)
+        self._locking.add(ledger_id)
         try:
-            return await self._create(ledger_id, mark_version)
+            return await self._create_lock(ledger_id, mark_version)
         finally:
-            self._in_progress.discard(ledger_id)
+            self._locking.discard(ledger_id)
 
-    async def _create(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
-        value, path = encode_lock(LockData(self._owner)), zk_paths.lock(ledger_id)
+    async def _create_lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+        value, path = encode_lock(LockData(self._lock_owner)), zk_paths.lock(ledger_id)
         for _ in range(ATTEMPTS_MAX):
             session_id = self._tree.session_id
             try:
@@ -68,33 +75,31 @@ class RepairLocks:
                     return False
             if session_id != self._tree.session_id:
                 continue
-            self._own[ledger_id] = OwnLock(session_id, mark_version)
+            self._locks[ledger_id] = OwnLock(session_id, mark_version)
             return True
         raise MetadataUnavailableError(f"{self._tree.uri}: too many answers lost")
 
-    async def still_has(self, ledger_id: LedgerId) -> bool:
+    async def _still_has_lock(self, ledger_id: LedgerId) -> bool:
         """Return whether the lock in the tree is this session's."""
         return await is_own(self._tree, zk_paths.lock(ledger_id))
 
-    async def release(self, ledger_id: LedgerId) -> None:
+    async def release_lock(self, ledger_id: LedgerId) -> None:
         """Delete this session's lock, even one whose creation it has not heard of."""
-        if ledger_id in self._in_progress:
+        if ledger_id in self._locking:
             return
-        if await self.still_has(ledger_id):
+        if await self._still_has_lock(ledger_id):
             await delete_if_there(self._tree, zk_paths.lock(ledger_id))
-        self._own.pop(ledger_id, None)
+        self._locks.pop(ledger_id, None)
 
-    async def owner_of(self, ledger_id: LedgerId) -> str | None:
-        """Return the bookie id in a ledger's lock; ``None`` where it is not locked."""
+    async def lock_owner(self, ledger_id: LedgerId) -> str | None:
         node = await get_if_there(self._tree, zk_paths.lock(ledger_id))
         return None if node is None else decode_lock(node.value).bookie_id
 
-    async def all(self) -> list[HeldLock]:
-        """Return the locks of all sessions, by ledger id."""
-        locks = await self._branch.each(self._read, await self._branch.below(zk_paths.LOCKS))
+    async def repair_locks(self) -> list[HeldLock]:
+        locks = await self._each(self._read_lock, await self._below(zk_paths.LOCKS))
         return sorted((lock for lock in locks if lock is not None), key=lambda one: one.ledger_id)
 
-    async def _read(self, path: str) -> HeldLock | None:
+    async def _read_lock(self, path: str) -> HeldLock | None:
         ledger_id = zk_paths.marked_ledger(path)
         if ledger_id is None:
             return None

@@ -1,4 +1,4 @@
-"""RepairMarks: which ledgers are marked as under-replicated."""
+"""TreeMarks: which ledgers are marked as under-replicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from bkclient.metadata.api import DamagedMark, MetadataAccessError, Missing, Ver
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     FoundValue,
-    ManyValues,
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
@@ -31,7 +30,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.tree.underreplication.branch import (
     READS_AT_ONCE,
-    RepairBranch,
+    RepairPart,
     readable_mark,
     stored_mark,
 )
@@ -133,45 +132,37 @@ def _lacks(value: bytes, missing: Sequence[BookieId]) -> bool:
         return True
 
 
-class RepairMarks:
-    """The marks of a tree.
+class TreeMarks(RepairPart):
+    """The marks of under-replicated ledgers."""
 
-    Args:
-        mark_ms: returns the time that new marks get, or None where marks have no time.
-        read_many: reads very many nodes, in order.
-    """
+    def _mark_ms(self) -> int | None:
+        """Return the time that new marks get, or None where marks have no time."""
+        return self._now_ms() if self._mark_times else None
 
-    def __init__(
-        self,
-        tree: Tree,
-        branch: RepairBranch,
-        mark_ms: Callable[[], int | None],
-        read_many: ManyValues,
+    async def mark_underreplicated(
+        self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
     ) -> None:
-        self._tree, self._branch, self._mark_ms = tree, branch, mark_ms
-        self._read_many = read_many
-
-    async def add(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> None:
-        """Mark a ledger, or add to its mark; may be repeated at will."""
-        await self._branch.prepare()
+        await self._prepare_repair()
         path = zk_paths.mark(ledger_id)
         while True:
             value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._mark_ms()))
             try:
                 await insist(partial(create_with_parents, self._tree, path, value))
             except NodeExistsError:
-                if await self._extend(ledger_id, missing):
+                if await self._extend_mark(ledger_id, missing):
                     return
             else:
                 return
 
-    async def add_all(self, marks: Sequence[Missing], damaged: DamagedMark) -> None:
-        """Mark very many ledgers; may be repeated at will."""
-        await self._branch.prepare()
-        many = ManyMarks(self._tree, self._read_many, self.add, self._mark_ms, damaged)
+    async def mark_all_underreplicated(
+        self, marks: Sequence[Missing], damaged: DamagedMark
+    ) -> None:
+        await self._prepare_repair()
+        mark_one = self.mark_underreplicated
+        many = ManyMarks(self._tree, self._values, mark_one, self._mark_ms, damaged)
         await many.mark(marks)
 
-    async def _extend(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
+    async def _extend_mark(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
         """Add to a mark what it lacks; return ``False`` when it was changed meanwhile."""
         path = zk_paths.mark(ledger_id)
         try:
@@ -193,22 +184,16 @@ class RepairMarks:
             return False
         return True
 
-    async def read(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
-        """Return the ledger's mark; ``None`` where it has none."""
-        value = await self._value(ledger_id)
+    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
+        value = await self._mark_value(ledger_id)
         return None if value is None else stored_mark(ledger_id, value)
 
-    async def all(
+    async def list_underreplicated(
         self, damaged: DamagedMark | None = None
     ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
-        """Yield the marks by ledger id, many reads at a time."""
         level = [zk_paths.MARKS]
         for _ in range(zk_paths.MARK_DEPTH):
-            level = [
-                child
-                for some in await self._branch.each(self._branch.below, level)
-                for child in some
-            ]
+            level = [child for some in await self._each(self._below, level) for child in some]
         # The levels spell the ledger's id, so its mark can be read without listing the last one.
         ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
         for start in range(0, len(ids), READS_AT_ONCE):
@@ -221,15 +206,15 @@ class RepairMarks:
 
     async def _found(self, ledger_id: LedgerId) -> bytes | MetadataAccessError | None:
         try:
-            return await self._value(ledger_id)
+            return await self._mark_value(ledger_id)
         except MetadataAccessError as error:
             return error
 
-    async def _value(self, ledger_id: LedgerId) -> bytes | None:
+    async def _mark_value(self, ledger_id: LedgerId) -> bytes | None:
         node = await get_if_there(self._tree, zk_paths.mark(ledger_id))
         return None if node is None else node.value
 
-    async def delete(self, ledger_id: LedgerId, version: Version) -> None:
+    async def _delete_mark(self, ledger_id: LedgerId, version: Version) -> None:
         """Delete a mark and the levels above that got empty, unless it was renewed."""
         path = zk_paths.mark(ledger_id)
         try:

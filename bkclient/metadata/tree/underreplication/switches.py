@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import AlreadySetError, Versioned, Watch
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
     StandingWatch,
-    Tree,
     exists,
     get_if_there,
     insist,
 )
 from bkclient.metadata.tree.underreplication.branch import (
-    RepairBranch,
+    RepairPart,
     check_path,
     encode_delay,
     parse_delay,
@@ -28,16 +25,11 @@ from bkclient.metadata.tree.underreplication.branch import (
 from wire.records.repair_marks import encode_check_time
 
 
-class TreeSwitches(TreePart):
+class TreeSwitches(RepairPart):
     """Implements the switch, the delay and the times of checks of ``UnderreplicationQueue``."""
 
-    def __init__(self, tree: Tree, **rest: Any) -> None:
-        """See ``TreePart``."""
-        super().__init__(tree, **rest)
-        self._branch = RepairBranch(tree)
-
     async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
-        await self._branch.prepare()
+        await self._prepare_repair()
         try:
             if enabled:
                 await self._tree.delete(zk_paths.REPLICATION_DISABLED)
@@ -83,7 +75,7 @@ class TreeSwitches(TreePart):
         return None if node is None else Versioned(parse_delay(node.value), node.stat.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
-        await self._branch.prepare()
+        await self._prepare_repair()
         await self._put_switch(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s), open_to_all=True)
 
     async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
@@ -95,7 +87,7 @@ class TreeSwitches(TreePart):
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
         path = check_path(check)
-        await self._branch.prepare()
+        await self._prepare_repair()
         await self._put_switch(path, encode_check_time(time_ms))
 
     async def _put_switch(self, path: str, value: bytes, *, open_to_all: bool = False) -> None:

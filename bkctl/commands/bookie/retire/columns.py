@@ -14,7 +14,7 @@ from bkclient.repair.recover_bookies import (
 )
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, LEDGER, Kind, column, show
+from bkctl.output.views import BOOKIE, LEDGER, Column, Kind, declare_view
 
 
 def _fragment(move: FragmentMove) -> dict[str, Any]:
@@ -72,49 +72,49 @@ def _decommissioned(v: DecommissionReport) -> str:
     return f"bookie {v.bookie_id} is decommissioned: {moved}, {cookie}"
 
 
-show(
+declare_view(
     BookieLedger,
     "ledgers",
     LEDGER,
-    column(
+    Column(
         "state",
         "open, in-recovery or closed.",
         lambda v: STATE_WORDS[v.metadata.state.name],
         Kind.STATE,
     ),
-    column("fragments", "First entries of the fragments that list one."),
+    Column("fragments", "First entries of the fragments that list one."),
     done=lambda _: False,
 )
 
 
-show(
+declare_view(
     LedgerMove,
     "ledgers",
     LEDGER,
-    column("outcome", "What became of it, or would.", "outcome.value"),
-    column("fenced", "Whether its writer is fenced for it."),
-    column("copies", "Copies of entries to make."),
-    column("size", "Bytes of them, about; none: unknown.", "size_bytes", Kind.BYTES),
-    column("unrecoverable", "Whether some of it cannot be moved.", "is_unrecoverable"),
-    column(
+    Column("outcome", "What became of it, or would.", "outcome.value"),
+    Column("fenced", "Whether its writer is fenced for it."),
+    Column("copies", "Copies of entries to make."),
+    Column("size", "Bytes of them, about; none: unknown.", "size_bytes", Kind.BYTES),
+    Column("unrecoverable", "Whether some of it cannot be moved.", "is_unrecoverable"),
+    Column(
         "fragments",
         "Each fragment's ensemble before and after; none: no other bookie can take over.",
         lambda v: [_fragment(move) for move in v.fragments],
         Kind.NESTED,
         cell=_move_lines,
     ),
-    column("error", "Why not.", lambda v: None if v.error is None else str(v.error)),
+    Column("error", "Why not.", lambda v: None if v.error is None else str(v.error)),
     sentence=_move,
 )
 
 
-show(
+declare_view(
     RecoverReport,
     "recoveries",
-    column("moved", "Ledgers moved."),
-    column("copies", "Copies of entries made.", "copied_entries"),
-    column("size", "Bytes copied.", "copied_bytes", Kind.BYTES),
-    column(
+    Column("moved", "Ledgers moved."),
+    Column("copies", "Copies of entries made.", "copied_entries"),
+    Column("size", "Bytes copied.", "copied_bytes", Kind.BYTES),
+    Column(
         "left",
         "Ledgers that were not moved.",
         lambda v: [
@@ -127,17 +127,17 @@ show(
         ],
         Kind.NESTED,
     ),
-    column("cookies_deleted", "Whose cookies are gone."),
+    Column("cookies_deleted", "Whose cookies are gone."),
     sentence=_recovered,
 )
 
 
-show(
+declare_view(
     DecommissionReport,
     "decommissions",
     BOOKIE,
-    column("ledgers", "Ledgers it had."),
-    column("cookie_deleted", "Whether one is gone."),
+    Column("ledgers", "Ledgers it had."),
+    Column("cookie_deleted", "Whether one is gone."),
     sentence=_decommissioned,
 )
 
@@ -159,17 +159,17 @@ def _status(v: DecommissionStatus) -> str:
     )
 
 
-show(
+declare_view(
     DecommissionStatus,
     "decommissions",
     BOOKIE,
-    column("state", "writable, read-only or down.", kind=Kind.STATE),
-    column("cookie", "Whether it has one.", "has_cookie"),
-    column("ledgers", "Ledgers that need it."),
-    column("not_closed", "Of these, not closed.", "open_ledgers"),
-    column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
-    column("marked", "Ledgers that are marked."),
-    column("being_repaired", "Of these, with a worker."),
-    column("out", "Whether nothing of it is left.", "is_out"),
+    Column("state", "writable, read-only or down.", kind=Kind.STATE),
+    Column("cookie", "Whether it has one.", "has_cookie"),
+    Column("ledgers", "Ledgers that need it."),
+    Column("not_closed", "Of these, not closed.", "open_ledgers"),
+    Column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
+    Column("marked", "Ledgers that are marked."),
+    Column("being_repaired", "Of these, with a worker."),
+    Column("out", "Whether nothing of it is left.", "is_out"),
     sentence=_status,
 )

@@ -9,7 +9,7 @@ import click
 from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, option
 from bkctl.commands.bookie.admin_commands import WHERE
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -20,12 +20,6 @@ from bkctl.session.safety_names import (
 
 AT_ONCE: Final = 4
 """Ledgers that are moved at a time."""
-
-_FAILURES: Final = (
-    ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
-    ExitStatus.CONFLICT,
-)  # fmt: skip
-
 
 _RECOVERY: Final = (
     option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
@@ -71,7 +65,6 @@ _RECOVERY: Final = (
 recover = Command(
     "recover",
     body="bkctl.commands.bookie.retire.recover:recover_named",
-    short_help="Copy the entries of lost bookies to other bookies, from this process.",
     help="""Copy the entries of lost bookies to other bookies, which replace them in the ledgers.
 
     This process copies the entries; autorecovery is not needed. An open ledger whose last fragment
@@ -97,7 +90,7 @@ recover = Command(
             "repair damaged copies where they are",
         ),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",
 )
 
@@ -115,14 +108,13 @@ recover_either = Command(
         ("bkctl recover 10.0.0.1:3181", "copy the entries of that bookie to other bookies"),
         ("bkctl recover 42", "find out where ledger 42 ends, and close it there"),
     ),
-    exits=(*_FAILURES, ExitStatus.PARTLY, ExitStatus.NOT_FOUND),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID]; opening a ledger with Java's client",
 )
 
 decommission = Command(
     "decommission",
     body="bkctl.commands.bookie.retire.decommission:run",
-    short_help="Remove a stopped bookie for good: move its ledgers, delete its cookie.",
     help="""Remove a stopped bookie for good: move its ledgers, then delete its cookie.
 
     The command marks the ledgers and waits until autorecovery has moved them. You can interrupt the
@@ -170,14 +162,13 @@ decommission = Command(
         ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
         ("bkctl bookie decommission 10.0.0.1:3181 --cancel", "keep a bookie that runs again"),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell decommissionbookie [-bookieid ID]",
 )
 
 decommission_status = Command(
     "decommission-status",
     body="bkctl.commands.bookie.retire.decommission:status",
-    short_help="Show the ledgers left on a bookie that is being decommissioned.",
     help="Show the ledgers left on a bookie that is being decommissioned, and why each waits.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
@@ -194,7 +185,7 @@ decommission_status = Command(
             "each ledger, and why it waits",
         ),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
+    exits=FAILURES,
     replaces="nothing: Java's tool only counts, while it waits",
 )
 

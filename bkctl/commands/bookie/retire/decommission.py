@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import Final
 
 from bkclient.admin import operations
+from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.metadata.tree.nodes import together
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.repair import autorecovery
 from bkclient.repair.decommission import (
+    DecommissionProgress,
+    DecommissionReport,
     cancel_decommission,
     decommission_status,
     ledgers_left,
 )
 from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.rack_forecast import domain
-from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
+from bkclient.repair.recover_bookies import (
+    BookieLedger,
+    RecoverOptions,
+    RecoverReport,
+    ledgers_on_bookies,
+)
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.commands.bookie.retire.recover import (
@@ -34,7 +40,7 @@ from bkctl.commands.bookie.retire.recover import (
 )
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import (
     ONLY_COPIES,
@@ -43,17 +49,9 @@ from bkctl.session.safety_names import (
     TOO_FEW_RACKS,
     TOO_LITTLE_SPACE,
 )
+from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId, LedgerId
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkclient.repair.decommission import (
-        DecommissionProgress,
-        DecommissionReport,
-    )
-    from bkclient.repair.recover_bookies import RecoverReport
-    from bkctl.session.session import Session
 
 _DRAINED_AT_ONCE: Final = 4
 """Ledgers that ``--drain`` moves at a time."""
@@ -69,17 +67,15 @@ def _cancelled(v: DecommissionCancelled) -> str:
 
 @shown(
     "decommissions",
-    BOOKIE,
-    column(
+    Column(
         "ledgers", "Whose marks are gone.", lambda v: [str(one) for one in v.ledgers], Kind.NESTED
     ),
     sentence=_cancelled,
 )
-@attrs.frozen
 class DecommissionCancelled:
     """A bookie that stays: the marks that named it alone are gone."""
 
-    bookie_id: BookieId
+    bookie_id: BookieId = field(BOOKIE)
     ledgers: tuple[LedgerId, ...]
     is_writable: bool
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -31,12 +31,9 @@ from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
+from bkctl.session.session import Session
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-
 
 _ENTRY_WORK_BYTES: Final = 8192
 """Copying an entry takes as long as copying so many bytes, besides its payload: measured."""

@@ -1,28 +1,81 @@
-"""What `bookie recover BOOKIE --to BOOKIE` does: bad copies are written again in place."""
+"""What `bookie recover BOOKIE --to BOOKIE` does: bad copies are written again in place.
+
+Java has nothing like it. Where each writable bookie has a copy already, no other repair works.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
-from bkclient.errors import NoSuchLedgerError
-from bkclient.repair.fragment_copy import UnreadableEntryError
-from bkclient.repair.rewrite import rewrite_copies
-from bkclient.repair.verify import Flaw, LedgerVerification, verify
+from bkclient.client import Client
+from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.quorum.fragments import LedgerFragment, fragments_of
+from bkclient.repair.fragment_copy import (
+    ByteRate,
+    CopiedEntry,
+    FragmentRepairer,
+    UnreadableEntryError,
+)
+from bkclient.repair.replica_check import view
+from bkclient.repair.verify import Flaw, LedgerVerification, verify, with_handover_end
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Kind, field, shown
 from bkctl.session.safety import named
+from bkctl.session.session import Session
+from wire.ids import BookieId, EntryId, LedgerId
 
-if TYPE_CHECKING:
-    from bkclient.errors import ClientError
-    from bkclient.repair.fragment_copy import CopiedEntry
-    from bkctl.session.session import Session
-    from wire.ids import BookieId, EntryId, LedgerId
+
+async def rewrite_copies(
+    client: Client,
+    ledger_id: LedgerId,
+    bookie_id: BookieId,
+    entries: Sequence[tuple[EntryId, EntryId]],
+    *,
+    bytes_per_s: int | None = None,
+    report: Callable[[CopiedEntry], None] = lambda _copied: None,
+) -> None:
+    """Write confirmed entries of a ledger again on a bookie of their write sets.
+
+    The entries are read from the bookies that have them intact. No writer is fenced, and the
+    metadata does not change. ``entries`` are ranges, both ends included; others than those that are
+    striped to the bookie are left out. ``bytes_per_s``: limit on copying; ``None`` is the client's
+    setting. ``report`` hears of each entry.
+
+    Raises:
+        NoSuchLedgerError: there is no such ledger.
+        UnreadableEntryError: no bookie has an intact copy of an entry.
+        ClientError: the bookie does not take an entry.
+    """
+    ledger = with_handover_end(await view(client, ledger_id))
+    config = client.config
+    rate = config.repair_bytes_per_s if bytes_per_s is None else bytes_per_s
+    repairer = FragmentRepairer(
+        cluster=client.cluster,
+        rate=ByteRate(client.cluster.clock, rate),
+        batch_entries=config.repair_batch_entries,
+        report=report,
+    )
+    for fragment in fragments_of(ledger.metadata, ledger.lac):
+        if bookie_id in fragment.ensemble and not fragment.may_be_empty:
+            index = fragment.ensemble.index(bookie_id)
+            await repairer.write_again(ledger, fragment, index, _striped(fragment, index, entries))
+
+
+def _striped(
+    fragment: LedgerFragment, index: int, entries: Sequence[tuple[EntryId, EntryId]]
+) -> Iterator[EntryId]:
+    """Give the entries of these ranges that are striped to a place of a fragment."""
+    for first, last in entries:
+        for entry_id in range(max(first, fragment.first), min(last, fragment.last) + 1):
+            if fragment.holds(entry_id, index):
+                yield EntryId(entry_id)
+
 
 _REWRITTEN: Final = {Flaw.MISSING, Flaw.DAMAGED, Flaw.UNREADABLE}
 """Flaws of copies that are written again; of copies that differ it is not known which is right."""
@@ -33,22 +86,14 @@ def _rewritten(v: CopiesRewritten) -> str:
     return f"wrote {copies} again on {v.bookie_id}: {human_bytes(v.size_bytes)}"
 
 
-@shown(
-    "rewrites",
-    BOOKIE,
-    column("ledgers", "Ledgers with missing or damaged copies."),
-    column("entries", "Entries written again."),
-    column("size", "Their bytes of payload.", "size_bytes", Kind.BYTES),
-    sentence=_rewritten,
-)
-@attrs.frozen
+@shown("rewrites", sentence=_rewritten)
 class CopiesRewritten:
     """Copies that were written again on the bookie that lacked them or had them damaged."""
 
-    bookie_id: BookieId
-    ledgers: int
-    entries: int
-    size_bytes: int
+    bookie_id: BookieId = field(BOOKIE)
+    ledgers: int = field("Ledgers with missing or damaged copies.")
+    entries: int = field("Entries written again.")
+    size_bytes: int = field("Their bytes of payload.", name="size", kind=Kind.BYTES)
 
 
 @attrs.frozen

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import attrs
-
+from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataAccessError, StoredNode
@@ -22,11 +20,8 @@ from bkctl.commands.cluster.backup.backup_file import (
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
 from bkctl.output.atomic_file import replacing
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.output.views import Kind, column, shown
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.session.session import Session
+from bkctl.output.views import Kind, field, shown
+from bkctl.session.session import Session
 
 
 def _written(v: BackupWritten) -> str:
@@ -37,22 +32,14 @@ def _written(v: BackupWritten) -> str:
     )
 
 
-@shown(
-    "backups",
-    column("file", "Where it is."),
-    column("file_bytes", "How large.", kind=Kind.BYTES),
-    column("seconds", "How long it took.", kind=Kind.SECONDS),
-    *INFO_COLUMNS,
-    sentence=_written,
-)
-@attrs.frozen(kw_only=True)
+@shown("backups", *INFO_COLUMNS, kw_only=True, sentence=_written)
 class BackupWritten:
     """A file that holds a cluster's metadata."""
 
-    file: str
+    file: str = field("Where it is.")
     info: BackupInfo
-    file_bytes: int
-    seconds: float
+    file_bytes: int = field("How large.", kind=Kind.BYTES)
+    seconds: float = field("How long it took.", kind=Kind.SECONDS)
 
 
 def backup(session: Session, file: Path) -> None:

@@ -22,7 +22,7 @@ from bkclient.metadata.api import StoredNode
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.errors import CommandError
 from bkctl.output.units import counted, rfc3339
-from bkctl.output.views import Column, Kind, column
+from bkctl.output.views import Column, Kind
 from bkctl.session.safety import named
 from wire.ids import LedgerId
 
@@ -62,11 +62,11 @@ class BackupInfo:
 
 
 def _of_info(name: str, doc: str, kind: Kind = Kind.TEXT) -> Column:
-    return column(name, doc, f"info.{name}", kind)
+    return Column(name, doc, f"info.{name}", kind)
 
 
 def _number(name: str) -> Column:
-    return column(f"{name}s", f"How many {name}s.", lambda v: v.info.kinds.get(name, 0), Kind.COUNT)
+    return Column(f"{name}s", f"How many {name}s.", lambda v: v.info.kinds.get(name, 0), Kind.COUNT)
 
 
 INFO_COLUMNS: Final = (
@@ -74,7 +74,7 @@ INFO_COLUMNS: Final = (
     _of_info("layout", "Layout of the metadata."),
     _of_info("nodes", "How many nodes.", Kind.COUNT),
     *map(_number, ("ledger", "cookie", "mark", "log")),
-    column("time", "When it was backed up.", "info.time_ms", Kind.TIME_MS),
+    Column("time", "When it was backed up.", "info.time_ms", Kind.TIME_MS),
 )
 
 

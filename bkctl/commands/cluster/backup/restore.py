@@ -23,7 +23,7 @@ from bkctl.commands.cluster.backup.backup_file import (
 from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, rfc3339
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import ROOT
 from wire.ids import BookieId, LedgerId
@@ -85,14 +85,14 @@ def _restored(v: ClusterRestored) -> str:
 
 @shown(
     "clusters",
-    column("uri", "The metadata service."),
+    Column("uri", "The metadata service."),
     *INFO_COLUMNS,
-    column("kept", "Nodes that were there with another value, and stay."),
-    column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
+    Column("kept", "Nodes that were there with another value, and stay."),
+    Column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
+    kw_only=True,
     id="instance_id",
     sentence=_restored,
 )
-@attrs.frozen(kw_only=True)
 class ClusterRestored:
     """A cluster whose metadata is back. ``kept`` nodes were there with another value, and stay."""
 
@@ -128,6 +128,72 @@ def restore(
         PartlyDoneError: the entries of restored ledgers are gone.
     """
     session.about = str(file)
+    plan = _planned(session, file, force, ledger_ids)
+    if session.dry_run:
+        session.plan(plan.steps())
+        return
+    session.confirm(plan.text(), f"Restore {plan.what} to {session.uri}?")
+    restored, kept = _carry_out(session, file, plan)
+    missing = plan.missing and restored
+    session.emit(ClusterRestored(uri=session.uri, info=plan.info, kept=tuple(kept), added=missing))
+    if plan.info.highest_ledger is not None:
+        reserved = plan.info.highest_ledger + IDS_SPARED
+        session.note(f"note: ledger ids up to {reserved} are reserved; new ledgers get higher ids")
+    if not session.uri.startswith("sqlite:"):
+        session.note(_NEW_CTIMES)
+    if kept:
+        verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
+        session.warn(f"{counted(len(kept), 'node')} {verb}: {named(kept)}")
+    _look_for_entries(session, restored)
+
+
+@attrs.frozen(kw_only=True)
+class _RestorePlan:
+    """What is to be restored; ``only`` are the paths of single ledgers, if not all is."""
+
+    info: BackupInfo
+    only: Collection[str]
+    replaced: str | None
+    """The empty cluster that is removed first."""
+    missing: _Missing | None
+    """What the root lacks of the backup; None for a root that is empty."""
+
+    @property
+    def has(self) -> str:
+        return ", ".join(self.info.lines()) or "no ledger"
+
+    @property
+    def what(self) -> str:
+        return self.has if self.only else f"cluster {self.info.instance_id}"
+
+    @property
+    def _first(self) -> list[str]:
+        return [] if self.replaced is None else [f"remove the empty cluster {self.replaced}"]
+
+    def steps(self) -> list[str]:
+        """Return what a dry run says."""
+        if self.missing is not None:
+            return [f"add {self.missing.text}{self.missing.staying}"]
+        nodes = counted(self.info.nodes, "node")
+        return [*self._first, f"restore {nodes} of cluster {self.info.instance_id}: {self.has}"]
+
+    def text(self) -> Iterator[str]:
+        """Yield what is said before the question."""
+        made = rfc3339(self.info.time_ms)
+        if self.only:
+            yield f"Chosen from the backup of {made}: {self.has}."
+        else:
+            yield f"The backup of {made} has {self.has}."
+        yield from (f"First: {one}." for one in self._first)
+        if self.missing is not None:
+            yield f"Missing: {self.missing.text}{self.missing.staying}."
+            if not self.only:
+                yield _ALL
+
+
+def _planned(
+    session: Session, file: Path, force: Sequence[str], ledger_ids: Sequence[LedgerId]
+) -> _RestorePlan:
     try:
         info = read(file)
     except FileNotFoundError as error:
@@ -142,57 +208,41 @@ def restore(
     target = session.cluster.with_store(_target)
     if only:
         _insist_same_cluster(session, target, info)
-    replaced = _empty_other(session, target, info)
-    if replaced is None and not only:
-        refuse_unless_forced(session, _objections(session, target), force)
-    has, made = ", ".join(info.lines()) or "no ledger", rfc3339(info.time_ms)
-    existing = partial(_existing, only=only)
-    missing = None
-    if replaced is None and target.nodes:
-        missing = _missing(file, info, session.cluster.with_store(existing), only)
-    gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
-    if session.dry_run:
-        nodes = counted(info.nodes, "node")
-        session.plan(
-            [*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"]
-            if missing is None
-            else [f"add {missing.text}{missing.staying}"]
-        )
-        return
-    session.confirm(
-        [
-            f"Chosen from the backup of {made}: {has}."
-            if only
-            else f"The backup of {made} has {has}.",
-            *(f"First: {one}." for one in gone),
-            *([] if missing is None else [f"Missing: {missing.text}{missing.staying}."]),
-            *([] if missing is None or only else [_ALL]),
-        ],
-        f"Restore cluster {info.instance_id} to {session.uri}?"
-        if not only
-        else f"Restore {has} to {session.uri}?",
+    replaced, missing = _empty_other(session, target, info), None
+    if replaced is None:
+        if not only:
+            refuse_unless_forced(session, _objections(session, target), force)
+        if target.nodes:
+            missing = _missing_now(session, file, info, only)
+    return _RestorePlan(info=info, only=only, replaced=replaced, missing=missing)
+
+
+def _missing_now(session: Session, file: Path, info: BackupInfo, only: Collection[str]) -> _Missing:
+    existing = session.cluster.with_store(partial(_existing, only=only))
+    return _missing(file, info, existing, only)
+
+
+def _carry_out(session: Session, file: Path, plan: _RestorePlan) -> tuple[_Missing, list[str]]:
+    """Restore; return what was restored, and the nodes that stay as they are."""
+    if plan.replaced is not None:
+        session.cluster.with_store(partial(_remove_empty, instance_id=plan.replaced))
+    restored = (
+        _missing(file, plan.info, ())
+        if plan.missing is None
+        else _missing_now(session, file, plan.info, plan.only)  # As it is after the answer.
     )
-    if replaced is not None:
-        session.cluster.with_store(lambda store: _remove_empty(store, replaced))
-    if missing is not None:  # As it is after the answer
-        missing = _missing(file, info, session.cluster.with_store(existing), only)
     # The layout comes last: what breaks off is not a cluster, and can be gone on with.
     session.resume = session.failed = (
-        "the same command continues" if only else "`--force root` continues with the existing nodes"
+        "the same command continues"
+        if plan.only
+        else "`--force root` continues with the existing nodes"
     )
-    with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
-        kept = session.cluster.with_store(lambda store: _put(store, file, info, progress, only))
+    with session.progress("restoring", total=plan.info.nodes, unit="nodes") as progress:
+        kept = session.cluster.with_store(
+            lambda store: _put(store, file, plan.info, progress, plan.only)
+        )
     session.resume = session.failed = ""
-    session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
-    if info.highest_ledger is not None:
-        reserved = info.highest_ledger + IDS_SPARED
-        session.note(f"note: ledger ids up to {reserved} are reserved; new ledgers get higher ids")
-    if not session.uri.startswith("sqlite:"):
-        session.note(_NEW_CTIMES)
-    if kept:
-        verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
-        session.warn(f"{counted(len(kept), 'node')} {verb}: {named(kept)}")
-    _look_for_entries(session, missing or _missing(file, info, ()))
+    return restored, kept
 
 
 def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NotInitializedError
+from bkclient.metadata.api import MetadataStore, NotInitializedError
 from bkclient.repair.autorecovery import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
 from wire.ids import BookieId
-
-if TYPE_CHECKING:
-    from bkclient.metadata.api import MetadataStore
 
 _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
 """What Java's init makes before the layout."""

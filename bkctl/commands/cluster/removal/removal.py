@@ -5,28 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import attrs
-
-from bkclient.metadata.api import NotInitializedError
+from bkclient.metadata.api import MetadataStore, NotInitializedError
 from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import Column, Kind, field, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
+from bkctl.session.session import Session
 
-if TYPE_CHECKING:
-    from bkclient.metadata.api import MetadataStore
-    from bkctl.session.session import Session
-
-
-_URI: Final = column("uri", "The metadata service.")
+_URI: Final = Column("uri", "The metadata service.")
 
 
-_WAS: Final = column("was", "What it was before.")
+_WAS: Final = Column("was", "What it was before.")
 
 
 def _formatted(v: ClusterFormatted) -> str:
@@ -43,31 +37,21 @@ def _formatted(v: ClusterFormatted) -> str:
     return f"{said}\nTo undo: {shlex.join(undo)}"
 
 
-_LEDGERS_GONE: Final = column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
+_LEDGERS_GONE: Final = Column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
 
 
-@shown(
-    "clusters",
-    _URI,
-    column("instance_id", "Its id now."),
-    _WAS,
-    _LEDGERS_GONE,
-    column("backup", "File with the metadata from before."),
-    id="instance_id",
-    sentence=_formatted,
-)
-@attrs.frozen
+@shown("clusters", id="instance_id", sentence=_formatted)
 class ClusterFormatted:
     """A cluster that has forgotten everything; ``was`` is its former instance id.
 
     ``backup`` is the file with the metadata from before, if one was written.
     """
 
-    uri: str
-    instance_id: str
-    was: str | None
-    ledgers: int
-    backup: str | None = None
+    uri: str = field(_URI)
+    instance_id: str = field("Its id now.")
+    was: str | None = field(_WAS)
+    ledgers: int = field(_LEDGERS_GONE)
+    backup: str | None = field("File with the metadata from before.", default=None)
 
 
 def _removed(v: ClusterRemoved) -> str:
@@ -76,14 +60,13 @@ def _removed(v: ClusterRemoved) -> str:
     return f"cluster {v.was} removed ({counted(v.ledgers, 'ledger')} gone)"
 
 
-@shown("clusters", _URI, _WAS, _LEDGERS_GONE, id="was", sentence=_removed)
-@attrs.frozen
+@shown("clusters", id="was", sentence=_removed)
 class ClusterRemoved:
     """A cluster that is gone; ``was`` is None where there was none."""
 
-    uri: str
-    was: str | None
-    ledgers: int
+    uri: str = field(_URI)
+    was: str | None = field(_WAS)
+    ledgers: int = field(_LEDGERS_GONE)
 
 
 def format_cluster(

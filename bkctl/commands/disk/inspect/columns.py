@@ -6,7 +6,7 @@ import attrs
 
 from bkctl.commands.disk.inspect.entry_logs import LOG_COLUMNS
 from bkctl.output.units import counted
-from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, show
+from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Column, Kind, declare_view
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.files import BookieFile, DirectoryUse
 from bookied.offline.journals import JournalVerdict
@@ -47,32 +47,32 @@ def _problem_sentence(problem: DiskFinding) -> str:
     return "\n".join(lines)
 
 
-show(
+declare_view(
     JournalVerdict,
     "journals",
-    column("file", "The journal.", "path.name"),
-    column("path", "Where it is.", lambda v: str(v.path), rank=WIDE),
-    column("state", "whole, torn tail, residue, wrong digest, damaged.", "state.value"),
-    column("version", "Format version.", rank=4),
-    column("records", "Records that can be replayed.", rank=3),
-    column("entries", "Entries among them."),
-    column("ledgers", "Ledgers that they belong to.", rank=2),
-    column("end", "Where the data ends."),
-    column("size", "Size of the file.", kind=Kind.BYTES, rank=5),
-    column(
+    Column("file", "The journal.", "path.name"),
+    Column("path", "Where it is.", lambda v: str(v.path), rank=WIDE),
+    Column("state", "whole, torn tail, residue, wrong digest, damaged.", "state.value"),
+    Column("version", "Format version.", rank=4),
+    Column("records", "Records that can be replayed.", rank=3),
+    Column("entries", "Entries among them."),
+    Column("ledgers", "Ledgers that they belong to.", rank=2),
+    Column("end", "Where the data ends."),
+    Column("size", "Size of the file.", kind=Kind.BYTES, rank=5),
+    Column(
         "wrong_digests", "Entries that are not what their writer sent.", "wrong_count", rank=WIDE
     ),
-    column("detail", "What is wrong.", _verdict_text, rank=6, cell=_verdict_text),
+    Column("detail", "What is wrong.", _verdict_text, rank=6, cell=_verdict_text),
 )
 
 
-show(
+declare_view(
     LogUse,
     "logs",
     *LOG_COLUMNS,
-    column("live_bytes", "Bytes of ledgers that exist.", kind=Kind.BYTES),
-    column("dead_bytes", "Bytes of those that do not.", kind=Kind.BYTES),
-    column(
+    Column("live_bytes", "Bytes of ledgers that exist.", kind=Kind.BYTES),
+    Column("dead_bytes", "Bytes of those that do not.", kind=Kind.BYTES),
+    Column(
         "usage",
         "Share of live bytes.",
         lambda v: round(v.usage, 4),
@@ -80,42 +80,42 @@ show(
         header="LIVE %",
         cell=lambda v: f"{v.usage:.0%}",
     ),
-    column("ledgers", "Ledgers in it.", lambda v: len(v.summary.ledgers), Kind.COUNT, rank=2),
-    column("ledgers_map", "intact, none or damaged.", "summary.map_state.value", rank=5),
+    Column("ledgers", "Ledgers in it.", lambda v: len(v.summary.ledgers), Kind.COUNT, rank=2),
+    Column("ledgers_map", "intact, none or damaged.", "summary.map_state.value", rank=5),
     id="log",
 )
 
 
-show(
+declare_view(
     BookieFile,
     "files",
-    column("kind", "journal, entry log, compaction, index, database.", "kind.value"),
-    column("name", "File name.", "path.name"),
-    column(
+    Column("kind", "journal, entry log, compaction, index, database.", "kind.value"),
+    Column("name", "File name.", "path.name"),
+    Column(
         "id",
         "Id of the journal, log or ledger.",
         "number",
         cell=lambda v: "-" if v.number is None else str(v.number),
     ),
-    column("id_hex", "The same in hexadecimal.", _hex_of, rank=5),
-    column("size", "Its size.", kind=Kind.BYTES),
-    column("allocated", "What it takes on the disk.", kind=Kind.BYTES, rank=4),
-    column("modified", "When it was last written.", "modified_ms", Kind.TIME_MS, rank=2),
-    column("path", "Where it is.", lambda v: str(v.path), rank=WIDE),
+    Column("id_hex", "The same in hexadecimal.", _hex_of, rank=5),
+    Column("size", "Its size.", kind=Kind.BYTES),
+    Column("allocated", "What it takes on the disk.", kind=Kind.BYTES, rank=4),
+    Column("modified", "When it was last written.", "modified_ms", Kind.TIME_MS, rank=2),
+    Column("path", "Where it is.", lambda v: str(v.path), rank=WIDE),
     id="name",
 )
 
 
-show(
+declare_view(
     DirectoryUse,
     "directories",
-    column("directory", "The root.", lambda v: str(v.root)),
-    column("journals", "Its journals.", kind=Kind.BYTES),
-    column("logs", "Its entry logs.", kind=Kind.BYTES),
-    column("indexes", "Its index.", kind=Kind.BYTES),
-    column("free", "Free on its file system.", kind=Kind.BYTES),
-    column("total", "Size of that.", kind=Kind.BYTES, rank=2),
-    column(
+    Column("directory", "The root.", lambda v: str(v.root)),
+    Column("journals", "Its journals.", kind=Kind.BYTES),
+    Column("logs", "Its entry logs.", kind=Kind.BYTES),
+    Column("indexes", "Its index.", kind=Kind.BYTES),
+    Column("free", "Free on its file system.", kind=Kind.BYTES),
+    Column("total", "Size of that.", kind=Kind.BYTES, rank=2),
+    Column(
         "used",
         "Share of it in use.",
         lambda v: round(_used(v), 4),
@@ -127,19 +127,19 @@ show(
 )
 
 
-show(
+declare_view(
     DiskFinding,
     "problems",
-    column("severity", "problem, warning, note.", "severity.value"),
-    column("kind", "What it is, in a stable word."),
-    column("path", "The file.", lambda v: None if v.path is None else str(v.path), rank=3),
-    column("offset", "Where in it.", rank=2),
+    Column("severity", "problem, warning, note.", "severity.value"),
+    Column("kind", "What it is, in a stable word."),
+    Column("path", "The file.", lambda v: None if v.path is None else str(v.path), rank=3),
+    Column("offset", "Where in it.", rank=2),
     LEDGER,
     attrs.evolve(ENTRY, doc="The entry, the first of several."),
-    column("last_entry", "The last of several.", rank=4),
-    column("entries", "Number of damaged entries.", rank=WIDE),
-    column("message", "What is wrong.", rank=5),
-    column("fix", "What to do.", lambda v: v.fix or None, rank=6),
+    Column("last_entry", "The last of several.", rank=4),
+    Column("entries", "Number of damaged entries.", rank=WIDE),
+    Column("message", "What is wrong.", rank=5),
+    Column("fix", "What to do.", lambda v: v.fix or None, rank=6),
     *OLDER_IDS,
     id="kind",
     sentence=_problem_sentence,

@@ -28,7 +28,7 @@ _WITH_JOURNAL: Final = option(
 LOOKS: Final = (
     Command(
         "lastmark",
-        body="bkctl.commands.disk.inspect.marks:lastmark",
+        body="bkctl.commands.disk.inspect.files:lastmark",
         short_help="Print the position where the next start begins to replay.",
         help="""\
     Print the marks. Entries before a mark are in the entry logs and the index; the rest is
@@ -52,7 +52,6 @@ LOOKS: Final = (
     Command(
         "files",
         body="bkctl.commands.disk.inspect.files:files",
-        short_help="List a bookie's journals, entry logs and index files.",
         help="""List a bookie's files, with their ids in decimal and hexadecimal.
     """,
         params=(
@@ -75,7 +74,7 @@ LOOKS: Final = (
     ),
     Command(
         "usage",
-        body="bkctl.commands.disk.inspect.usage:usage",
+        body="bkctl.commands.disk.inspect.files:usage",
         short_help="Print the space that is used, and what compaction would free.",
         help="""Print how many bytes of each entry log are live.
 
@@ -112,7 +111,6 @@ LOOKS: Final = (
     Command(
         "lock-status",
         body="bkctl.commands.disk.inspect.files:lock_status",
-        short_help="Show the process that uses a bookie's directories.",
         help="""Show the process that uses a bookie's directories.
 
     bookied locks each directory while it runs. A Java bookie locks no directory. The command finds
@@ -244,7 +242,6 @@ LOOKS: Final = (
     Command(
         "ledger",
         body="bkctl.commands.disk.inspect.ledgers:ledger",
-        short_help="Print the locations of a ledger's entries, and their content.",
         help="""Print the entries of LEDGER_ID that this bookie has, and where each of them is.
 
     Entries newer than lastMark are read from the journals, all others from the entry logs, as at
@@ -269,7 +266,6 @@ LOOKS: Final = (
     Command(
         "ledgers",
         body="bkctl.commands.disk.inspect.ledgers:ledgers",
-        short_help="List the ledgers that a bookie has on its disks.",
         help="""List the ledgers that this bookie has on its disks.
     """,
         params=(

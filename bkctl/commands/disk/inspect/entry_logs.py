@@ -15,7 +15,7 @@ from bkctl.commands.disk.inspect.records import UNKNOWN, WRONG, DamagedRecords, 
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import human_bytes
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
 from bookied.offline.logs import EntryLogSummary, LedgerShare, summarize
@@ -122,32 +122,31 @@ def _ledger_shares(contents: LogContents) -> list[dict[str, Any]]:
 
 
 LOG_COLUMNS: Final = (
-    column("log", "The log's name.", "summary.path.name"),
-    column("log_id", "Its id.", "summary.log_id", Kind.COUNT, rank=3),
-    column("path", "Where it is.", lambda v: str(v.summary.path), rank=WIDE),
-    column("size", "Size of the file.", "summary.size", Kind.BYTES, rank=4),
+    Column("log", "The log's name.", "summary.path.name"),
+    Column("log_id", "Its id.", "summary.log_id", Kind.COUNT, rank=3),
+    Column("path", "Where it is.", lambda v: str(v.summary.path), rank=WIDE),
+    Column("size", "Size of the file.", "summary.size", Kind.BYTES, rank=4),
 )
 
 
 @shown(
     "logs",
     *LOG_COLUMNS,
-    column("version", "Format version.", "summary.version", Kind.COUNT),
-    column("ledgers_map", "intact, none (never rotated), or damaged.", "summary.map_state.value"),
-    column("data_bytes", "Bytes of all its records.", "summary.data_bytes", Kind.BYTES),
-    column("live_bytes", "Of these, what the index finds here.", kind=Kind.BYTES),
-    column("end", "Where its records end, if they were read.", "summary.end", Kind.COUNT),
-    column("torn", "Whether the last record is cut.", "summary.is_torn", Kind.FLAG),
-    column(
+    Column("version", "Format version.", "summary.version", Kind.COUNT),
+    Column("ledgers_map", "intact, none (never rotated), or damaged.", "summary.map_state.value"),
+    Column("data_bytes", "Bytes of all its records.", "summary.data_bytes", Kind.BYTES),
+    Column("live_bytes", "Of these, what the index finds here.", kind=Kind.BYTES),
+    Column("end", "Where its records end, if they were read.", "summary.end", Kind.COUNT),
+    Column("torn", "Whether the last record is cut.", "summary.is_torn", Kind.FLAG),
+    Column(
         "damage",
         "What ended reading it.",
         lambda v: None if v.summary.damage is None else str(v.summary.damage),
         optional=True,
     ),
-    column("ledgers", "What is in it.", _ledger_shares, Kind.NESTED, cell=_ledger_lines),
+    Column("ledgers", "What is in it.", _ledger_shares, Kind.NESTED, cell=_ledger_lines),
     id="log",
 )
-@attrs.frozen
 class LogContents:
     """One entry log as a whole."""
 

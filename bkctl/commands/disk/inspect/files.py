@@ -1,16 +1,32 @@
-"""The files of a bookie, and the process that uses its directories: `disk files`, `lock-status`."""
+"""Files of a bookie, their use, its marks: `disk files`, `usage`, `lastmark`, `lock-status`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from bkclient.config.findings import Severity
 from bkctl.bookies import directories as disk_dirs
-from bkctl.bookies.directories import open_bookie
-from bkctl.errors import ProblemsError
+from bkctl.bookies.directories import bookie_properties, open_bookie
+from bkctl.commands.disk.inspect.records import DamagedRecords
+from bkctl.errors import ProblemsError, UsageError
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import Column, Kind, shown
+from bookied.directories.in_use import uses
+from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
+from bookied.offline.bookie import OfflineBookie, Shard
+from bookied.offline.check.findings import DiskFinding
+from bookied.offline.check.start import check_mark
+from bookied.offline.files import DirectoryUse
+from bookied.offline.logs import LogUse, MapState, freed_by, summarize
+from bookied.storage.journal.format import file_name
 
 if TYPE_CHECKING:
+    from bkctl.commands.disk.inspect.journals import Dirs
     from bkctl.session.session import Session
+    from bookied.offline.bookie import StoredMark
 
 
 def files(
@@ -36,3 +52,176 @@ def lock_status(session: Session, /, *, fail_if_any: bool, **dirs: tuple[str, ..
     if fail_if_any and used:
         session.finish()
         raise ProblemsError(f"in use: {', '.join(used)}", next_step="stop that bookie first")
+
+
+_MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
+"""Keys and defaults of the thresholds of compactions."""
+
+_NOTHING_LEFT: Final = 1e-12
+
+
+def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) -> None:
+    """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
+    if directories:
+        session.emit_all(_directories(session, dirs), DirectoryUse)
+        return
+    damage = DamagedRecords(session)
+    bookie = open_bookie(session, **dirs)
+    found = _logs(session, bookie, damage)
+    session.emit_all(found, LogUse)
+    session.finish()  # The table comes first.
+    written = _written(found) if any(use.is_used for use in uses(bookie.found.roots)) else set()
+    _note_sums(session, found, [one for one in found if one.summary.path not in written])
+    damage.finish()
+
+
+def _directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
+    """Give room and use of each directory."""
+    bookie = open_bookie(session, **dirs)
+    yield from offline_files.directory_uses(bookie.files, bookie.found)
+
+
+def _logs(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> list[LogUse]:
+    """Return how much of each log is live, those with most to free first."""
+    found: list[LogUse] = []
+    with bookie.shards() as shards:
+        paths = [(shard, path) for shard in shards for path in shard.entry_logs()]
+        total = sum(bookie.files.size(path) for _, path in paths)
+        alive = {id(shard): _alive(shard, damage) for shard in shards}
+        done = 0
+        with session.progress("reading entry logs", total=total) as progress:
+            for shard, path in paths:
+                try:
+                    summary = summarize(bookie.files, path)
+                except CorruptError as error:
+                    damage(error)
+                else:
+                    if summary.damage is not None:
+                        damage(summary.damage)
+                    found.append(LogUse(summary, summary.live_bytes(alive[id(shard)])))
+                done += bookie.files.size(path)
+                progress.update(done)
+    return sorted(found, key=lambda one: (-one.dead_bytes, one.summary.log_id))
+
+
+def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:
+    try:
+        return frozenset(shard.index.ledger_ids())
+    except CorruptError as error:
+        damage(error)
+        return frozenset()
+
+
+def _written(found: list[LogUse]) -> set[Path]:
+    """Return the logs that a running bookie still writes: the newest of a directory, without map.
+
+    Garbage collection leaves these logs alone.
+    """
+    logs = sorted((one.summary for one in found), key=lambda log: log.log_id)
+    newest = {log.path.parent: log for log in logs}
+    return {log.path for log in newest.values() if log.map_state is MapState.NONE}
+
+
+def _note_sums(session: Session, found: list[LogUse], complete: list[LogUse]) -> None:
+    """Say what could be freed, and by what: of the logs that are ``complete``."""
+    live = sum(one.live_bytes for one in found)
+    dead = sum(one.dead_bytes for one in found)
+    minor_at, major_at = (_threshold(session, *one) for one in (_MINOR, _MAJOR))
+    empty, minor, major = (freed_by(complete, at) for at in (_NOTHING_LEFT, minor_at, major_at))
+    session.note(
+        f"{counted(len(found), 'entry log')}: {human_bytes(live)} live, "
+        f"{human_bytes(dead)} dead, as of the last garbage collection: ledgers deleted since then "
+        "count as live\n"
+        f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
+        f"{minor_at:.0%} live) {human_bytes(minor)}, a major one (below {major_at:.0%}) "
+        f"{human_bytes(major)}"
+    )
+    for log_id in sorted(one.summary.log_id for one in found if one not in complete):
+        session.note(
+            f"log {log_id} is not counted there: the bookie still writes it, so no compaction "
+            "takes it"
+        )
+
+
+def _threshold(session: Session, key: str, default: float) -> float:
+    """Return a threshold from the settings file, where that has a number for it."""
+    try:
+        properties = bookie_properties(session, (key,))
+    except UsageError:  # The directories were named: no settings file is known.
+        return default
+    found = properties.get(key)
+    if found is None:
+        return default
+    try:
+        return float(properties.expand(found.values[0]))
+    except ValueError:
+        return default
+
+
+def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
+    """Print the marks: what lies before them is in entry logs and index, the rest is replayed."""
+    damage = DamagedRecords(session)
+    found = marks(session, dirs, damage, check=check)
+    session.emit_all(found, MarkRow)
+    if check:
+        insist(found, damage)
+
+
+@shown(
+    "marks",
+    Column("path", "The copy.", lambda v: str(v.stored.path)),
+    Column(
+        "journal",
+        "Its journal directory's place in the list.",
+        "stored.journal",
+        Kind.COUNT,
+        rank=3,
+    ),
+    Column("journal_file", "The journal that it names.", header="FILE"),
+    Column("journal_id", "The same as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2),
+    Column("offset", "Where in it replay begins.", "stored.mark.offset", Kind.COUNT),
+    Column("counts", "Whether it is the highest."),
+    Column(
+        "problem",
+        "What is wrong, with --check.",
+        lambda v: v.problem.message if v.problem else None,
+        rank=4,
+        optional=True,
+    ),
+)
+class MarkRow:
+    """One copy of a mark. ``problem`` is what a check of the one that counts has found."""
+
+    stored: StoredMark
+    counts: bool
+    problem: DiskFinding | None = None
+
+    @property
+    def journal_file(self) -> str:
+        return file_name(self.stored.mark.journal_id)
+
+
+def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) -> list[MarkRow]:
+    """Return all copies; the highest of a journal directory counts."""
+    bookie = open_bookie(session, **dirs)
+    rows = []
+    for stored in bookie.marks(report=damage):
+        counts = stored.mark == bookie.highest_mark(stored.journal)
+        found = list(check_mark(bookie, stored.journal, stored.mark)) if check and counts else []
+        rows.append(MarkRow(stored, counts, found[0] if found else None))
+    if not rows:
+        session.note("no mark: the next start replays all journals")
+    return rows
+
+
+def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
+    """End with status 10 if replay cannot begin at the mark, or a copy is damaged.
+
+    Raises:
+        ProblemsError: one is.
+    """
+    for row in found:
+        problem = row.problem
+        if problem is not None and problem.severity is Severity.PROBLEM:
+            raise ProblemsError(f"{problem.path}: {problem.message}", next_step=problem.fix)
+    damage.finish()

@@ -13,7 +13,7 @@ from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records
 from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow, lac_of
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, formerly, shown
+from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Column, Kind, field, formerly, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
 from bookied.offline.index import entries_of
@@ -91,49 +91,49 @@ def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
 
 
 _LOCAL: Final = (
-    column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
-    column(
+    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    Column(
         "ledger_id_hex",
         "The same, as in the name of its index file.",
         lambda v: f"{v.ledger.ledger_id:x}",
         rank=5,
         header="HEX",
     ),
-    column(
+    Column(
         "fenced",
         "Whether ordinary adds are refused.",
         _known(lambda ledger: ledger.is_fenced),
         Kind.FLAG,
     ),
-    column(
+    Column(
         "last_entry",
         "Highest entry, -1 for none.",
         _known(lambda ledger: ledger.last_entry),
         Kind.COUNT,
     ),
-    column(
+    Column(
         "explicit_lac",
         "LAC that was set without an entry.",
         lambda v: lac_of(v.ledger.explicit_lac),
         Kind.COUNT,
         rank=3,
     ),
-    column(
+    Column(
         "has_key",
         "Whether its master key is known.",
         _known(lambda ledger: bool((ledger.master_key or b"").strip(b"\0"))),
         Kind.FLAG,
         rank=4,
     ),
-    column("source", "index, journal, or damaged.", rank=2),
-    column(
+    Column("source", "index, journal, or damaged.", rank=2),
+    Column(
         "pending_entries",
         "Entries that the next start replays.",
         lambda v: v.ledger.pending.entries if v.ledger.pending else 0,
         Kind.COUNT,
         rank=6,
     ),
-    column(
+    Column(
         "path",
         "Its index file or database.",
         lambda v: str(v.ledger.stored.path) if v.ledger.stored else None,
@@ -143,7 +143,6 @@ _LOCAL: Final = (
 
 
 @shown("ledgers", *_LOCAL, id="ledger_id")
-@attrs.frozen
 class LedgerRow:
     """One ledger of a list."""
 
@@ -158,13 +157,12 @@ class LedgerRow:
         return "index" if self.ledger.pending is None else "index, journal"
 
 
-_BYTES: Final = column(
+_BYTES: Final = Column(
     "bytes", "Bytes in the entry logs, dead copies too.", "size_bytes", Kind.BYTES
 )
 
 
 @shown("ledgers", *_LOCAL, _BYTES, id="ledger_id")
-@attrs.frozen
 class SizedLedgerRow(LedgerRow):
     """And what the entry logs hold of it."""
 
@@ -175,10 +173,10 @@ class SizedLedgerRow(LedgerRow):
     "entries",
     attrs.evolve(LEDGER, rank=3),
     ENTRY,
-    column("log", "Name of the entry log.", lambda v: log_name(v.log_id)),
-    column("log_id", "Its id.", rank=2),
-    column("offset", "Where the record's length field is."),
-    column(
+    Column("log", "Name of the entry log.", lambda v: log_name(v.log_id)),
+    Column("log_id", "Its id.", rank=2),
+    Column("offset", "Where the record's length field is."),
+    Column(
         "location",
         "What is stored: log id and offset of the body.",
         lambda v: f"{v.location:#x}",
@@ -187,7 +185,6 @@ class SizedLedgerRow(LedgerRow):
     *OLDER_IDS,
     id="entry_id",
 )
-@attrs.frozen
 class IndexRow:
     """Where the index says that an entry is; ``offset`` is that of its length field."""
 
@@ -206,44 +203,39 @@ class IndexRow:
 
 @shown(
     "holes",
-    LEDGER,
-    column("first", "First missing entry."),
-    column("last", "Last missing entry."),
-    column("entries", "How many.", lambda v: v.last - v.first + 1, Kind.COUNT),
+    Column("entries", "How many.", lambda v: v.last - v.first + 1, Kind.COUNT),
     formerly(LEDGER, "ledger"),
     id="first",
 )
-@attrs.frozen
 class MissingEntries:
     """A range of entries that the index does not have, both ends included."""
 
-    ledger_id: int
-    first: int
-    last: int
+    ledger_id: int = field(LEDGER)
+    first: int = field("First missing entry.")
+    last: int = field("Last missing entry.")
 
 
 @shown(
     "ledgers",
-    column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID),
-    column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
-    column("path", "Its index file, or the database.", lambda v: str(v.path)),
-    column("kind", "index files, or RocksDB."),
-    column("version", "Format version.", "stored.header.version", Kind.COUNT),
-    column("master_key", "Whether there is one; with --show-secrets itself.", "key"),
-    column("fenced", "Adds are refused.", "stored.header.is_fenced", Kind.FLAG),
-    column("limbo", "Entries may be missing here.", "stored.header.limbo", Kind.FLAG),
-    column("state_bits", "All state bits.", "stored.header.state_bits", Kind.COUNT),
-    column(
+    Column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID),
+    Column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
+    Column("path", "Its index file, or the database.", lambda v: str(v.path)),
+    Column("kind", "index files, or RocksDB."),
+    Column("version", "Format version.", "stored.header.version", Kind.COUNT),
+    Column("master_key", "Whether there is one; with --show-secrets itself.", "key"),
+    Column("fenced", "Adds are refused.", "stored.header.is_fenced", Kind.FLAG),
+    Column("limbo", "Entries may be missing here.", "stored.header.limbo", Kind.FLAG),
+    Column("state_bits", "All state bits.", "stored.header.state_bits", Kind.COUNT),
+    Column(
         "explicit_lac",
         "LAC that was set without an entry.",
         lambda v: lac_of(v.stored.header.explicit_lac),
         Kind.COUNT,
     ),
-    column("entries", "Entries that have a place."),
-    column("first_entry", "The lowest of them."),
-    column("last_entry", "The highest, -1 for none.", "stored.last_entry", Kind.COUNT),
+    Column("entries", "Entries that have a place."),
+    Column("first_entry", "The lowest of them."),
+    Column("last_entry", "The highest, -1 for none.", "stored.last_entry", Kind.COUNT),
 )
-@attrs.frozen
 class IndexMeta:
     """What is stored of a ledger itself."""
 

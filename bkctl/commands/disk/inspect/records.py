@@ -12,7 +12,7 @@ import attrs
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
-from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Kind, column, shown
+from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
 from bookied.offline.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES
@@ -60,27 +60,27 @@ class DiskRecord:
         return self.path.name
 
 
-_OFFSET: Final = column("offset", "Where its length field is in the file.", kind=Kind.COUNT)
+_OFFSET: Final = Column("offset", "Where its length field is in the file.", kind=Kind.COUNT)
 
 
 _CONTENT: Final = (
-    column("size", "Bytes of the record without its length field.", kind=Kind.COUNT),
-    column(
+    Column("size", "Bytes of the record without its length field.", kind=Kind.COUNT),
+    Column(
         "last_add_confirmed",
         "LAC that its writer stamped on it.",
         kind=Kind.COUNT,
         rank=3,
         header="LAC",
     ),
-    column("ledger_length", "Payload bytes of the ledger up to here.", kind=Kind.COUNT, rank=WIDE),
-    column(
+    Column("ledger_length", "Payload bytes of the ledger up to here.", kind=Kind.COUNT, rank=WIDE),
+    Column(
         "digest",
         "The digest that its bytes fit: crc32c, crc32, or unknown; wrong: other entries of the "
         "ledger in this file have a digest, and this one fails it.",
         rank=4,
         optional=True,
     ),
-    column(
+    Column(
         "payload_b64",
         "Its payload; with its digest in front where that is unknown.",
         "payload",
@@ -88,7 +88,7 @@ _CONTENT: Final = (
         rank=NEVER,
         optional=True,
     ),
-    column(
+    Column(
         "payload",
         "Its payload as --entry-format has it.",
         "text",
@@ -96,7 +96,7 @@ _CONTENT: Final = (
         rank=NEVER,
         optional=True,
     ),
-    column(
+    Column(
         "detail",
         "What else there is to say; in a table the payload's beginning, with -o wide all of it.",
         rank=1,
@@ -107,8 +107,8 @@ _CONTENT: Final = (
 
 
 _RECORD_FILE: Final = (
-    column("path", "The file.", lambda v: str(v.path), rank=WIDE),
-    column("file", "Its name.", rank=6),
+    Column("path", "The file.", lambda v: str(v.path), rank=WIDE),
+    Column("file", "Its name.", rank=6),
 )
 
 
@@ -116,7 +116,7 @@ _RECORD_FILE: Final = (
     "records",
     *_RECORD_FILE,
     _OFFSET,
-    column("kind", "entry, ledger key, fence, explicit LAC."),
+    Column("kind", "entry, ledger key, fence, explicit LAC."),
     LEDGER,
     ENTRY,
     *_CONTENT,
@@ -136,9 +136,9 @@ class LogRow(DiskRecord):
     "entries",
     LEDGER,
     ENTRY,
-    column("source", "entry log, or journal.", "kind", rank=2),
-    column("path", "The file.", lambda v: str(v.path), rank=WIDE),
-    column("file", "Its name."),
+    Column("source", "entry log, or journal.", "kind", rank=2),
+    Column("path", "The file.", lambda v: str(v.path), rank=WIDE),
+    Column("file", "Its name."),
     _OFFSET,
     *_CONTENT,
     *OLDER_IDS,

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import attrs
-
 from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
 from bkctl.errors import NothingFoundError, ProblemsError, WarningsError
 from bkctl.output.units import counted
-from bkctl.output.views import column, shown
+from bkctl.output.views import Column, field, shown
 from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
@@ -39,22 +37,18 @@ def check(
 
 @shown(
     "steps",
-    column("step", "What to do."),
-    column("severity", "The worst it helps against.", "severity.value"),
-    column("count", "How many findings."),
-    column("kinds", "Of which kinds."),
+    Column("severity", "The worst it helps against.", "severity.value", after="step"),
     sentence=lambda v: (
         f"{v.step}\n    against {v.severity.value}s: {', '.join(v.kinds)} ({v.count})"
     ),
 )
-@attrs.frozen
 class RepairStep:
     """One thing to do, for all the problems that it helps against."""
 
-    step: str
+    step: str = field("What to do.")
     severity: Severity
-    count: int
-    kinds: tuple[str, ...]
+    count: int = field("How many findings.")
+    kinds: tuple[str, ...] = field("Of which kinds.")
 
 
 class Checking:

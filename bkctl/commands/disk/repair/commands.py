@@ -40,7 +40,6 @@ _FORCE: Final = option(
 upgrade = Command(
     "upgrade",
     body="bkctl.commands.disk.repair.upgrade:upgrade_or_back",
-    short_help="Upgrade directories of an old release, or roll back.",
     help="""Convert a stopped bookie's directories from the layout of an old release, or back.
 
     The old data stays where it is until --finalize: journals and entry logs are shared by hard
@@ -94,7 +93,6 @@ upgrade = Command(
         ExitStatus.UNREACHABLE,
         ExitStatus.CONFLICT,
         ExitStatus.PROBLEMS,
-        ExitStatus.INTERRUPTED,
     ),
     replaces="bookkeeper upgrade --upgrade | --rollback | --finalize",
 )
@@ -220,7 +218,6 @@ REPAIRS: Final = (
     Command(
         "salvage",
         body="bkctl.commands.disk.repair.rebuild:salvage_ledger",
-        short_help="Copy a ledger's entries out of logs and journals.",
         help="""Copy the entries of a ledger out of logs and journals, without index or metadata.
 
     The command writes two files to DIR. ledger-ID.entries has each payload after its length (4
@@ -259,12 +256,10 @@ REPAIRS: Final = (
             ),
         ),
         exits=(*FAILURES, ExitStatus.PARTLY),
-        replaces="nothing in Java's tools",
     ),
     Command(
         "flush",
         body="bkctl.commands.disk.repair.rebuild:flush_journals",
-        short_help="Replay the journals of a stopped bookie into its files.",
         help="""Replay the journals of a stopped bookie into its entry logs and indexes.
 
     Afterwards the directories are as after a clean stop: marks at the ends of the journals, every
@@ -281,12 +276,10 @@ REPAIRS: Final = (
             ("bkctl disk flush -c bk_server.conf --json", "what was replayed, for programs"),
         ),
         exits=(*_CHANGES, ExitStatus.CONFLICT),
-        replaces="nothing in Java's tools",
     ),
     Command(
         "rebuild-db",
         body="bkctl.commands.disk.repair.db:rebuild_db",
-        short_help="Rebuild the databases of DbLedgerStorage.",
         help="""Rebuild the databases of DbLedgerStorage, in RocksDB, from entry logs and journals.
 
     The new database is written beside the old one and replaces it when it is complete; the old one
@@ -364,7 +357,6 @@ REPAIRS: Final = (
     Command(
         "format",
         body="bkctl.commands.disk.repair.format:format_bookie",
-        short_help="Remove all data of a stopped bookie.",
         help="""Remove all data of a stopped bookie: journals, entry logs, indexes, cookies.
 
     The command empties all directories of the settings. After a crash in the middle no bookie
@@ -397,7 +389,6 @@ REPAIRS: Final = (
     Command(
         "init",
         body="bkctl.commands.disk.repair.format:init_bookie",
-        short_help="Check that a new bookie can begin.",
         help="""Check that a new bookie can begin: empty directories, no cookie, not registered.
 
     A new bookie makes its directories and cookie itself when it first starts; --write does so now.
@@ -417,7 +408,6 @@ REPAIRS: Final = (
     Command(
         "expand",
         body="bkctl.commands.bookie.rename:expand_storage",
-        short_help="Add directories to a stopped bookie.",
         help="""Let a stopped bookie use new ledger and index directories of its settings.
 
     The new directories must be empty and never used. DbLedgerStorage is refused: it finds a ledger

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import Any, Final
 
 from bkctl.bookies.directories import find_directories
 from bkctl.bookies.stopped_bookie import insist_current, insist_named, lock_existing, repeatable
@@ -16,7 +14,10 @@ from bkctl.commands.disk.repair.rebuild import (
 )
 from bkctl.errors import ConflictError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import WIDE, Column, Kind, field, shown
+from bkctl.session.session import Session
+from bookied.directories.roots import Directories
+from bookied.errors import CorruptError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, RebuiltLocations
@@ -25,43 +26,32 @@ from bookied.offline.repair.storages import open_rocks, open_rocks_read_only, st
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index_kind import has_index_files
 
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from bookied.directories.roots import Directories
-    from bookied.errors import CorruptError
-
 AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"
 
 
 @shown(
     "databases",
-    column("database", "ledgers or locations."),
-    column("directory", "Where it is."),
-    column("ledgers", "Ledgers that exist."),
-    column("entries", "Entries that were found in the logs; none for ledgers."),
-    column("unreadable", "Entries in logs that cannot be read; they keep their places."),
-    column(
+    Column(
         "keyless",
         "Ledgers whose master key is not known.",
         lambda v: [str(one) for one in v.keyless],
         Kind.NESTED,
         rank=1,
         cell=lambda v: str(len(v.keyless)),
+        after="unreadable",
     ),
-    column("backup", "The old database.", rank=WIDE),
     id="directory",
 )
-@attrs.frozen
 class RebuiltDb:
     """One database that was made anew."""
 
-    database: str
-    directory: str
-    ledgers: int
-    entries: int | None
-    unreadable: int
+    database: str = field("ledgers or locations.")
+    directory: str = field("Where it is.")
+    ledgers: int = field("Ledgers that exist.")
+    entries: int | None = field("Entries that were found in the logs; none for ledgers.")
+    unreadable: int = field("Entries in logs that cannot be read; they keep their places.")
     keyless: tuple[int, ...]
-    backup: str | None
+    backup: str | None = field("The old database.", rank=WIDE)
 
 
 def rebuild_db(
@@ -189,24 +179,15 @@ def _converted(v: StorageConverted) -> str:
     return f"{what}; set ledgerStorageClass to {_CLASSES[v.to]} before the bookie starts"
 
 
-@shown(
-    "conversions",
-    column("to", "db or interleaved."),
-    column("changed", "Whether there was anything to do."),
-    column("ledgers", "Ledgers converted."),
-    column("entries", "Their entries."),
-    column("logs", "Entry logs that were linked, copied or given new ids."),
-    sentence=_converted,
-)
-@attrs.frozen
+@shown("conversions", sentence=_converted)
 class StorageConverted:
     """An index that is of another kind now; counts are None where an earlier run made them."""
 
-    to: str
-    changed: bool
-    ledgers: int | None
-    entries: int | None
-    logs: int
+    to: str = field("db or interleaved.")
+    changed: bool = field("Whether there was anything to do.")
+    ledgers: int | None = field("Ledgers converted.")
+    entries: int | None = field("Their entries.")
+    logs: int = field("Entry logs that were linked, copied or given new ids.")
 
 
 def convert(session: Session, /, *, to: str, **dirs: Any) -> None:

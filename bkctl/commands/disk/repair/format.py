@@ -23,7 +23,7 @@ from bkctl.bookies.stopped_bookie import (
 )
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Kind, field, shown
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
@@ -62,26 +62,16 @@ def _formatted(v: FormattedBookie) -> str:
     )
 
 
-@shown(
-    "formats",
-    BOOKIE,
-    column("directories", "Its directories."),
-    column("files", "Files removed."),
-    column("size", "Bytes removed.", "size_bytes", Kind.BYTES),
-    column("ledgers", "Ledgers that its indexes knew."),
-    column("cookie_removed", "Whether the stored cookie is gone."),
-    sentence=_formatted,
-)
-@attrs.frozen
+@shown("formats", sentence=_formatted)
 class FormattedBookie:
     """A bookie whose directories are empty now."""
 
-    bookie_id: BookieId
-    directories: tuple[str, ...]
-    files: int
-    size_bytes: int
-    ledgers: int
-    cookie_removed: bool
+    bookie_id: BookieId = field(BOOKIE)
+    directories: tuple[str, ...] = field("Its directories.")
+    files: int = field("Files removed.")
+    size_bytes: int = field("Bytes removed.", name="size", kind=Kind.BYTES)
+    ledgers: int = field("Ledgers that its indexes knew.")
+    cookie_removed: bool = field("Whether the stored cookie is gone.")
 
 
 def _initialized(v: InitializedBookie) -> str:
@@ -90,20 +80,13 @@ def _initialized(v: InitializedBookie) -> str:
     return f"bookie {v.bookie_id}: a new bookie can begin here"
 
 
-@shown(
-    "bookies",
-    BOOKIE,
-    column("directories", "Its directories."),
-    column("written", "Whether directories and cookie are made."),
-    sentence=_initialized,
-)
-@attrs.frozen
+@shown("bookies", sentence=_initialized)
 class InitializedBookie:
     """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
 
-    bookie_id: BookieId
-    directories: tuple[str, ...]
-    written: bool
+    bookie_id: BookieId = field(BOOKIE)
+    directories: tuple[str, ...] = field("Its directories.")
+    written: bool = field("Whether directories and cookie are made.")
 
 
 @attrs.frozen

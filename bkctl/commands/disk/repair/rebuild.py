@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
 from bkctl.bookies.directories import bookie_properties, find_directories
 from bkctl.bookies.stopped_bookie import insist_current, insist_named, lock_existing, repeatable
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import Kind, column, shown
+from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view, field, shown
 from bookied.config.storage import StorageClass
 from bookied.errors import CorruptError
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_index import RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
-from bookied.offline.repair.salvage import salvage
+from bookied.offline.repair.salvage import SalvagedLedger, salvage
 from bookied.offline.repair.storages import holds_databases, storages_of
 from bookied.offline.settings import KEYS, OfflineConfig, offline_config
 from bookied.storage.files.files import RealFiles
@@ -31,6 +29,7 @@ from wire.ids import LedgerId
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
+
 
 NAMED_MAX: Final = 10
 """Ledgers that a message names."""
@@ -265,27 +264,16 @@ def _flushed(v: ReplayResult) -> str:
     )
 
 
-@shown(
-    "flushes",
-    column("directories", "Its directories."),
-    column("journals", "Journals read."),
-    column("entries", "Entries replayed."),
-    column("size", "Bytes replayed.", "size_bytes", Kind.BYTES),
-    column("dropped", "Records of ledgers that were deleted."),
-    column("torn", "Journals that end within a record."),
-    id="entries",
-    sentence=_flushed,
-)
-@attrs.frozen
+@shown("flushes", id="entries", sentence=_flushed)
 class ReplayResult:
     """What an offline replay put into files."""
 
-    directories: tuple[str, ...]
-    journals: int
-    entries: int
-    size_bytes: int
-    dropped: int
-    torn: tuple[str, ...]
+    directories: tuple[str, ...] = field("Its directories.")
+    journals: int = field("Journals read.")
+    entries: int = field("Entries replayed.")
+    size_bytes: int = field("Bytes replayed.", name="size", kind=Kind.BYTES)
+    dropped: int = field("Records of ledgers that were deleted.")
+    torn: tuple[str, ...] = field("Journals that end within a record.")
 
 
 def flush_journals(session: Session, /, **dirs: Any) -> None:
@@ -317,3 +305,71 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
             tuple(map(str, done.torn)),
         )
     )
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _salvaged(v: SalvagedLedger) -> str:
+    if v.payload_path is None:
+        return (
+            f"ledger {v.ledger_id}: nothing saved, {v.refused} refused; "
+            "what an earlier run saved is left as it was"
+        )
+    return (
+        f"ledger {v.ledger_id}: {counted(v.entries, 'entry')} "
+        f"({human_bytes(v.payload_bytes)}) saved to "
+        f"{v.payload_path}; {v.missing} missing, {v.refused} refused, {v.unverified} unverified"
+    )
+
+
+declare_view(
+    RebuiltLedger,
+    "ledgers",
+    LEDGER,
+    Column("entries", "Entries that were found in the logs."),
+    Column("first", "The first of them.", rank=3),
+    Column("last", "The last of them."),
+    Column(
+        "unreadable", "Entries that a missing or damaged log cannot give; they keep their places."
+    ),
+    Column(
+        "journal_only",
+        "Entries that only a journal before the mark has.",
+        rank=2,
+        header="ONLY IN JOURNALS",
+    ),
+    Column(
+        "key_from",
+        "Where its master key is from: journal, index, password, metadata.",
+        rank=1,
+        header="KEY FROM",
+    ),
+    Column("explicit_lac", "Its explicit LAC.", rank=2),
+    Column("written", "Whether a new index is there.", "is_written"),
+    Column("path", "Its index file.", lambda v: str(v.path), rank=WIDE),
+)
+
+
+declare_view(
+    SalvagedLedger,
+    "ledgers",
+    LEDGER,
+    Column("entries", "Entries saved."),
+    Column("missing", "Entries between 0 and the last that are not here."),
+    Column("refused", "Entries whose digest is wrong; only in the list."),
+    Column("unverified", "Entries saved whose digest cannot be checked."),
+    Column("first", "The first entry found."),
+    Column("last", "The last entry found."),
+    Column("size", "Bytes of payload.", "payload_bytes", Kind.BYTES),
+    Column("digest", "Kind of digest.", lambda v: v.digest and v.digest.name.lower()),
+    Column("fenced", "Whether a journal fences it.", "is_fenced"),
+    Column(
+        "payloads",
+        "The file of payloads; none where nothing was right.",
+        lambda v: _path(v.payload_path),
+    ),
+    Column("list", "The list of entries.", lambda v: _path(v.list_path)),
+    sentence=_salvaged,
+)

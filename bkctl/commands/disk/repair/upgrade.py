@@ -6,9 +6,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import attrs
 import click
 
 from bkctl.bookies.stopped_bookie import (
@@ -21,7 +20,8 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import ProblemsError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, field, shown
+from bkctl.session.session import Session
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, read_layouts
 from bookied.offline.repair.rollback import Finalization, Rollback
@@ -29,9 +29,6 @@ from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 EMPTY_DIRECTORY: Final = "empty-directory"
 """The safety check that no root is empty among old ones."""
@@ -57,15 +54,15 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
 
 @shown(
     "directories",
-    column("directory", "The root.", lambda v: str(v.layout.root)),
-    column(
+    Column("directory", "The root.", lambda v: str(v.layout.root)),
+    Column(
         "state",
         "current, old, upgraded (the old data is still there), empty, old cookie, "
         "half rolled back, half finalized.",
         kind=Kind.STATE,
     ),
-    column("layout", "Version of its layout.", "layout.version", Kind.COUNT),
-    column(
+    Column("layout", "Version of its layout.", "layout.version", Kind.COUNT),
+    Column(
         "started",
         "Whether a bookie has begun a journal there since the upgrade.",
         "layout.has_new_journal",
@@ -73,7 +70,6 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
         rank=2,
     ),
 )
-@attrs.frozen
 class RootStatus:
     """One root's layout, and what that means for the bookie."""
 
@@ -104,24 +100,15 @@ def _layout_changed(v: LayoutChanged) -> str:
     return f"bookie {v.bookie_id} {done}{then}" if v.changed else nothing
 
 
-@shown(
-    "upgrades",
-    BOOKIE,
-    column("action", "upgrade, rollback or finalize."),
-    column("changed", "Whether there was anything to do."),
-    column("files", "Files linked, copied or removed."),
-    column("next_step", "What to do next.", lambda v: v.next_step or None),
-    sentence=_layout_changed,
-)
-@attrs.frozen
+@shown("upgrades", sentence=_layout_changed)
 class LayoutChanged:
     """What became of a bookie's directories; ``changed`` is False where all was so before."""
 
-    bookie_id: BookieId
-    action: str
-    changed: bool
-    files: int
-    next_step: str
+    bookie_id: BookieId = field(BOOKIE)
+    action: str = field("upgrade, rollback or finalize.")
+    changed: bool = field("Whether there was anything to do.")
+    files: int = field("Files linked, copied or removed.")
+    next_step: str = field("What to do next.", of=lambda v: v.next_step or None)
 
 
 def check(session: Session) -> None:

@@ -18,16 +18,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import Final
 
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import Kind, column, shown
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
+from bkctl.output.views import Kind, field, shown
+from bkctl.session.session import Session
 
 OWN: Final = "bkctl"
 OWN_PACKAGES: Final = ("wire", "bkclient", "bookied", "bkctl", "shell", "pyspark_bookkeeper")
@@ -62,27 +58,16 @@ def _written(bundle: WorkerPackages) -> str:
     )
 
 
-@shown(
-    "bundles",
-    column("path", "The file."),
-    column("size", "Its size.", kind=Kind.BYTES),
-    column("python", "Version of Python that hosts need."),
-    column("platform", "System and processor that hosts need."),
-    column("glibc", "Oldest C library that will do; null if unknown."),
-    column("packages", "Names and versions of what is in it.", kind=Kind.NESTED),
-    id="path",
-    sentence=_written,
-)
-@attrs.frozen(kw_only=True)
+@shown("bundles", kw_only=True, id="path", sentence=_written)
 class WorkerPackages:
     """An archive that was written, and what its hosts need."""
 
-    path: str
-    size: int
-    python: str
-    platform: str
-    glibc: str | None
-    packages: tuple[str, ...]
+    path: str = field("The file.")
+    size: int = field("Its size.", kind=Kind.BYTES)
+    python: str = field("Version of Python that hosts need.")
+    platform: str = field("System and processor that hosts need.")
+    glibc: str | None = field("Oldest C library that will do; null if unknown.")
+    packages: tuple[str, ...] = field("Names and versions of what is in it.", kind=Kind.NESTED)
 
 
 def write(session: Session, /, *, path: str | None) -> None:

@@ -278,8 +278,7 @@ def _end(value: str) -> Where:
 
 
 def _topic(value: str) -> str:
-    from bkclient.topic.errors import TopicNameError
-    from bkclient.topic.names import parse_topic
+    from bkclient.topic.names import TopicNameError, parse_topic
 
     try:
         return str(parse_topic(value.strip()))

@@ -15,10 +15,9 @@ from twisted.internet.task import deferLater
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
-from bkclient.topic.errors import NoSuchTopicError, OffloadedError, TopicTrimmedError
 from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
-from bkclient.topic.names import TopicName
+from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
 from bkclient.topic.readable_end import Frontier, position_at
 from bkctl.commands.export.spark.entry_ranges import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where

@@ -19,8 +19,7 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
-from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
-from bkclient.topic.names import TopicName
+from bkclient.topic.names import NoSuchTopicError, TopicName, TopicTrimmedError
 from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.log_stream import FollowingReader, check_offset
 from bkctl.commands.export.spark.query import Query

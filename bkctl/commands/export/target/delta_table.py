@@ -23,7 +23,7 @@ from bkctl.commands.export.errors import (
     ForeignFilesError,
     TableChangedError,
 )
-from bkctl.commands.export.target.manifest import DELTA, RunRecord, TargetTree
+from bkctl.commands.export.target.manifest import RunRecord, TargetTree
 from bkctl.commands.export.target.new_since_last import NULL_FOLDER
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.row_schema import arrow_schema
@@ -231,6 +231,3 @@ def _stats(file: WrittenFile) -> str:
             "nullCount": {"ledger_id": 0, "entry_id": 0},
         }
     )
-
-
-__all__ = ["DELTA", "check_library", "check_table", "listed_files", "publish"]

@@ -125,12 +125,12 @@ def find_changes(
         elif again or not is_intact or is_another(tree, extent):
             _check_replaceable(tree, extent, mine, sizes)
             removed += [file.path for file in mine]
-            todo.append(extent if is_another(tree, extent) else _confirmed(known, extent))
+            todo.append(extent if is_another(tree, extent) else _not_before(known, extent))
             if not is_intact:
                 damaged.append(extent.ledger_id)
         elif (rest := _rest(known, extent)) is not None:
             todo.append(rest)
-        elif (news := _as_far(known, extent)) != known:
+        elif (news := _ending_with(known, extent)) != known:
             noted.append(news)
         else:
             unchanged.add(extent.ledger_id)
@@ -177,14 +177,17 @@ def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
     )
 
 
-def _confirmed(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
-    """Return a ledger up to what is confirmed: bookies may know less of an open one than before."""
+def _not_before(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
+    """Return the extent, which of an open ledger does not end before the known one.
+
+    What was exported is confirmed: bookies may know less of it now.
+    """
     is_shorter = not extent.is_closed and extent.last_entry_id < known.last_entry_id
-    return _as_far(known, extent) if is_shorter else extent
+    return _ending_with(known, extent) if is_shorter else extent
 
 
-def _as_far(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
-    """Return an extent that ends where the known one does."""
+def _ending_with(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
+    """Return the extent with the end of the known one."""
     return attrs.evolve(extent, last_entry_id=known.last_entry_id, length=known.length)
 
 

@@ -20,9 +20,8 @@ from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IncorrectParameterError, NoSuchLedgerError
-from bkclient.log.batches import BATCH_KEY
 from bkclient.log.errors import LogDamagedError
-from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, LedgerList
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.ledger_selection import LedgerChoice

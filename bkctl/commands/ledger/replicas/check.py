@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
+from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
@@ -19,18 +20,13 @@ from bkctl.commands.ledger.ids import chosen, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
+from bkctl.output.progress import Progress
 from bkctl.output.units import counted
-from bkctl.output.views import LEDGER, Column, column, shown
-from wire.ids import EntryId
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.output.progress import Progress
-    from bkctl.session.session import Session
-    from wire.digest import Entry
-    from wire.ids import BookieId, LedgerId
-    from wire.ledger_metadata import LedgerMetadata
-
+from bkctl.output.views import LEDGER, Column, field, shown
+from bkctl.session.session import Session
+from wire.digest import Entry
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 # Verify -----------------------------------------------------------------------------------------
 
@@ -239,18 +235,16 @@ def _of_summary(name: str, **changes: Any) -> Column:
 
 @shown(
     "orphans",
-    LEDGER,
     _of_summary("state"),
     _of_summary("last_entry"),
     _of_summary("length"),
     _of_summary("created"),
-    column("owner", "What it says of its owner.", lambda v: v.owner or None),
+    Column("owner", "What it says of its owner.", lambda v: v.owner or None),
 )
-@attrs.frozen
 class Orphan:
     """A ledger without a known owner, and what it says about its owner."""
 
-    ledger_id: LedgerId
+    ledger_id: LedgerId = field(LEDGER)
     metadata: LedgerMetadata
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bkclient.repair.verify import BadCopies, Flaw, LedgerVerification
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import LEDGER, Kind, column, show
+from bkctl.output.views import LEDGER, Column, Kind, declare_view
 
 _RANGES_MAX: Final = 6
 """Ranges of entries that a sentence names."""
@@ -54,23 +54,23 @@ def _verified(v: LedgerVerification) -> str:
     return "\n".join(lines)
 
 
-show(
+declare_view(
     LedgerVerification,
     "ledgers",
     LEDGER,
-    column("sound", "Whether every copy is there and right."),
-    column("entries", "Entries looked at."),
-    column("copies", "Copies that there should be."),
-    column("size", "Bytes of payload read.", kind=Kind.BYTES),
-    column(
+    Column("sound", "Whether every copy is there and right."),
+    Column("entries", "Entries looked at."),
+    Column("copies", "Copies that there should be."),
+    Column("size", "Bytes of payload read.", kind=Kind.BYTES),
+    Column(
         "bad",
         "Copies that are missing, damaged, differing or unreadable, by bookie.",
         lambda v: [_bad(one) for one in v.bad],
         Kind.NESTED,
         cell=lambda v: "\n".join(_bad_sentence(one).strip() for one in v.bad) or "-",
     ),
-    column("end_known", "Whether its end is known."),
-    column("digests_checked", "Whether digests could be checked."),
-    column("entries_lost", "Entries without a copy that can be read."),
+    Column("end_known", "Whether its end is known."),
+    Column("digests_checked", "Whether digests could be checked."),
+    Column("entries_lost", "Entries without a copy that can be read."),
     sentence=_verified,
 )

@@ -7,15 +7,14 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.ledger_options import FAILURES, ShareType
+from bkctl.cli.ledger_options import ShareType
 from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, RATE, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 REPLICAS: Final = (
     Command(
         "map",
         body="bkctl.commands.ledger.replicas.map:show_map",
-        short_help="Draw the bookies of each fragment, and which of them list all its entries.",
         help="""Draw the bookies of each fragment, and which of them list all its entries.
 
     Each bookie reports which entries it holds. The command reads entries only from bookies that
@@ -50,7 +49,6 @@ REPLICAS: Final = (
     Command(
         "verify",
         body="bkctl.commands.ledger.replicas.check:verify",
-        short_help="Read and compare every copy of every entry.",
         help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
     The command changes nothing and fences no writer. In an open ledger it reads the confirmed
@@ -88,13 +86,12 @@ REPLICAS: Final = (
             ("bkctl ledger verify --all --rate 20MB/s", "all entries, at a pace that spares disks"),
             ("bkctl ledger list -o id | bkctl ledger verify - -o jsonl", "ids from a pipe"),
         ),
-        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS, ExitStatus.INTERRUPTED),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools, whose checks read samples and compare nothing",
     ),
     Command(
         "orphans",
         body="bkctl.commands.ledger.replicas.check:orphans",
-        short_help="List ledgers that the application does not name.",
         help="""\
     List ledgers that the application does not name, with their custom metadata.
 
@@ -129,6 +126,5 @@ REPLICAS: Final = (
             ),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
-        replaces="nothing in Java's tools",
     ),
 )

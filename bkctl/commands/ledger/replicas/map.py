@@ -6,29 +6,27 @@ import itertools
 import string
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from bkclient.admin import operations
+from bkclient.client import Client
 from bkclient.quorum.distribution import write_set
 from bkclient.repair import replica_map
 from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.bookies import ask_bookies
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.canvas import Canvas
 from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, LEDGER, WIDE, Kind, column, shown
+from bkctl.output.views import BOOKIE, LEDGER, WIDE, Column, Kind, field, shown
+from bkctl.session.session import Session
 from wire.ids import BookieId, EntryId, LedgerId
-
-if TYPE_CHECKING:
-    from bkclient.client import Client
-    from bkctl.bookies.summary import BookieSummary
-    from bkctl.session.session import Session
-    from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.ledger_metadata import Fragment, LedgerMetadata
 
 _GLYPHS: Final = {
     Health.OK: ("●", "#", "lists all its entries"),
@@ -73,36 +71,36 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
 
 @shown(
     "ledgers",
-    column("ledger_id", "The ledger.", "replicas.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
-    column(
+    Column("ledger_id", "The ledger.", "replicas.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
+    Column(
         "state",
         "open, in-recovery or closed.",
         lambda v: STATE_WORDS[v.replicas.metadata.state.name],
         Kind.STATE,
     ),
-    column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
-    column(
+    Column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
+    Column(
         "write_quorum",
         "Copies that each entry should have.",
         "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    column("intact", "Whether each bookie lists its entries.", "replicas.is_intact", Kind.FLAG),
-    column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
-    column(
+    Column("intact", "Whether each bookie lists its entries.", "replicas.is_intact", Kind.FLAG),
+    Column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
+    Column(
         "bookies",
         "Its bookies, and what they are registered as.",
         lambda v: dict(sorted(v.states.items())),
         Kind.NESTED,
     ),
-    column(
+    Column(
         "fragments",
         "Its fragments, and the health of each replica.",
         lambda v: [_fragment(one) for one in v.replicas.fragments],
         Kind.NESTED,
     ),
+    kw_only=True,
 )
-@attrs.frozen(kw_only=True)
 class LedgerMap:
     """A ledger's replicas, and the state of its bookies by their registrations."""
 
@@ -118,36 +116,24 @@ def _place_range(v: LedgerPlace) -> str:
     return f"{v.first}-{'' if v.last is None else v.last}"
 
 
-@shown(
-    "places",
-    BOOKIE,
-    column("state", "writable, read-only, down or gone.", kind=Kind.STATE),
-    column(
-        "first_entry", "First entry of the fragment.", "first", header="FRAGMENT", cell=_place_range
-    ),
-    column("last_entry", "Its last one, if known.", "last", rank=WIDE),
-    column("index", "Place in the ensemble.", rank=1),
-    column("address", "Where it listens.", rank=2),
-    column("rack", "Its network location.", rank=WIDE),
-    column("entry_id", "The entry asked for.", rank=WIDE),
-    attrs.evolve(LEDGER, rank=WIDE),
-)
-@attrs.frozen(kw_only=True)
+@shown("places", attrs.evolve(LEDGER, rank=WIDE), kw_only=True)
 class LedgerPlace:
     """A bookie that a ledger, or one entry of it, is on, and its place there.
 
     ``last`` is None where the fragment may still grow.
     """
 
+    bookie_id: BookieId = field(BOOKIE)
+    state: str = field("writable, read-only, down or gone.", kind=Kind.STATE)
+    first: EntryId = field(
+        "First entry of the fragment.", name="first_entry", header="FRAGMENT", cell=_place_range
+    )
+    last: EntryId | None = field("Its last one, if known.", name="last_entry", rank=WIDE)
+    index: int = field("Place in the ensemble.", rank=1)
+    address: str | None = field("Where it listens.", rank=2, default=None)
+    rack: str | None = field("Its network location.", rank=WIDE, default=None)
+    entry_id: EntryId | None = field("The entry asked for.", rank=WIDE, default=None)
     ledger_id: LedgerId
-    first: EntryId
-    last: EntryId | None
-    index: int
-    bookie_id: BookieId
-    state: str
-    rack: str | None = None
-    address: str | None = None
-    entry_id: EntryId | None = None
 
 
 # Map --------------------------------------------------------------------------------------------

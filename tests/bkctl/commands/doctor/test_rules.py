@@ -10,9 +10,9 @@ import attrs
 import click
 import pytest
 
-from bkclient.admin.operations import BookieState
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
+from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.repair.autorecovery import Mark
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses

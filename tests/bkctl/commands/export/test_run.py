@@ -28,8 +28,7 @@ from bkctl.commands.export.errors import (
 )
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import export_ledgers
-from bkctl.commands.export.scratch import PREFIX
-from bkctl.commands.export.spark.session import own_address, temporary_files
+from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
 from bkctl.output.views import view_of

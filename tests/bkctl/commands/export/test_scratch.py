@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.export.scratch import MARK, PREFIX, scratch_directory
+from bkctl.commands.export.spark.session import MARK, PREFIX, scratch_directory
 
 HOLDS_ONE = """
 import sys
-from bkctl.commands.export.scratch import scratch_directory
+from bkctl.commands.export.spark.session import scratch_directory
 with scratch_directory() as made:
     print(made, flush=True)
     sys.stdin.read()

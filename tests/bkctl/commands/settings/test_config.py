@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.config.settings import describe, is_secret_key
+from bkclient.config.declaration import is_secret_key
+from bkclient.config.settings import describe
 from bkctl.cli.root import cli
 from bkctl.commands.settings.config_keys import CLASSES, NOTES, all_keys
 from bkctl.exit_status import ExitStatus

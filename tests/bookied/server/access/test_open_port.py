@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.config.settings import parse_properties
+from bkclient.config.properties import parse_properties
 from bookied.config.bookie import load_bookie_config
 from bookied.server.access.open_port import open_port
 

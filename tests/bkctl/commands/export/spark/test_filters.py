@@ -7,7 +7,7 @@ import datetime as dt
 import attrs
 import pytest
 
-from bkctl.commands.export.spark.filters import bounded
+from bkctl.commands.export.spark.datasource import bounded
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 

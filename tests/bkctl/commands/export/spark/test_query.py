@@ -14,10 +14,10 @@ from pyspark.sql.types import BinaryType, StructType
 
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
+from bkctl.commands.export.errors import TaskError
 from bkctl.commands.export.spark.query import Query, short_errors
 from bkctl.commands.export.spark.sink import Sink
 from bkctl.commands.export.spark.source_options import parse_options
-from bkctl.commands.export.task.errors import TaskError
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 

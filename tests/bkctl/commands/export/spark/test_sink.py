@@ -19,8 +19,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from pyspark.sql.types import BinaryType, LongType, Row, StructType
 
 from bkclient.log import EARLIEST, LogManager, LogOptions
-from bkclient.log.batches import SWEEP_AGE_S
 from bkclient.log.errors import DifferentBatchError, EarlierBatchError
+from bkclient.log.ledger_list import SWEEP_AGE_S
 from bkclient.metadata.api import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options

@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from bkclient.topic.errors import TopicTrimmedError
+from bkclient.topic.names import TopicTrimmedError
 from bkctl.commands.export.spark.source_options import SourceOptions, parse_options
 from bkctl.commands.export.spark.topic_extents import batch_extents, extents_between
 from bkctl.commands.export.task.partitions import cut

@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.config.client import ClientConfig
-from bkctl.commands.export.spark.query import Query
+from bkctl.commands.export.spark.query import Query, read_messages
 from bkctl.commands.export.spark.source_options import parse_options
-from bkctl.commands.export.spark.topic_rows import read_messages
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry

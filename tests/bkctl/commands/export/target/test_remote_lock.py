@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bkctl.commands.export.target.remote_lock import LockFile
+from bkctl.commands.export.target.arrow_file_systems import LockFile
 from tests.support.waiting import until
 
 

@@ -9,9 +9,8 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions, Position
-from bkclient.log.batches import BATCH_KEY, STREAM_KEY
 from bkclient.log.errors import LogDamagedError
-from bkclient.log.ledger_list import LOG_KEY
+from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from bkclient.metadata import zk_paths
 from bkctl.commands.export.task.extents import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from bkctl.commands.export.task.progress import Done, ProgressListener, ProgressReporter
+from bkctl.commands.export.task.copy import Done, ProgressListener, ProgressReporter
 
 
 def test_totals_are_summed_over_tasks() -> None:
