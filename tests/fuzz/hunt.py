@@ -42,6 +42,8 @@ class Target:
     seeds: tuple[bytes, ...] = (b"",)
     memory_bytes: int = MEMORY_BYTES
     """What a hunt may take of addresses beyond what the process has when it begins."""
+    slow_s: float = SLOW_S
+    """What an input may take of a processor, while its branches are traced."""
 
 
 @attrs.frozen
@@ -132,8 +134,8 @@ def judge(target: Target, data: bytes) -> list[Crash]:
         pass
     except Exception as error:  # noqa: BLE001 -- that is what is looked for
         return [Crash(data, repr(error)[:200], _where(error))]
-    if time.process_time() - began_s > SLOW_S:
-        return [Crash(data, f"more than {SLOW_S} s", "slow")]
+    if time.process_time() - began_s > target.slow_s:
+        return [Crash(data, f"more than {target.slow_s} s", "slow")]
     return []
 
 

@@ -39,7 +39,7 @@ from bookied.storage.journal.reader import open_scan as open_journal
 from tests.bookied.worlds.golden import DIRECTORY
 from tests.fuzz import life, security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
-from tests.fuzz.hunt import MEMORY_BYTES, Target
+from tests.fuzz.hunt import MEMORY_BYTES, SLOW_S, Target
 from tests.wire.vectors import load
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
@@ -245,13 +245,24 @@ def _target(
     errors: type[Exception] | tuple[type[Exception], ...] = (),
     seeds: tuple[bytes, ...] = (b"",),
     memory_bytes: int = MEMORY_BYTES,
+    slow_s: float = SLOW_S,
 ) -> Target:
     named = errors if isinstance(errors, tuple) else (errors,)
-    return Target(name=name, decode=decode, errors=named, seeds=seeds, memory_bytes=memory_bytes)
+    return Target(
+        name=name,
+        decode=decode,
+        errors=named,
+        seeds=seeds,
+        memory_bytes=memory_bytes,
+        slow_s=slow_s,
+    )
 
 
 _ROCKSDB_BYTES: Final = 4 << 30
 """RocksDB's threads take 72 MiB of addresses each, and little memory."""
+
+_LIFE_S: Final = 5.0
+"""The whole life of a bookie takes up to 1.2 s, with two starts and all its files."""
 
 
 _ALL: Final = (
@@ -273,8 +284,8 @@ _ALL: Final = (
     ),
     _target("bookie", FuzzedBookie().take, (), _STREAMS),
     _target("bookie-auth", FuzzedGuardedBookie().take, (), (*security.LOGINS, *_STREAMS)),
-    _target("life-files", life.live(db=False), (), tuple(life.seeds())),
-    _target("life-db", life.live(db=True), (), tuple(life.seeds()), _ROCKSDB_BYTES),
+    _target("life-files", life.live(db=False), (), tuple(life.seeds()), slow_s=_LIFE_S),
+    _target("life-db", life.live(db=True), (), tuple(life.seeds()), _ROCKSDB_BYTES, _LIFE_S),
     _target("bookie-tls", FuzzedTlsBookie().take, (), security.UPGRADES),
     _target("digest-md5-challenge", security.challenge, AuthenticationError, security.CHALLENGES),
     _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),

@@ -27,7 +27,7 @@ class Terminal:
         """All that was written so far."""
         self.process: Any = pexpect.spawn(
             command[0], list(command[1:]), env=dict(environ), dimensions=(lines, columns),
-            timeout=TIMEOUT_S,
+            timeout=TIMEOUT_S, use_poll=True,
         )  # fmt: skip
         self.process.delaybeforesend = None
         # Programs ask where the cursor is; a terminal answers.

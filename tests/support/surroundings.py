@@ -18,7 +18,8 @@ from tests.interop.peers.jars import JARS_VARIABLE, default_directory
 
 _OF_A_USER: Final = re.compile(
     r"BKCTL_(?!CI_|TEST_|SIM_).*|BK_.*|BOOKIE_.*|CLI_CONF|LOCALBOOKIES_.*"  # Ours, and Java's.
-    r"|COLUMNS|LINES|NO_COLOR|PAGER|EDITOR|VISUAL|NOTIFY_SOCKET|WATCHDOG_.*"
+    r"|TERM|TTY_.*|COLUMNS|LINES|NO_COLOR|FORCE_COLOR"
+    r"|PAGER|EDITOR|VISUAL|NOTIFY_SOCKET|WATCHDOG_.*"
     r"|SPARK_(?!HOME$|LOCAL_).*|PYSPARK_.*|HADOOP_CONF_DIR"
 )
 """Variables that our programs or Spark heed; those that tests themselves heed are left out."""

@@ -12,7 +12,7 @@ from tests.support.surroundings import keep_away
 
 HOME = Path("/home/of/tests")
 KEPT = {
-    "PATH": "/bin", "CI": "true", "HOME": "/home/me", "TERM": "dumb", "SPARK_HOME": "/spark",
+    "PATH": "/bin", "CI": "true", "HOME": "/home/me", "SPARK_HOME": "/spark",
     "BKCTL_CI_WITHOUT": "zsh", "BKCTL_SIM_S": "1", "BOOKIED_SIM_S": "1",
 }  # fmt: skip
 
@@ -21,7 +21,7 @@ KEPT = {
     "name",
     [
         "BKCTL_SERVICE_URI", "BKCTL_OUTPUT", "BK_bookiePort", "BOOKIE_CONF", "CLI_CONF", "COLUMNS",
-        "NO_COLOR", "NOTIFY_SOCKET", "SPARK_CONF_DIR",
+        "NO_COLOR", "NOTIFY_SOCKET", "SPARK_CONF_DIR", "TERM",
     ],
 )  # fmt: skip
 def test_what_would_change_our_programs_is_taken_away(name: str) -> None:
