@@ -136,7 +136,8 @@ class Options:
 
     def again(self, *more: str) -> str:
         """Return this command line with more options, to be pasted."""
-        return shlex.join(["bkctl", *self.args, *more])
+        args = [one for one in self.args if one != "--no-input" or "--yes" not in more]
+        return shlex.join(["bkctl", *args, *more])
 
     def is_of_profile(self, name: str) -> bool:
         """Tell whether it is a profile that gave an option its value."""

@@ -176,7 +176,10 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         writer = session.call(create_for_writing, new)
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
-        session.verbose(f"ledger {ledger_id} created")
+        if source.size is None:  # The rest may come for hours, and a kill says nothing.
+            session.note(f"ledger {ledger_id} is open; entries come from a pipe")
+        else:
+            session.verbose(f"ledger {ledger_id} created")
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)

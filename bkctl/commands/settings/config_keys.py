@@ -51,9 +51,9 @@ NOTES: Final = MappingProxyType(
 )
 
 
-def _default(v: KeyInfo) -> str:
-    """Return a default value; of a Java class its own name, which is what tells it apart."""
-    text = str(v.default) if v.default not in {None, ""} else "-"
+def _value(value: str | None) -> str:
+    """Return a value; of a Java class its own name, which is what tells it apart."""
+    text = value or "-"
     return text.rpartition(".")[2] if text.startswith("org.apache.") else text
 
 
@@ -69,10 +69,12 @@ class KeyInfo:
 
     key: str = field("Its name in a file, or a pattern of names.")
     uses: tuple[str, ...] = field("honoured, no effect, warned, refused.", cell=_uses)
-    value: str | None = field("The value in effect.", rank=1, default=None)
+    value: str | None = field(
+        "The value in effect.", rank=1, cell=lambda v: _value(v.value), default=None
+    )
     """The value in effect; a secret is masked."""
     default: str | None = field(
-        "The value where it is not set.", rank=2, cell=_default, default=None
+        "The value where it is not set.", rank=2, cell=lambda v: _value(v.default), default=None
     )
     unit: str = field("The unit of the value.", of=lambda v: v.unit or None, rank=3, default="")
     doc: str = field("What it does.")

@@ -18,6 +18,8 @@ def safe(text: str) -> str:
 
 def text_of(value: Any) -> str:
     """Return what a table shows of a value that has no form of its own for people."""
+    if isinstance(value, dict):
+        value = [f"{key}={flat(inner)}" for key, inner in value.items()] or "-"
     return safe(flat(value))
 
 

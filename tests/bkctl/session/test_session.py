@@ -17,7 +17,7 @@ from tests.bkctl.support.terminal import FakeHost
 
 def _session(host: Host, effect: Effect = Effect.LOSES_DATA, **given: Any) -> Session:
     options = Options()
-    options.args = ("ledger", "delete", "7")
+    options.args = ("ledger", "delete", "7", *(["--no-input"] if "no_input" in given else []))
     for name, value in given.items():
         setattr(options, name, value)
     return Session(host, options, effect, Interrupts())

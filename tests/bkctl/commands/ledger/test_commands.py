@@ -201,6 +201,7 @@ def test_what_was_written_is_read_as_the_same_bytes(
 def test_a_missing_last_newline_is_told(run: Run) -> None:
     written = run("ledger", "write", "-", typed=b"a\nb")
     assert "the last line has no newline" in written.err
+    assert f"ledger {written.id} is open; entries come from a pipe" in written.err
     assert run("ledger", "read", written.id).out == "a\nb\n"
 
 

@@ -302,6 +302,10 @@ def test_profiles_are_made_used_changed_and_deleted(
     found = json.loads(run("profile", "show", "--json")[1])
     assert (found["profile"], found["default"], found["production"]) == ("lab", True, True)
     assert found["client"] == {}
+    assert "client" not in run("profile", "show", "lab")[1]
+    edited = run("profile", "edit", "lab", "-X", "throttle=3", "-X", "addEntryTimeoutSec=5")
+    assert edited[0] == 0
+    assert "throttle=3 addEntryTimeoutSec=5" in run("profile", "show", "lab")[1]
     assert run("profile", "use", "none")[0] == 0
     assert run("profile", "show")[0] == ExitStatus.NOT_FOUND
     refused = run("profile", "delete", "lab")
