@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -23,43 +22,81 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
         ConflictError: ``only_new``, and there is one with other content.
         NothingFoundError: its directory is not there, or not ours to write.
     """
-    part = f"{path}{PART}"
+    file = Path(path)
+    with file_errors(path):
+        if only_new and file.exists():
+            if file.read_bytes() == data:
+                return
+            raise _exists(path)
+        with replacing(file, private=private) as stream:
+            stream.write(data)
+
+
+@contextlib.contextmanager
+def file_errors(path: object) -> Iterator[None]:
+    """Raise a NothingFoundError that names ``path`` in place of an error of the system."""
     try:
-        if only_new and os.path.exists(path):  # noqa: PTH110 -- pathlib costs start time
-            with open(path, "rb") as file:  # noqa: PTH123
-                if file.read() == data:
-                    return
-            raise ConflictError(f"{path} is there already", next_step="give another file")
-        opener = _private if private else None
-        with open(part, "wb", opener=opener) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)  # noqa: PTH105
+        yield
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(part)  # noqa: PTH108
         raise NothingFoundError(f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a stream whose bytes replace a file at the end; only its owner may read it.
+def replacing(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes replace a file at the end; ``private`` as in ``write_whole``.
 
-    A link stays a link. After an error the file is as it was.
+    A link stays a link, and a device or pipe is written to as it is. After an error a file is as
+    it was.
+
+    Raises:
+        OSError: its directory is not there, or not ours to write, or the disk is full.
     """
-    target = path.resolve()
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    with _whole(path.resolve(), os.replace, private=private) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes are a new file at the end; nothing is replaced.
+
+    Raises:
+        ConflictError: there is such a file, now or at the end.
+        NothingFoundError: as ``write_whole``.
+    """
+    if Path(path).exists():
+        raise _exists(path)
+    try:
+        with file_errors(path), _whole(Path(path), os.link, private=private) as stream:
+            yield stream
+    except NothingFoundError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise _exists(path) from error
+        raise
+
+
+def _exists(path: str) -> ConflictError:
+    return ConflictError(f"{path} exists already", next_step="give another file")
+
+
+@contextlib.contextmanager
+def _whole(target: Path, put: Callable[[Path, Path], None], *, private: bool) -> Iterator[BinaryIO]:
+    """Yield the stream of a file beside ``target``, which ``put`` gives the name at the end."""
+    part = target.with_name(f".{target.name}.{os.urandom(4).hex()}{PART}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    number = os.open(part, flags, 0o600 if private else 0o666)
     try:
         with os.fdopen(number, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).replace(target)
+        put(part, target)
         _sync(target.parent)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _sync(directory: Path) -> None:
@@ -79,9 +116,3 @@ def keep_private(stream: Any) -> None:
             os.fchmod(number, stat.S_IMODE(found.st_mode) & 0o700)
     except (AttributeError, OSError, ValueError):
         return  # It is not a file of the system.
-
-
-def _private(path: str, flags: int) -> int:
-    number = os.open(path, flags | os.O_NOFOLLOW, 0o600)
-    os.fchmod(number, 0o600)  # One that was left behind may be readable by others.
-    return number

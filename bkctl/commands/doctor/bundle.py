@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import NothingFoundError
+from bkctl.output.atomic_file import making
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
@@ -225,15 +226,8 @@ def _system() -> bytes:
 
 
 def _write_tar(path: str, parts: Mapping[str, bytes]) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with (
-            open(os.open(path, flags, 0o600), "wb") as file,  # noqa: PTH123
-            tarfile.open(fileobj=file, mode="w:gz") as tar,
-        ):
-            for name, data in parts.items():
-                member = tarfile.TarInfo(f"bkctl-debug/{name}")
-                member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
-                tar.addfile(member, io.BytesIO(data))
-    except OSError as error:
-        raise NothingFoundError(f"--out {path}: {error.strerror}") from error
+    with making(path, private=True) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name, data in parts.items():
+            member = tarfile.TarInfo(f"bkctl-debug/{name}")
+            member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
+            tar.addfile(member, io.BytesIO(data))

@@ -6,12 +6,13 @@ import base64
 import contextlib
 import io
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bkctl.exit_status import Effect
+from bkctl.output.atomic_file import replacing
 
 if TYPE_CHECKING:
     from bkctl.commands.ledger.columns import EntryRecord
@@ -284,12 +285,5 @@ def _output(session: Session, out: str | None) -> Iterator[BinaryIO]:
     if out is None:
         yield session.host.stdout.buffer
         return
-    part = f"{out}.part"
-    try:
-        with open(part, "wb") as stream:  # noqa: PTH123
-            yield stream
-        os.replace(part, out)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(part)  # noqa: PTH108
-        raise
+    with replacing(Path(out), private=False) as stream:
+        yield stream

@@ -347,8 +347,8 @@ def refuse_foreign(directory: Path) -> None:
     """
     if not directory.is_dir() or (directory / STATE_FILE).exists():
         return
-    before_the_record = {BACKGROUND_LOG, LOCK, f"{STATE_FILE}{PART}"}
-    if any(child.name not in before_the_record for child in directory.iterdir()):
+    before_the_record = (BACKGROUND_LOG, LOCK, f".{STATE_FILE}.*{PART}")
+    if not all(any(map(child.match, before_the_record)) for child in directory.iterdir()):
         raise RefusedError(f"{directory} holds something else", next_step="give an empty directory")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +23,8 @@ from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
-from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.errors import ConflictError, UsageError
+from bkctl.output.atomic_file import making
 from bkctl.session.session import Session
 
 _FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
@@ -127,22 +127,15 @@ def export(
     if session.dry_run:
         session.plan([f"write the messages of topic {name} to {path}"])
         return
-    part, schema = Path(f"{path}.part"), topic_schema(time_unit="ms")
+    schema = topic_schema(time_unit="ms")
     found = session.iterate(columns, name, message_id(start), message_id(end))
     count = 0
-    try:
-        with contextlib.closing(found), pyarrow.parquet.ParquetWriter(part, schema) as writer:
+    with making(path) as file, contextlib.closing(found):
+        with pyarrow.parquet.ParquetWriter(file, schema) as writer:
             for batch in record_batches(
                 found, schema, rows_at_once=ROWS_AT_ONCE, bytes_at_once=BYTES_AT_ONCE
             ):
                 writer.write_batch(batch)
                 count += len(batch)
-        size = part.stat().st_size
-        os.link(part, path)  # Unlike a rename, it replaces nothing.
-    except FileExistsError as error:
-        raise ConflictError(f"{path} exists", next_step="give another file") from error
-    except OSError as error:
-        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        size = file.tell()
     session.emit(TopicExported(topic=name, path=path, messages=count, size=size))

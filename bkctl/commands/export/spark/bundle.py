@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bkctl.errors import NothingFoundError, UsageError
+from bkctl.output.atomic_file import file_errors, making
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -213,35 +214,22 @@ def _glibc_of(distributions: Iterable[metadata.Distribution]) -> str | None:
     return ".".join(map(str, max(lowest))) if lowest else None
 
 
-def _read(source: Path) -> bytes:
-    try:
-        return source.read_bytes()
-    except OSError as error:
-        raise NothingFoundError(f"{source}: {error.strerror or error}") from error
-
-
 def _write_tar(path: Path, files: list[tuple[str, Path]], progress: Callable[[int], None]) -> int:
     """Write the archive; the same files give the same bytes. Return its size.
 
     Raises:
         NothingFoundError: a file cannot be read, or the archive cannot be written.
     """
-    part = path.with_name(f"{path.name}.part")
-    try:
+    with making(str(path)) as file:
         with (
-            part.open("wb") as file,
             gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w") as tar,
         ):
             for number, (name, source) in enumerate(files):
-                data = _read(source)
+                with file_errors(source):
+                    data = source.read_bytes()
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(data), 0o755 if source.suffix == ".so" else 0o644
                 tar.addfile(member, io.BytesIO(data))
                 progress(number)
-        part.replace(path)
-        return path.stat().st_size
-    except OSError as error:
-        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        return file.tell()

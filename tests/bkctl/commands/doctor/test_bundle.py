@@ -102,7 +102,7 @@ def test_a_bundle_replaces_no_file_and_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "bundle.tar.gz").symlink_to(tmp_path / "kept")
     done, _ = bundle(tmp_path, "-u", f"sqlite://{tmp_path}/none.db")
     assert done.returncode != 0
-    assert "File exists" in done.stderr
+    assert "exists already" in done.stderr
     assert (tmp_path / "kept").read_text() == "kept"
 
 

@@ -246,7 +246,7 @@ def test_its_files_are_replaced_not_overwritten(tmp_path: Path) -> None:
 def test_a_start_that_was_killed_before_its_record_was_complete_is_no_obstacle(
     tmp_path: Path,
 ) -> None:
-    part = tmp_path / f"{STATE_FILE}.part"
+    part = tmp_path / f".{STATE_FILE}.12ab34cd.part"
     part.write_text('{"ur')
     part.chmod(0o644)
     LocalCluster(tmp_path, 1).save()
