@@ -206,8 +206,9 @@ class Driver:
         return sum(_cpu_s(one.pid) for one in self.family())
 
     def batches(self) -> int:
-        """Return how many batches the checkpoint knows."""
-        return len(list(self.checkpoint.glob("offsets/[0-9]*")))
+        """Return how many batches were begun; the checkpoint keeps only the last hundred."""
+        numbers = [int(path.name) for path in self.checkpoint.glob("offsets/[0-9]*")]
+        return 1 + max(numbers, default=-1)
 
     def family(self) -> list[Process]:
         """Return the process and all below it, parents first."""
