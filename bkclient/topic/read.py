@@ -4,29 +4,24 @@ What is read is what a reader of the broker receives, in its order, up to what t
 confirmed. Of the ledger that a broker writes to, the newest entries may be missing: bookies learn
 that an entry is confirmed from one that was sent later. Nothing is fenced.
 
-Transactions: messages of aborted ones are dropped, and reading ends before the first message of one
-that has not ended. Where reading begins behind the first message of one like that, a broker
-would hold back more. Offloaded ledgers can be read while the bookies still have them. Encrypted
-payloads are not decrypted.
+A transaction ends with a marker that the broker writes behind its messages. A consumer receives
+nothing of an aborted transaction, and nothing behind the first message of one that has not ended:
+messages of aborted ones are dropped, and reading ends before the first message of one that has not
+ended. Where reading begins behind the first message of one like that, a broker would hold back
+more. Snapshots of the transaction buffer, which brokers keep in ``__transaction_buffer_snapshot``
+topics, save a broker from reading markers again; they say nothing that the markers do not say.
 
-Which transactions were committed or aborted, learned from the markers in the topic itself.
+A producer compresses a large message, cuts it, and sends the chunks in order; chunks of several
+producers may alternate. A consumer receives the message at the place of its last chunk; where a
+topic is read in pieces, the piece with the first chunk has it. Chunks whose beginning is not there
+(the producer died, or reading began in the middle) are dropped.
 
-The broker that ends a transaction writes a marker behind its messages. A consumer receives nothing
-of an aborted transaction, and nothing behind the first message of a transaction that has not ended.
-Snapshots of the transaction buffer, which brokers keep in ``__transaction_buffer_snapshot`` topics,
-save a broker from reading markers again; they say nothing that the markers do not say.
+Offloaded ledgers can be read while the bookies still have them. Encrypted payloads are not
+decrypted.
 
-Agrees with Pulsar 4.0, TopicTransactionBuffer. No I/O here.
-
-Large messages, put together from the entries that hold their chunks.
-
-A producer compresses the message, cuts it, and sends the chunks in order; chunks of several
-producers may alternate. A consumer receives the message at the place of its last chunk. Chunks
-whose beginning is not there (the producer died, or reading began in the middle) are dropped.
-
-Agrees with Pulsar 4.0, ConsumerImpl.processMessageChunk; but that one keeps 10 messages in the
-making, and waits a minute for the next chunk. Here a message is dropped when so many entries came
-after its first chunk that no reader should look further.
+Agrees with Pulsar 4.0, TopicTransactionBuffer and ConsumerImpl.processMessageChunk; but that one
+keeps 10 messages in the making, and waits a minute for the next chunk. Here a message is dropped
+when so many entries came after its first chunk that no reader should look further.
 """
 
 from __future__ import annotations
@@ -182,7 +177,11 @@ class TransactionOutcome(enum.Enum):
 
 
 class Transactions:
-    """Markers in, outcomes out. Holds one small record for each transaction that has ended."""
+    """Markers in, outcomes out.
+
+    Holds one small record for each transaction whose marker was seen ahead of reading, and, as a
+    broker does, for each that was aborted.
+    """
 
     def __init__(self) -> None:
         self._ended: dict[Txn, TransactionOutcome] = {}
@@ -196,6 +195,12 @@ class Transactions:
             self._ended[txn] = TransactionOutcome.COMMITTED
         elif stored.metadata.markerType == TXN_ABORT:
             self._ended[txn] = TransactionOutcome.ABORTED
+
+    def come_to(self, stored: StoredMessage) -> None:
+        """Note a marker that reading has come to: no more of what was committed follows."""
+        self.see(stored)
+        if stored.txn is not None and self.outcome(stored.txn) is TransactionOutcome.COMMITTED:
+            del self._ended[stored.txn]
 
     def outcome(self, txn: Txn) -> TransactionOutcome:
         """Return how a transaction ended."""
@@ -371,7 +376,7 @@ class TopicReader:
         if self.chunks.incomplete:
             self.chunks.see_entry()
         if stored.is_marker:
-            self._transactions.see(stored)
+            self._transactions.come_to(stored)
             return []
         txn = stored.txn
         if txn is not None:

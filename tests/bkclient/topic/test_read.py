@@ -107,6 +107,21 @@ def test_reading_ends_before_a_transaction_that_has_not_ended(broker: Broker) ->
     assert reader.held_back_at == broker.at(0, 1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected", "is_held_back"),
+    [(21, [b"a"], True), (22, [b"b"], False)],
+    ids=["committed", "aborted"],
+)
+def test_a_message_behind_the_end_of_its_transaction_is_what_it_is_to_a_broker(
+    broker: Broker, kind: int, expected: list[bytes], is_held_back: bool
+) -> None:
+    """A broker remembers transactions that were aborted, and no others."""
+    broker.topic([in_txn(b"a", TXN), marker(kind, TXN), in_txn(b"late", TXN), entry(b"b")])
+    reader = TopicReader(broker.client, TOPIC)
+    assert values(broker.read_with(reader)) == expected
+    assert (reader.held_back_at == broker.at(0, 2)) is is_held_back
+
+
 def test_the_end_of_a_transaction_is_found_behind_the_end_of_reading(broker: Broker) -> None:
     broker.topic([in_txn(b"kept", TXN)], [marker(21, TXN)])
     assert values(broker.read(end=broker.at(1, 0))) == [b"kept"]
