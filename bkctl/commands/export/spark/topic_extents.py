@@ -51,7 +51,8 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
     Raises:
         NoSuchTopicError: there is no topic of the name.
         TopicTrimmedError: messages from ``startingPosition`` on were deleted.
-        SourceOptionError: a position for several partitions.
+        SourceOptionError: a position for several partitions, or ``endingPosition`` is behind the
+            end, with ``failOnDataLoss``.
     """
     extents = []
     for topic in _one_if_position(await asked_topics(client, options), options):
@@ -91,7 +92,15 @@ async def _end_of(
     if options.ending_ms is not None:
         end = min(end, await position_at(client, topic, options.ending_ms))
     if options.ending is not None and options.ending.word is None:
-        end = min(end, MessageId(options.ending.index, options.ending.entry))
+        asked = MessageId(options.ending.index, options.ending.entry)
+        insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
+        if insists and asked > end:
+            raise SourceOptionError(
+                f"{topic}: endingPosition {asked.ledger_id}:{asked.entry_id} is behind the end "
+                f"{end.ledger_id}:{end.entry_id} of what can be read (failOnDataLoss=false reads "
+                "up to there)"
+            )
+        end = min(end, asked)
     return end
 
 

@@ -7,7 +7,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from bkclient.topic.names import TopicTrimmedError
-from bkctl.commands.export.spark.source_options import SourceOptions, parse_options
+from bkctl.commands.export.spark.source_options import (
+    SourceOptionError,
+    SourceOptions,
+    parse_options,
+)
 from bkctl.commands.export.spark.topic_extents import batch_extents, extents_between
 from bkctl.commands.export.task.partitions import cut
 from tests.bkclient.topic.broker import TOPIC, Broker
@@ -68,3 +72,22 @@ def test_readers_of_each_piece_know_how_far_to_look(broker: Broker) -> None:
 def test_a_batch_query_looks_no_further_than_the_topic_went_when_it_was_planned(broker) -> None:
     found = broker.world.run(batch_extents(broker.client, options("true"), now_ms=0))
     assert {one.looks_to for one in found} == {broker.at(1, 2)[:2]}
+
+
+@pytest.mark.parametrize("behind", [(1, 3), (1, 99)])
+def test_an_ending_position_behind_the_end_fails_the_query_or_is_the_end(broker, behind) -> None:
+    end = broker.at(*behind)
+    asked = {"topic": str(TOPIC), "endingPosition": f"{end.ledger_id}:{end.entry_id}"}
+    words = f"endingPosition {end.ledger_id}:{end.entry_id} is behind the end {broker.ledgers[1]}:2"
+    with pytest.raises(SourceOptionError, match=words):
+        broker.world.run(batch_extents(broker.client, parse_options(asked), now_ms=0))
+    patient = parse_options({**asked, "failOnDataLoss": "false"})
+    found = broker.world.run(batch_extents(broker.client, patient, now_ms=0))
+    assert sum(one.entries for one in found) == 3
+
+
+def test_an_ending_position_is_not_behind_the_end_where_nothing_lies_between(broker) -> None:
+    end = broker.at(1, 2)
+    asked = {"topic": str(TOPIC), "endingPosition": f"{end.ledger_id}:{end.entry_id}"}
+    found = broker.world.run(batch_extents(broker.client, parse_options(asked), now_ms=0))
+    assert sum(one.entries for one in found) == 3
