@@ -298,9 +298,14 @@ class LogManager:
     # Reading
 
     async def open_reader(
-        self, name: str, start: Position = EARLIEST, *, follow: bool = True
+        self,
+        name: str,
+        start: Position = EARLIEST,
+        *,
+        follow: bool = True,
+        last: int | None = None,
     ) -> LogReader:
-        """Return a reader of a log that begins at ``start``.
+        """Return a reader of a log that begins at ``start``, or ``last`` entries before ``LATEST``.
 
         From ``LATEST`` the reader returns all entries confirmed after this call. A few entries
         confirmed just before may come first.
@@ -310,7 +315,10 @@ class LogManager:
             ClientError: without ``follow``, bookies do not say where ``LATEST`` is.
         """
         reader = LogReader(self._client, LedgerList(self._client, name), start, follow=follow)
-        await reader.begin()
+        if last is None:
+            await reader.begin()
+        else:
+            await reader.begin_before_end(last)
         return reader
 
     # Taking away

@@ -76,6 +76,23 @@ class LogReader:
         if self._next >= LATEST:
             self._next = await self._end(record)
 
+    async def begin_before_end(self, count: int) -> None:
+        """Begin ``count`` entries before ``LATEST``, or at the first entry that can be read.
+
+        Raises:
+            NoSuchLogError, LogDamagedError, ClientError: as ``begin``.
+        """
+        record = (await self._ledgers.read()).record
+        end = await self._end(record)
+        while count > end.entry_id and end.index - 1 in record:
+            count -= end.entry_id
+            try:
+                _, end = await self._end_of(record, end.index - 1)
+            except (LogDamagedError, LogTrimmedError):
+                count = end.entry_id  # Nothing before this ledger is there any more.
+                break
+        self._next = Position(end.index, max(0, end.entry_id - count))
+
     def __aiter__(self) -> AsyncIterator[tuple[Position, bytes]]:
         return self._entries()
 

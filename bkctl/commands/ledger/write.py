@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -95,7 +96,7 @@ def add(
         session.plan([f"add to ledger {ledger_id}, which {_why_it_can(session, ledger_id)}"])
         return
     if path is None and not from_stdin:
-        source: Source = Arguments(data)
+        source: Source = Arguments(session, data)
     else:
         source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
     with source:
@@ -317,8 +318,13 @@ class Source(abc.ABC):
 class Arguments(Source):
     """The entries are the arguments themselves."""
 
-    def __init__(self, data: Sequence[str]) -> None:
+    def __init__(self, session: Session, data: Sequence[str]) -> None:
         self._entries = [os.fsencode(text) for text in data]
+        for text in data:
+            if os.path.isfile(text):  # noqa: PTH113 -- nearly never, and pathlib takes time
+                name = shlex.quote(text)
+                session.warn(f"the entry is the text {name}; for the file's lines: --file {name}")
+                break
         self.size = sum(map(len, self._entries))
 
     def batches(self, stop: Stop) -> Iterator[list[bytes]]:

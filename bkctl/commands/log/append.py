@@ -38,7 +38,7 @@ def append(
         session.plan(_plan_append(session, name, seal=seal))
         return
     if path is None and not from_stdin:
-        source: Source = Arguments(data)
+        source: Source = Arguments(session, data)
     else:
         source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
     with source:

@@ -101,9 +101,9 @@ log.command(
             "start",
             type=POSITION,
             metavar="INDEX:ENTRY|earliest|latest",
-            default="earliest",
-            help="Where to begin.",
+            help="Where to begin; without it, at the first entry that is kept.",
         ),
+        option("-n", "--count", type=click.IntRange(0), help="Begin N entries before the end."),
         option(
             "-f/ ",
             "--follow/--exit-at-end",
@@ -116,7 +116,7 @@ log.command(
     without=(Facility.WATCH,),
     examples=(
         ("bkctl log tail events", "all entries, from the first one kept"),
-        ("bkctl log tail events --from latest --follow", "only new entries"),
+        ("bkctl log tail events -n 10 --follow", "the last ten entries, and new ones"),
         ("bkctl log tail events --from 3:120 -o jsonl", "from a position on, for programs"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),

@@ -82,6 +82,8 @@ def trim(session: Session, *, name: str, before: Position | None, age_s: float |
     steps = session.call(_plan_trim, name, before)
     if session.dry_run:
         session.plan(steps)
+        if not steps:
+            session.note(f"no closed ledger of log {name} ends before {before}")
         return
     if steps:
         session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from bkclient.client import Client
-from bkclient.log import LATEST, LogManager, Position
+from bkclient.log import EARLIEST, LATEST, LogManager, Position
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import choose_form, payload_value
 from bkctl.commands.log.columns import LogEntry
@@ -19,7 +19,8 @@ def tail(
     session: Session,
     *,
     name: str,
-    start: Position,
+    start: Position | None,
+    count: int | None,
     follow: bool,
     form: str | None,
     delimiter: str | None,
@@ -27,29 +28,28 @@ def tail(
 ) -> None:  # fmt: skip
     """Print the entries of the log NAME. Nothing is changed: a writer does not notice."""
     session.about = f"log {name}"
-    _tail(session, name, start, (form, delimiter, pattern), follow=follow)
+    if start is not None and count is not None:
+        raise UsageError("--from and --count both say where to begin", next_step="give one of them")
+    if start is LATEST and not follow:
+        raise UsageError("`--from latest` needs --follow: it shows only entries added from now on")
+    found = session.iterate(_entries, name, start or EARLIEST, follow=follow, last=count)
+    _print(session, found, (form, delimiter, pattern))
 
 
 async def _entries(
-    client: Client, name: str, start: Position, *, follow: bool
+    client: Client, name: str, start: Position, *, follow: bool, last: int | None
 ) -> AsyncIterator[tuple[Position, bytes]]:
-    reader = await LogManager(client).open_reader(name, start, follow=follow)
+    reader = await LogManager(client).open_reader(name, start, follow=follow, last=last)
     async for position, payload in reader:
         yield position, payload
 
 
-def _tail(
+def _print(
     session: Session,
-    name: str,
-    start: Position,
+    found: Iterator[tuple[Position, bytes]],
     form: tuple[str | None, str | None, str | None],
-    *,
-    follow: bool,
 ) -> None:
     """Print a log's entries in the form that was asked for."""
-    if start is LATEST and not follow:
-        raise UsageError("`--from latest` needs --follow: it shows only entries added from now on")
-    found = session.iterate(_entries, name, start, follow=follow)
     if session.options.output in _RECORD_FORMS:
         session.emit_all(_records(session, found), LogEntry)
         return

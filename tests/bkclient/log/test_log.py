@@ -681,6 +681,40 @@ class TestReading:
         assert seen[-1:] == [b"new"]
         assert b"4" not in seen
 
+    @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 2**70])
+    def test_it_begins_so_many_entries_before_the_end(self, count: int) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, *numbered(0, 4))
+        world.run(writer.roll())
+        append(world, writer, *numbered(5, 5))
+        world.run(writer.roll())
+        append(world, writer, *numbered(6, 7))
+        world.run(writer.close())
+
+        async def last() -> list[bytes]:
+            reader = await manager.open_reader("events", follow=False, last=count)
+            return [payload async for _position, payload in reader]
+
+        assert world.run(last()) == numbered(0, 7)[max(0, 8 - count) :]
+
+    def test_it_begins_behind_a_ledger_that_is_gone(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(3):
+            append(world, writer, *numbered(number, number))
+            world.run(writer.roll())
+        client = world.client()
+        world.run(client.delete_ledger(world.run(manager.info("events")).ledgers[1].ledger_id))
+
+        async def last() -> list[bytes]:
+            reader = await manager.open_reader("events", follow=False, last=3)
+            return [payload async for _position, payload in reader]
+
+        assert world.run(last()) == numbered(2, 2)
+
     def test_latest_during_a_roll_misses_nothing_of_the_ledger_that_ends(self) -> None:
         world = World(3)
         manager = logs(world)

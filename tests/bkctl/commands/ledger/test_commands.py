@@ -160,6 +160,14 @@ def test_adding_needs_exactly_one_source(run: Run, tmp_path: Path) -> None:
     assert run("ledger", "read", ledger).out == "a\nb\nc\n"
 
 
+def test_the_name_of_a_file_is_an_entry_and_that_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a b").write_text("lines\n")
+    ledger = run("ledger", "create").id
+    added = run("ledger", "add", ledger, "one", tmp_path / "a b")
+    assert f"for the file's lines: --file '{tmp_path}/a b'" in added.err
+    assert run("ledger", "read", ledger, "--lines").out == f"one\n{tmp_path}/a b\n"
+
+
 def test_adding_nothing_is_no_error(run: Run) -> None:
     ledger = run("ledger", "create").id
     assert run("ledger", "add", ledger, "-").out == f"nothing to add to ledger {ledger}\n"

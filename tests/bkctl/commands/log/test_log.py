@@ -44,6 +44,9 @@ def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
     assert more.startswith("appended 2 entries, 1:0 to 1:1, to log turns (8 B in ")
     assert run("log", "tail", "turns").out == "one\ntwo\nthree\n"
     assert run("log", "tail", "turns", "--from", "1:1").out == "three\n"
+    assert run("log", "tail", "turns", "-n", "2").out == "two\nthree\n"
+    both = run("log", "tail", "turns", "-n", "2", "--from", "1:1", ok=False)
+    assert both.status == ExitStatus.USAGE
     rows = [
         json.loads(line) for line in run("log", "tail", "turns", "-o", "jsonl").out.splitlines()
     ]
@@ -99,6 +102,8 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
         run("log", "append", "long", word)
     plan = run("log", "trim", "long", "--before", "2:0", "--dry-run").out
     assert plan.count("would delete ledger") == 2
+    nothing = run("log", "trim", "long", "--before", "0:1", "--dry-run").err
+    assert "no closed ledger of log long ends before 0:1" in nothing
     refused = run("log", "trim", "long", "--before", "2:0", ok=False)
     assert refused.status == ExitStatus.REFUSED
     said = run("log", "trim", "long", "--before", "2:0", "--yes").out
