@@ -64,7 +64,7 @@ def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """Yield a stream whose bytes are a new file at the end; nothing is replaced.
 
     Raises:
-        ConflictError: there is such a file, now or at the end.
+        ConflictError: the file is there already, now or at the end.
         NothingFoundError: as ``write_whole``.
     """
     if Path(path).exists():
