@@ -97,7 +97,8 @@ ADMIN: Final = (
         help="""Start a bookie's garbage collection now.
 
     `gc-status` shows the progress; --wait returns at the end. The collection deletes only the data
-    of deleted ledgers, as the bookie's own collections do.
+    of deleted ledgers, as the bookie's own collections do. If most of the entry log that is written
+    to belongs to deleted ledgers, bookied ends that log first; Java's bookie keeps it.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

@@ -68,7 +68,8 @@ class LogFile:
         self.log_id = -1
         """Of the log begun last."""
         self._turn = 0
-        self._ledgers: dict[int, int] = {}
+        self.ledgers: dict[int, int] = {}
+        """Bytes of each ledger's records in the log begun last."""
         self._unsynced_bytes = 0
         # Writes of which the file may hold back an end; the reactor's after ``give_up``.
         self._unwritten: deque[WriteRecords] = deque()
@@ -104,7 +105,7 @@ class LogFile:
         if self._file is None:
             self._file = self._files.open_append(path, direct=self._settings.direct)
             self.log_id = log_id
-            self._ledgers = {}
+            self.ledgers = {}
         if not self._file.tell():
             self._file.write([layout.LogHeader().encode()])
         # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
@@ -157,7 +158,7 @@ class LogFile:
             unwritten.popleft()
 
     def _count(self, command: WriteRecords) -> None:
-        ledgers = self._ledgers
+        ledgers = self.ledgers
         for ledger_id, size in command.counted.items():
             ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
         for blob in command.uncounted:
@@ -192,17 +193,17 @@ class LogFile:
         file.flush()
         self._note_readable(file)
         map_offset = file.tell()
-        has_map = bool(self._ledgers) and self._append_map(file)
+        has_map = bool(self.ledgers) and self._append_map(file)
         self._syncs.sync(file)
         if has_map:
-            self._write_map_place(self._paths[self.log_id], map_offset, len(self._ledgers))
+            self._write_map_place(self._paths[self.log_id], map_offset, len(self.ledgers))
         self._let_go(file)
         self._unwritten.clear()
 
     def _append_map(self, file: AppendFile) -> bool:
         """Whether there was space; a log without its map is scanned instead."""
         try:
-            file.write([layout.encode_ledgers_map(self._ledgers)])
+            file.write([layout.encode_ledgers_map(self.ledgers)])
             file.flush()
         except OSError as error:
             if error.errno not in NO_SPACE:

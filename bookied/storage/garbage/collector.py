@@ -176,7 +176,7 @@ class Collector:
     def _begin(self) -> None:
         wanted, self._wanted = self._wanted, None
         asked, self._asked = self._asked, []
-        self._round = Deferred.fromCoroutine(self._run(wanted))
+        self._round = Deferred.fromCoroutine(self._run(wanted, is_asked=bool(asked)))
         self._round.addBoth(self._ended, asked)
 
     def _ended(self, _: object, asked: list[Deferred[CollectorStatus]]) -> None:
@@ -208,12 +208,12 @@ class Collector:
 
     # A round --------------------------------------------------------------------------------------
 
-    async def _run(self, wanted: CompactionWish | None) -> None:
+    async def _run(self, wanted: CompactionWish | None, *, is_asked: bool) -> None:
         began_s = self._clock.seconds()
         self._collection.note(is_running=True, is_forced=wanted is not None)
         error = None
         try:
-            await self._collect(wanted)
+            await self._collect(wanted, is_asked=is_asked)
         except CollectionStoppedError:
             log.info("garbage collection stopped because the bookie stops")
         except (BookKeeperError, OSError) as failed:
@@ -226,7 +226,7 @@ class Collector:
         self._collection.status = self._collection.status.round_ended(now_s - took_s, now_s, error)
         self._collection.stats.thread.observe(took_s * 1000, ok=error is None)
 
-    async def _collect(self, wanted: CompactionWish | None) -> None:
+    async def _collect(self, wanted: CompactionWish | None, *, is_asked: bool) -> None:
         pace, storage, effects = self._pace, self._storage, self._collection.effects
         pace.check()
         await storage.relocation.switch((), effects.run_blocking)
@@ -235,6 +235,10 @@ class Collector:
         left = await self._transactional.tidy(storage.directories.all)
         with self._collection.timed(self.stats.ledgers):
             await self._ledgers.drop()
+        # Who asks for a collection waits for the space, which may lie in the log that is written.
+        if is_asked and storage.logs.end_if_dead(frozenset(storage.ledgers.ids())):
+            begun = storage.logs.begun()
+            await effects.checkpoint()
         with self._collection.timed(self.stats.logs):
             await self._census.drop(begun, left)
         await self._compaction.compact(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 import attrs
@@ -41,6 +42,15 @@ class EntryLogs:
     def begun(self) -> LogsBegun:
         """Return which logs may still be written to; see ``finished``."""
         return LogsBegun(self._log.active_log_id, frozenset(self._log.paths))
+
+    def end_if_dead(self, alive: Container[int]) -> bool:
+        """End the active log if most of it is of ledgers that are not ``alive``; return whether."""
+        ledgers = self._log.ledgers_written()
+        dead_bytes = sum(size for one, size in ledgers.items() if one not in alive)
+        is_dead = 2 * dead_bytes > sum(ledgers.values())
+        if is_dead:
+            self._log.finish()
+        return is_dead
 
     def finished(self, begun: LogsBegun) -> dict[int, Path]:
         """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.

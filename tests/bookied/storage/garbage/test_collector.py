@@ -124,12 +124,37 @@ def test_a_dropped_ledger_stays_away_after_a_power_cut() -> None:
     assert [one for storage in world.storages for one in storage.ledgers.ids()] == []
 
 
-def test_the_log_that_is_written_to_stays() -> None:
-    world = make_world()
+def test_a_collection_that_nobody_asked_for_leaves_the_log_that_is_written_to() -> None:
+    world = make_world(wait_s=100)
     world.add(1, 0, 100)
     world.delete(1)
-    world.collect()
+    world.clock.advance(200)
+    world.run_jobs()
+    assert (status(world).rounds, status(world).ledgers_dropped) == (1, 1)
     assert world.log_names() == {"0.log"}
+    restart(world)
+    world.collect()
+    assert not world.log_names()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_who_asks_for_space_gets_that_of_the_log_that_is_written_to(*, transactional: bool) -> None:
+    world = make_world(transactional=transactional)
+    for ledger_id in (1, 2, 3):
+        world.add(ledger_id, 0, 100)
+        journal(world)
+    world.delete(1)
+    world.collect()
+    assert world.log_names() == {"0.log"}  # Most of it is alive.
+    world.add(2, 1, 100)
+    journal(world)
+    world.delete(2)
+    world.collect()
+    assert "0.log" not in world.log_names()
+    assert status(world).freed_by_compaction_bytes > 0
+    world.check()
+    world.delete(3)
+    world.collect()
     restart(world)
     world.collect()
     assert not world.log_names()
