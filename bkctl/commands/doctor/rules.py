@@ -99,6 +99,15 @@ def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     )
 
 
+def _unanswered(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    some = seen.ledgers.unanswered
+    has = _does(some.count, "has", "have")
+    what = f"{has} entries of which no bookie that answers has a copy: they cannot be read now"
+    silent = sorted(seen.ledgers.silent & {*seen.ledgers.holds})
+    fix = f"bring back one of {', '.join(silent[:3])}{', ...' if silent[3:] else ''}"
+    yield from _of(Severity.RISK, "ledgers-unanswered", some, what, fix)
+
+
 def _lost(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.lost
     what = (
@@ -654,6 +663,7 @@ _WITHOUT_LEDGERS: Final[tuple[Rule, ...]] = (
 CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _refused_id,
     _out_of_reach,
+    _unanswered,
     _lost,
     _too_few,
     _moved,

@@ -140,6 +140,7 @@ class LedgerCensus:
         marks: the ledgers that are marked.
         limits: what is old.
         rack_losses: the racks, and what each one's loss would take of ledgers with several copies.
+        silent: the bookies that are registered and do not answer.
     """
 
     now_ms: int
@@ -147,11 +148,14 @@ class LedgerCensus:
     marks: Mapping[LedgerId, Mark]
     limits: DoctorLimits
     rack_losses: RackLosses = attrs.field(factory=RackLosses)
+    silent: frozenset[BookieId] = frozenset()
 
     total: int = 0
     unreadable: LedgerSample = attrs.field(factory=LedgerSample)
     out_of_reach: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry has no copy in service."""
+    unanswered: LedgerSample = attrs.field(factory=LedgerSample)
+    """Some entry has copies in service, and none on a bookie that answers."""
     last_copy: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry that should have several copies has one in service."""
     lacking: LedgerSample = attrs.field(factory=LedgerSample)
@@ -225,6 +229,10 @@ class LedgerCensus:
 
     def _look_at_copies(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
         marked = ledger_id in self.marks
+        if self.silent and not is_out_of_reach(metadata, self.in_service):
+            answering = self.in_service - self.silent
+            if is_out_of_reach(metadata, answering):
+                self.unanswered.add(ledger_id)
         if not lacks_copies(metadata, self.in_service):
             if marked and self.marks[ledger_id].missing:
                 self.marked_in_service.add(ledger_id)

@@ -215,6 +215,7 @@ async def examine_cluster(
         marks={mark.ledger_id: mark for mark in marks},
         limits=limits,
         rack_losses=RackLosses.of(bookies),
+        silent=frozenset(one.bookie_id for one in bookies if one.unreachable),
     )
     if identity.layout is not None:  # Without it ledgers cannot be found.
         await read(_count(store, ledgers, tell), None)

@@ -428,6 +428,11 @@ def test_17_a_bookie_that_is_registered_and_dead_is_seen(patient: Patient) -> No
     found = patient.findings()["bookie-unreachable"]
     assert found["what"].startswith("b2 is registered and does not answer, and 1 ledger lists it:")
     assert found["fix"].startswith("start b2 again if its process has ended")
+    assert "ledgers-unanswered" not in patient.findings()
+    patient.world.kill("b1", unregister=False)
+    found = patient.findings()["ledgers-unanswered"]
+    assert (found["count"], found["fix"]) == (1, "bring back one of b1, b2")
+    assert found["what"].endswith("they cannot be read now")
 
 
 def test_18_programs_get_the_same_as_people(patient: Patient) -> None:

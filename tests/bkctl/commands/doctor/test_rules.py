@@ -55,7 +55,8 @@ def everything_wrong() -> ClusterSurvey:
         **{
             name: some()
             for name in (
-                "unreadable", "out_of_reach", "last_copy", "lacking", "unmarked", "unmendable",
+                "unreadable", "out_of_reach", "unanswered", "last_copy", "lacking", "unmarked",
+                "unmendable",
                 "marked_in_service", "lost", "single", "abandoned", "open_long", "refused_id",
                 "from_future",
             )
