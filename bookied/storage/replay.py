@@ -188,7 +188,7 @@ class _Replay:
             # it for records, or fail on it.
             mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
             if number == ids[-1]:
-                self._make_durable(scan.path, mark.offset)
+                self._make_durable(*self._places[-1], mark.offset)
                 if scan.is_torn and stored <= (number, scan.end):
                     self._torn_ends.append((scan.path, scan.end))
         return mark
@@ -216,15 +216,15 @@ class _Replay:
                 file.truncate(end)
                 file.sync()
 
-    def _make_durable(self, path: Path, end: int) -> None:
-        """Write the end of the last journal once more, and sync it.
+    def _make_durable(self, path: Path, marked: int, end: int) -> None:
+        """Write the end of the last journal, behind its mark, once more, and sync it.
 
         A process that died may have left it unsynced, or have failed to sync it: then the system
         takes it for written, and reads it, until a power cut takes it from under the mark. Old
         journals would be replayed over what is newer.
         """
         with closing(self._files.open_update(path)) as file:
-            begin = max(0, end - UNSYNCED_BYTES_MAX)
+            begin = min(end, max(marked, end - UNSYNCED_BYTES_MAX))
             file.write_at(begin, file.read_at(begin, end - begin))
             file.sync()
 
@@ -237,9 +237,14 @@ class _Replay:
             if not self._skip_invalid:
                 raise
             log.warn("skipping the rest of a damaged journal: {error}", error=error)
+        else:
+            self._tell_end(scan)
         finally:
             self._store_batches()
             self._tell(self.found.size_bytes)
+
+    def _tell_end(self, scan: JournalScan) -> None:
+        """Tell of what is behind the records of a journal that a crash ended."""
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)

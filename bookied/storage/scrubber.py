@@ -3,8 +3,8 @@
 What is looked at is what the disks have: an index page is on disk only after the entries that it
 points at. So what a checkpoint has yet to write is passed over, and an entry that a compaction has
 moved meanwhile is looked for where it is now. Agrees with BookKeeper 4.18.0, ScrubberService, but
-for a disk that cannot be read: Java ends the process with 5; here the watch on the disks decides,
-and the scrubber says what it found.
+for what the disk cannot read: Java ends the process with 5; here it is one of the things found, and
+the watch on the disks decides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -22,7 +23,8 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.errors import CorruptError
+from bookied.errors import CorruptError, IndexFormatError
+from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -222,13 +224,14 @@ def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, arr
 
     The storage forgets a ledger before it removes the file, so a second try finds nothing then.
     """
-    try:
-        yield from storage.reads.stored_pages(ledger_id)
-    except FileNotFoundError:
+    with lost_is_damaged(Path(f"index of ledger {ledger_id}"), IndexFormatError):
         try:
             yield from storage.reads.stored_pages(ledger_id)
-        except FileNotFoundError as error:
-            raise CorruptError(str(error.filename), None, "the index file is gone") from error
+        except FileNotFoundError:
+            try:
+                yield from storage.reads.stored_pages(ledger_id)
+            except FileNotFoundError as error:
+                raise CorruptError(str(error.filename), None, "the index file is gone") from error
 
 
 def _scrub_places(

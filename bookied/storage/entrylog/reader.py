@@ -24,6 +24,7 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.entry_rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles, SharedFile
+from bookied.storage.files.unreadable import lost_is_damaged, read_before_loss
 from wire.codes import FRAME_BYTES_MAX
 
 FIRST_READ_BYTES: Final = 4096
@@ -165,7 +166,8 @@ class LogScan:
         return self._base <= at and at + size <= self._base + len(self._data)
 
     def _load(self, at: int, size: int) -> None:
-        self._base, self._data = at, self._file.read_at(at, max(CHUNK_BYTES, size))
+        self._base = at
+        self._data = read_before_loss(self._file, at, max(CHUNK_BYTES, size), size)
         if len(self._data) < size:
             raise EntryLogRecordError(self.path, at, "the log has become shorter")
 
@@ -456,10 +458,11 @@ class EntryLogReader:
         Java agrees: DefaultEntryLogger.checkEntry (4.18.0), which does not look for the end.
 
         Raises:
-            As ``read``.
+            EntryLogRecordError: the disk has lost the head.
+            CorruptError: as ``read``.
         """
         log_id, offset = layout.split_location(location)
-        with self._reading(log_id) as (file, path):
+        with self._reading(log_id) as (file, path), lost_is_damaged(path, EntryLogRecordError):
             at = max(0, offset - layout.LENGTH.size)
             start = file.read_at(at, layout.RECORD.size)
             end = offset + _check_head(start, path, offset, ledger_id, entry_id)
@@ -550,13 +553,15 @@ def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
 
 def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:
     at = offset - layout.LENGTH.size
-    data = file.read_at(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else b""
+    data = b""
+    if at >= layout.HEADER_BYTES:
+        data = read_before_loss(file, at, FIRST_READ_BYTES, layout.RECORD.size)
     length = _check_head(data, path, offset, ledger_id, entry_id)
     end = layout.LENGTH.size + length
     if end + NEXT.size > len(data):
         if at + end > file.size():
             raise MissingEntryError(path, at, f"entry {entry_id} is cut: the log ends in it")
-        data = file.read_at(at, end + NEXT.size)
+        data = read_before_loss(file, at, end + NEXT.size, end)
     if not may_follow(data[end : end + NEXT.size], at + end):
         message = f"length {length} of entry {entry_id}; no record begins where it ends"
         raise BadEntryLengthError(path, at, message)

@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Final
 
 from bookied.errors import CorruptError
+from bookied.storage.files.files import ReadFile
 
 _LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+_BLOCK_BYTES: Final = 4096
+"""Read at a time in front of a place that cannot be read: what the system caches as a whole."""
 
 
 @contextlib.contextmanager
-def lost_is_damaged(path: Path, kind: type[CorruptError]) -> Iterator[None]:
-    """Raise an error of this kind, about a file, where the disk has lost what is read of it.
+def lost_is_damaged(
+    path: Path, kind: type[CorruptError], offset: int | None = None
+) -> Iterator[None]:
+    """Raise an error of this kind, about a file or a place in it, that the disk has lost.
 
     For what only reads: a write that fails like this leaves unknown what the disk has.
     """
@@ -24,4 +29,28 @@ def lost_is_damaged(path: Path, kind: type[CorruptError]) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _LOST:
             raise
-        raise kind(path, None, f"cannot be read: {error}") from error
+        raise kind(path, offset, f"cannot be read: {error}") from error
+
+
+def read_before_loss(file: ReadFile, offset: int, size: int, least: int) -> bytes:
+    """Return up to ``size`` bytes: fewer at the end of the file, or in front of what the disk lost.
+
+    Raises:
+        OSError: not even ``least`` bytes can be read.
+    """
+    try:
+        return file.read_at(offset, size)
+    except OSError as error:
+        if error.errno not in _LOST or least >= size:
+            raise
+    data = file.read_at(offset, least)
+    while len(data) < size:
+        at = offset + len(data)
+        try:
+            block = file.read_at(at, min(_BLOCK_BYTES - at % _BLOCK_BYTES, size - len(data)))
+        except OSError:
+            break
+        if not block:
+            break
+        data += block
+    return data

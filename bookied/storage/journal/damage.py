@@ -157,7 +157,7 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         JournalRecordError: it was whole once, and is not.
     """
     if scan.end == scan.start and not is_last:
-        if scan.is_blank and not has_mark:  # Where a crash leaves one, the next start removes it.
+        if not has_mark and scan.is_blank:  # Where a crash leaves one, the next start removes it.
             raise JournalRecordError(scan.path, 0, "is empty, and a later journal follows it")
         return  # The mark is here: an earlier start has replayed it, and met the tear.
     if not scan.is_torn and scan.residue() is None:

@@ -7,11 +7,9 @@ not whole although it was on disk before a later one was written is damage, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from bookied.errors import JournalRecordError
-from bookied.storage.files.files import ReadFile
 from bookied.storage.journal.groups import (
     BLOCK_BYTES,
     GROUP_MAGIC,
@@ -21,6 +19,7 @@ from bookied.storage.journal.groups import (
     is_complete,
     parse_group_head,
 )
+from bookied.storage.journal.journal_bytes import JournalBytes
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a larger group makes for a larger read."""
@@ -32,19 +31,16 @@ LARGE_BYTES: Final = 16 * CHUNK_BYTES
 class GroupReader:
     """Reads the groups of one file, in order."""
 
-    def __init__(
-        self, file: ReadFile, path: Path, *, size: int, generation: int, first: int
-    ) -> None:
+    def __init__(self, file: JournalBytes, *, size: int, generation: int, first: int) -> None:
         """Read from an open file.
 
         Args:
             file: to read from.
-            path: for errors.
             size: of the file.
             generation: as its file mark says.
             first: where the first group is.
         """
-        self._file, self._path, self._size = file, path, size
+        self._file, self._size = file, size
         self._generation, self.first = generation, first
         self._data, self._base = b"", 0
 
@@ -98,7 +94,7 @@ class GroupReader:
         for later, synced in self._later_groups(at):
             if synced > at:
                 message = f"damaged, and the records behind it, at {later}, are intact"
-                raise JournalRecordError(self._path, at, message)
+                raise JournalRecordError(self._file.path, at, message)
 
     def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:
         at += BLOCK_BYTES
@@ -117,6 +113,6 @@ class GroupReader:
         """Return bytes of the file, fewer at its end; reads ahead."""
         begin = at - self._base
         if begin < 0 or begin + size > len(self._data):
-            self._data, self._base = self._file.read_at(at, max(size, CHUNK_BYTES)), at
-            begin = 0
+            data = self._file.read_at(at, max(size, CHUNK_BYTES), least=size)
+            self._data, self._base, begin = data, at, 0
         return self._data[begin : begin + size]

@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 import attrs
 
 from bookied.errors import CorruptError, JournalFormatError, JournalMissingError, JournalRecordError
-from bookied.storage.files.files import Files, ReadFile
+from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.group_reader import GroupReader
+from bookied.storage.journal.journal_bytes import JournalBytes
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a longer record makes for a longer read, but never beyond the file's end."""
@@ -79,7 +80,7 @@ class JournalScan:
     version: int
     start: int
     size: int
-    _file: ReadFile
+    _file: JournalBytes
     _groups: GroupReader | None = None
     end: int = attrs.field(init=False, default=0)
     is_torn: bool = attrs.field(init=False, default=False)
@@ -156,7 +157,7 @@ class JournalScan:
         while at + 4 <= self.size:
             begin = at - base
             if begin < 0 or begin + 4 > len(data):
-                data, base, begin = self._file.read_at(at, CHUNK_BYTES), at, 0
+                data, base, begin = self._file.read_at(at, CHUNK_BYTES, least=4), at, 0
             length = read_length(data, begin)[0]
             if length == 0:
                 return
@@ -183,7 +184,7 @@ class JournalScan:
         self.is_torn = at < self.size
 
     def _read_whole(self, at: int, size: int) -> bytes:
-        data = self._file.read_at(at, max(size, CHUNK_BYTES))
+        data = self._file.read_at(at, max(size, CHUNK_BYTES), least=size)
         if len(data) < size:
             raise OSError(errno.EIO, "short read", str(self.path))
         return data
@@ -257,7 +258,7 @@ class JournalScan:
 
     def close(self) -> None:
         """Give up the file."""
-        self._file.close()
+        self._file.file.close()
 
 
 def _split(parts: Iterable[EntryRun | JournalRecord]) -> Iterator[JournalRecord]:
@@ -326,26 +327,26 @@ def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
     except FileNotFoundError:
         raise JournalMissingError(path, None, "no such journal") from None
     try:
-        size = file.size()
-        version, start = _read_header(file, path)
-        reader = _group_reader(file, path, size) if version >= layout.PADDING_SINCE else None
-        return JournalScan(path, version, max(start, offset), size, file, reader)
+        size, content = file.size(), JournalBytes(file, path)
+        version, start = _read_header(content, size)
+        reader = _group_reader(content, size) if version >= layout.PADDING_SINCE else None
+        return JournalScan(path, version, max(start, offset), size, content, reader)
     except BaseException:
         file.close()
         raise
 
 
-def _read_header(file: ReadFile, path: Path) -> tuple[int, int]:
+def _read_header(file: JournalBytes, size: int) -> tuple[int, int]:
     start = file.read_at(0, layout.HEADER.size)
     head = start.rstrip(b"\0")
     cut_off = bool(head) and layout.MAGIC.startswith(head)
-    if cut_off and _first_non_zero(file, len(head), file.size()) is None:
+    if cut_off and _first_non_zero(file, len(head), size) is None:
         # A crash left nothing of a new journal but (some of) its magic.
         return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
-    return layout.parse_header(start, path)
+    return layout.parse_header(start, file.path)
 
 
-def _group_reader(file: ReadFile, path: Path, size: int) -> GroupReader | None:
+def _group_reader(file: JournalBytes, size: int) -> GroupReader | None:
     """Return what reads the groups of a file, None if there are none.
 
     Raises:
@@ -357,19 +358,18 @@ def _group_reader(file: ReadFile, path: Path, size: int) -> GroupReader | None:
     except groups.FileMarkDamagedError:
         if _first_non_zero(file, at + groups.FILE_MARK_BYTES, size) is None:
             return None  # A crash while the file was begun.
-        raise JournalRecordError(path, at, "the mark of a file in groups is damaged") from None
+        raise JournalRecordError(file.path, at, "the mark of a file in groups is damaged") from None
     if mark is None:
         return None
-    return GroupReader(file, path, size=size, generation=mark.generation, first=at + mark.size)
+    return GroupReader(file, size=size, generation=mark.generation, first=at + mark.size)
 
 
-def _first_non_zero(file: ReadFile, offset: int, size: int) -> int | None:
+def _first_non_zero(file: JournalBytes, offset: int, size: int) -> int | None:
     """Return where the first byte is that is not zero; holes of any size are passed over."""
     at = file.next_data(offset)
-    while at is not None and at < size:
-        chunk = file.read_at(at, CHUNK_BYTES)
+    while at is not None and at < size and (chunk := file.read_at(at, CHUNK_BYTES, least=1)):
         rest = chunk.lstrip(b"\0")
         if rest:
             return at + len(chunk) - len(rest)
-        at = file.next_data(at + CHUNK_BYTES)
+        at = file.next_data(at + len(chunk))
     return None

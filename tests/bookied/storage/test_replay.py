@@ -469,6 +469,44 @@ def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() 
     assert (found.entries, desk.storage.ledgers.ids()) == (0, [1])
 
 
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_what_the_disk_lost_of_a_journal_is_damage_and_costs_nothing_in_front_of_it(
+    *, has_groups: bool
+) -> None:
+    desk = Desk()
+    data = in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)])
+    lost_at = len(data) - 4096 + 40
+    if not has_groups:
+        data = layout.header(6) + layout.ledger_key_record(1, KEY) + entry(1, 0)
+        data += layout.padding(len(data), 512)
+        lost_at = len(data) + 40
+        data += entry(1, 1, b"p" * 2000)
+    desk.files.write_atomic(J / "5.txn", data)
+    desk.journal(6, entry(1, 2))
+    desk.files.unreadable[J / "5.txn"] = lost_at
+    with pytest.raises(JournalRecordError, match=r"5\.txn at offset \d+: cannot be read") as caught:
+        desk.replay()
+    assert "skipReplayJournalInvalidRecord" in caught.value.hint
+    desk.replay(skip_invalid=True)
+    assert stored_entries(desk.storage, 1) == [0, 2]
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_what_the_disk_lost_in_front_of_the_mark_stops_no_start(*, has_groups: bool) -> None:
+    desk = Desk()
+    records = [[layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)]]
+    if has_groups:
+        desk.files.write_atomic(J / "5.txn", in_groups(*records))
+    else:
+        desk.journal(5, *(record for some in records for record in some))
+    assert desk.replay().entries == 2
+    desk.files.unreadable[J / "5.txn"] = 700
+    assert desk.restart().entries == 0
+    desk.journal(6, entry(1, 2))
+    assert desk.replay().entries == 1
+    assert stored_entries(desk.storage, 1) == [0, 1, 2]
+
+
 def test_unknown_kinds_of_records_are_skipped() -> None:
     desk = Desk()
     unknown = struct.pack(">iqq", 16, 1, -3)

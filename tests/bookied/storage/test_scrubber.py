@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from array import array
 from collections.abc import Callable, Iterator
@@ -14,8 +15,11 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from bookied.errors import MissingLogError
+from bookied.storage.entrylog.format import file_name as log_name
+from bookied.storage.index.format import HEADER_BYTES, relative_path
 from bookied.storage.scrubber import TOLD_MAX, Scrubber, ScrubResult
 from tests.bookied.storage.test_storage_golden import JavaBookie, open_copy
+from tests.bookied.worlds.gc_world import GcWorld
 from tests.bookied.worlds.golden import WITH_LEDGERS, expected
 
 
@@ -164,9 +168,9 @@ def test_a_ledger_that_is_deleted_meanwhile_is_no_inconsistency() -> None:
     assert "the index file is gone" in str(result.found[0].error)
 
 
-def test_a_disk_that_cannot_be_read_ends_the_pass_and_not_the_scrubber() -> None:
+def test_a_file_that_cannot_be_opened_ends_the_pass_and_not_the_scrubber() -> None:
     world = World(FakeStorage({1: 5}), interval_s=10)
-    world.storage.broken = OSError(5, "Input/output error")
+    world.storage.broken = OSError(errno.EMFILE, "Too many open files")
     scrubber = world.scrubber()
     scrubber.start()
     world.clock.advance(15)
@@ -174,6 +178,34 @@ def test_a_disk_that_cannot_be_read_ends_the_pass_and_not_the_scrubber() -> None
     world.storage.broken = None
     world.clock.advance(15)
     assert scrubber.counters.passes == 1
+
+
+@pytest.mark.parametrize("where", ["log", "index"])
+def test_what_the_disk_has_lost_is_found_and_the_rest_looked_at(where: str) -> None:
+    bookie = GcWorld(1)
+    for entry_id in range(12):
+        for ledger_id in (0, 1, 2):
+            bookie.add(ledger_id, entry_id, 1500)
+            while bookie.journals[0].step():
+                pass
+    bookie.stop()
+    bookie.start()
+    world = World(FakeStorage({}))
+    scrubber = Scrubber(
+        world.clock, bookie.storages, run_blocking=world.blocking, interval_s=0, rate=0
+    )
+    assert (once(scrubber).entries, once(scrubber).count) == (36, 0)
+    location = next(bookie.storages.of(1).reads.stored_pages(1))[1][3]
+    current = Path("/l0/current")
+    if where == "log":
+        bookie.files.unreadable[current / log_name(location >> 32)] = location & 0xFFFFFFFF
+    else:
+        bookie.files.unreadable[current / relative_path(1)] = HEADER_BYTES
+    result = once(scrubber)
+    found = [(one.ledger_id, one.entry_id) for one in result.found]
+    assert (result.entries, found) == ((36, [(1, 3)]) if where == "log" else (25, [(1, -1)]))
+    assert "cannot be read" in str(result.found[0].error)
+    assert scrubber.counters.detected_fatal_errors == 0
 
 
 # Real storages -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
@@ -13,7 +14,7 @@ import pytest
 from bookied.errors import MissingLogError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.reader import EntryLogReader, open_scan
 from bookied.storage.entrylog.writer import EntryLogWriter
 from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories
 from tests.sim.world.disk import SimFiles
@@ -112,3 +113,34 @@ def test_an_entry_is_whole_whatever_lies_behind_the_block_that_it_ends_in(
     rows = reader.read_rows([location], 1, 0, bytes_max=9999, until=1 << 60)
     assert rows is not None
     assert b"".join(rows.pieces)[4:] == first
+
+
+def test_an_entry_in_front_of_what_the_disk_has_lost_is_read() -> None:
+    files = SimFiles(Random(1))
+    bodies = [packet(0), packet(1).ljust(9000, b"q"), packet(2)]
+    records = [layout.LENGTH.pack(len(one)) + one for one in bodies]
+    reader = written(files, b"".join(records))
+    ends = [layout.HEADER_BYTES + sum(map(len, records[: count + 1])) for count in range(3)]
+    locations = [layout.location(3, end - len(one)) for end, one in zip(ends, bodies, strict=True)]
+    for count in (0, 1):
+        for lost_at in range(ends[count], ends[count] + 24):
+            files.unreadable[A / "3.log"] = lost_at
+            assert reader.read(locations[count], 1, count) == bodies[count]
+    files.unreadable[A / "3.log"] = ends[1] - 1
+    with pytest.raises(OSError, match="Input/output"):
+        reader.read(locations[1], 1, 1)
+    assert [reader.read(locations[count], 1, count) for count in (0, 2)] == [bodies[0], bodies[2]]
+
+
+def test_a_scan_gives_what_lies_in_front_of_what_the_disk_has_lost() -> None:
+    files = SimFiles(Random(1))
+    records = [layout.LENGTH.pack(len(packet(one))) + packet(one) for one in range(200)]
+    written(files, b"".join(records)).close()
+    files.unreadable[A / "3.log"] = layout.HEADER_BYTES + 150 * len(records[0]) + 40
+    found = []
+    with (
+        contextlib.closing(open_scan(files, A / "3.log")) as scan,
+        pytest.raises(OSError, match="Input/output"),
+    ):
+        found.extend(record.entry_id for record in scan)
+    assert found == list(range(150))
