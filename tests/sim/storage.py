@@ -8,6 +8,7 @@ says, and ends at the first that breaks a promise, with the one command that run
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import sys
 import time
@@ -28,6 +29,8 @@ LIVES_MAX = 4
 TURNS_MAX = 300
 CUT_AFTER = (50, 250, 1000)
 """Operations on the disk that a life lasts at most; a start alone takes some 40."""
+READ_SEEDS = 1_000_002
+"""From here on each fourth seed, this one first, is of disks that fail to read as well."""
 
 
 @attrs.frozen
@@ -56,13 +59,16 @@ def live(seed: int, build: Build = SOUND) -> Story:
 
 def _live(world: BookieWorld, seed: int) -> Story:
     lives = world.rng.randint(1, LIVES_MAX)
+    has_bad_reads = seed >= READ_SEEDS and seed % 4 == READ_SEEDS % 4
     for _ in range(lives):
+        if has_bad_reads:
+            start_on_a_bad_disk(world)
         start(world)
         world.check()
         world.forget_what_was_lost()
         is_power_cut = world.rng.random() < 0.75
         if world.rng.random() < 0.25:
-            suffer(world)
+            suffer(world, has_bad_reads=has_bad_reads)
         elif is_power_cut:
             live_until_the_power_goes(world)
         else:
@@ -93,6 +99,18 @@ def start(world: BookieWorld) -> None:
     world.start()
 
 
+def start_on_a_bad_disk(world: BookieWorld) -> None:
+    """Try to start while reads fail now and then; what it cannot read it must not take for gone."""
+    world.files.read_fault = bad_reads(world.rng)
+    try:
+        world.start()
+        for _ in range(world.rng.randrange(30)):
+            world.turn()
+    except (BookKeeperError, StorageError, BookieStopError, OSError):
+        pass
+    world.crash(is_power_cut=world.rng.random() < 0.5)
+
+
 def live_until_the_power_goes(world: BookieWorld) -> None:
     """Go on until the disk has seen so many more operations, wherever that is."""
     world.files.cut_at = world.files.operations + world.rng.randint(1, world.rng.choice(CUT_AFTER))
@@ -103,11 +121,14 @@ def live_until_the_power_goes(world: BookieWorld) -> None:
         pass
 
 
-def suffer(world: BookieWorld) -> None:
+def suffer(world: BookieWorld, *, has_bad_reads: bool) -> None:
     """Live on a disk that fails now and then, until the bookie gives up or for a while."""
     for _ in range(world.rng.randrange(60)):
         world.turn()
-    world.files.fault = some_fault(world.rng)
+    if has_bad_reads and world.rng.random() < 0.7:
+        world.files.read_fault = bad_reads(world.rng)
+    else:
+        world.files.fault = some_fault(world.rng)
     try:
         for _ in range(100):
             world.turn()
@@ -122,6 +143,11 @@ def some_fault(rng: Random) -> Fault:
         ["write", *["sync"] * 4, "create", "rename", "sync_dir", "truncate", "mkdir"],
         ["/l", "/j", "/i", "/"],
     )
+
+
+def bad_reads(rng: Random) -> Fault:
+    """Make reads fail now and then, in one kind of directory."""
+    return failing(rng, ["read"], ["/l", "/j", "/i", "/"], [errno.EIO])
 
 
 # The hunt -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, LastMarkError
 from bookied.storage.files.files import Files
+from bookied.storage.files.unreadable import lost_is_damaged
 
 log = Logger()
 
@@ -85,7 +86,8 @@ def read_mark(files: Files, directories: Iterable[Path], name: str) -> LastMark:
     for directory in directories:
         path = directory / name
         try:
-            highest = max(highest, decode_mark(files.read(path), path))
+            with lost_is_damaged(path, LastMarkError):
+                highest = max(highest, decode_mark(files.read(path), path))
         except FileNotFoundError:
             continue
         except LastMarkError as error:

@@ -401,7 +401,7 @@ class BookieWorld:
 
     def crash(self, *, is_power_cut: bool) -> None:
         """End the process as it is, with the power or without; do not start it."""
-        self.files.fault = None
+        self.files.fault = self.files.read_fault = None
         self.files.cut_at = self.files.operations  # Whatever it still tries comes to nothing.
         for client in self.clients:
             client.receive()  # What was answered was answered.
@@ -661,7 +661,8 @@ class BookieWorld:
     @property
     def _may_fail(self) -> bool:
         """Whether the disk fails just now, so that a refusal is an answer."""
-        return self.files.fault is not None or bool(self.failures)
+        disk = self.files
+        return bool(disk.fault or disk.read_fault or self.failures)
 
     # What has to hold -----------------------------------------------------------------------------
 

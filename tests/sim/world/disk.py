@@ -144,7 +144,7 @@ class SimFiles:
         self.fault: Fault | None = None
         """Asked before each change."""
         self.read_fault: Fault | None = None
-        """Asked before each read of an open file."""
+        """Asked before each read of a file."""
         self.bytes_max: int | None = None
         self.room: dict[Path, int] = {}
         """The most that the files below some directories may hold together; others are endless."""
@@ -215,7 +215,7 @@ class SimFiles:
         return _SimFile(self, path, self._file(path))
 
     def read(self, path: Path) -> bytes:
-        return bytes(self._file(path).data)
+        return self.open_read(path).read_at(0, len(self._file(path).data))
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + ".tmp")
@@ -470,11 +470,16 @@ class _SimAppendFile(_SimFile):
         super().close()
 
 
-def failing(rng: Random, operations: Sequence[str], places: Sequence[str]) -> Fault:
+def failing(
+    rng: Random,
+    operations: Sequence[str],
+    places: Sequence[str],
+    numbers: Sequence[int] = (errno.EIO, errno.ENOSPC),
+) -> Fault:
     """Return what makes one of the operations fail now and then, below one of the places."""
     wanted = rng.choice(operations)
     where = rng.choice(places)
-    number = rng.choice([errno.EIO, errno.ENOSPC])
+    number = rng.choice(numbers)
     often = rng.choice([0.02, 0.3, 1.0])
 
     def fault(operation: str, path: Path) -> OSError | None:

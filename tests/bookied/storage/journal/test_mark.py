@@ -49,6 +49,19 @@ def test_a_bad_mark_is_ignored(files: SimFiles, data: bytes) -> None:
     assert read_mark(files, [A, B], "lastMark") == LastMark(3, 4)
 
 
+def test_a_mark_that_the_disk_has_lost_is_ignored_and_written_again(files: SimFiles) -> None:
+    write_mark(files, [A, B], "lastMark", LastMark(3, 4))
+    files.unreadable[A / "lastMark"] = 0
+    assert read_mark(files, [A, B], "lastMark") == LastMark(3, 4)
+    assert read_mark(files, [A], "lastMark") == START
+    written = []
+    files.fault = lambda operation, path: written.append((operation, path))
+    write_mark(files, [A, B], "lastMark", LastMark(3, 9))
+    assert ("rename", A / "lastMark.tmp") in written
+    files.unreadable.clear()
+    assert read_mark(files, [A], "lastMark") == LastMark(3, 9)
+
+
 def test_without_a_mark_replay_starts_before_every_journal(files: SimFiles) -> None:
     assert read_mark(files, [A, B], "lastMark") == (0, 0)
     assert decode_mark(encode_mark(LastMark(0, 0)), A) == (0, 0)
