@@ -1068,3 +1068,18 @@ def test_a_full_log_gets_no_ledger_before_it_was_trimmed() -> None:
     after, writer = world.run(ledgers.append_ledger(known, last))
     assert after.record.next_index == LEDGERS_MAX + 1
     assert after.record.last_ledger_id == writer.ledger_id
+
+
+def test_a_log_that_was_sealed_meanwhile_gets_no_ledger() -> None:
+    world = World(3)
+    manager = logs(world)
+    writer = opened(world, manager)
+    client = world.client(seed=1)
+    ledgers = LedgerList(client, "events")
+    known = world.run(ledgers.read())
+    world.run(writer.close(seal=True))
+    before = world.run(_list_of(client.list_ledgers()))
+    with pytest.raises(NotLeaderError, match="taken over"):
+        world.run(ledgers.append_ledger(known, known.record.last_ledger_id))
+    assert world.run(_list_of(client.list_ledgers())) == before, "none is left behind"
+    assert world.run(ledgers.read()).record.sealed
