@@ -339,6 +339,23 @@ class TestLeading:
         world.run(writer.close())
         assert all_of(world, manager) == [b"2", b"3", b"4"]
 
+    def test_a_trim_during_a_roll_keeps_the_ledger_that_still_grows(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        held(world)
+        slow = writer.append(b"slow")
+        rolling = world.start(writer.roll())
+        world.settle(0.5)
+        assert writer.record.next_index == 2
+        assert world.run(logs(world, 1).trim("events", Position(1, 0))) == Position(0, 0)
+        released(world)
+        rolling.finish()
+        assert world.run(_await(slow)) == Position(0, 1)
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"slow"]
+
     def test_a_trim_whose_answer_is_lost_deletes_all_it_took_although_the_log_grows(self) -> None:
         world = World(3)
         manager = logs(world)
