@@ -327,7 +327,11 @@ _DECLARED: Final = (
         help="How ledger ids are read and shown.",
     ),
     _option("--entry-format", type=click.Choice(ENTRY_FORMATS), help="How payloads are shown."),
-    _option("--columns", metavar="A,B", help="Columns of tables and CSV, in order."),
+    _option(
+        "--columns",
+        metavar="A,B",
+        help="Columns of tables and CSV, in order; custom.KEY is one key of custom metadata.",
+    ),
     _option(
         "--sort-by",
         metavar="A[:desc]",

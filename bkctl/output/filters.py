@@ -69,8 +69,9 @@ def of_field(option: str, view: View, one: Comparison, *, utc: bool) -> Comparis
 
 def holds(one: Comparison, view: View, value: Any, found: Mapping[str, Any]) -> bool:
     """Return whether a comparison holds for a value, whose machine form is ``found``."""
-    is_time = one.moment_ms is not None
-    return one.holds({one.field: view[one.field].get(value)} if is_time else found)
+    if one.moment_ms is not None or one.field not in found:
+        found = {one.field: view[one.field].get(value)}
+    return one.holds(found)
 
 
 def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:

@@ -162,7 +162,11 @@ class View:
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
 
     def __getitem__(self, name: str) -> Field:
-        return next(field for field in self.fields if field.name == name)
+        found = next((field for field in self.fields if field.name == name), None)
+        found = found or self.named(name)
+        if found is None:
+            raise KeyError(name)
+        return found
 
     @property
     def speaks(self) -> bool:
@@ -170,7 +174,13 @@ class View:
         return self.lines is not None or self.sentence is not None
 
     def named(self, word: str) -> Field | None:
-        """Return the field with this name, in JSON or as a column's header; None without one."""
+        """Return the field with this name, in JSON or as a column's header; None without one.
+
+        ``custom.app`` is what an object has under ``app``.
+        """
+        name, _, key = word.strip().partition(".")
+        if key and (inner := self.named(name)) is not None and inner.kind is Kind.NESTED:
+            return _of_key(inner, key)
         folded = word.strip().lower().replace(" ", "_").replace("-", "_")
         words = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
         words |= {field.name: field for field in self.fields}
@@ -180,15 +190,28 @@ class View:
         """Return the error of a word that names no field."""
         names = [field.name for field in self.fields]
         titles = [field.title.lower() for field in self.fields]
-        custom = (
-            "; --meta KEY=VALUE finds custom metadata"
-            if "custom" in names and option.startswith("--filter")
-            else ""
-        )
+        custom = ", or custom.KEY" if "custom" in names else ""
         return UsageError(
             f"{option}: no field {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
             next_step=f"the fields are {', '.join(names)}{custom}",
         )
+
+
+def _of_key(field: Field, key: str) -> Field:
+    """Return what an object has under a key, as a field of its own; nothing where it has none."""
+
+    def get(value: Any) -> Any:
+        inner = field.get(value)
+        return inner.get(key) if isinstance(inner, Mapping) else None
+
+    return Field(
+        name=f"{field.name}.{key}",
+        doc=f"{key} of {field.name}.",
+        header=key.upper(),
+        kind=Kind.TEXT,
+        get=get,
+        optional=True,
+    )
 
 
 def _kind_of(shown_class: type, path: str) -> Kind:

@@ -543,3 +543,16 @@ def test_every_form_is_printed_by_every_command_that_prints_values(
         ("ledger", "recover", ten), ("bookie", "list"), ("cluster", "info"),
     ):  # fmt: skip
         assert run(*args, "-o", output).out, args
+
+
+def test_a_key_of_the_custom_metadata_is_a_field_of_its_own(run: Run) -> None:
+    made = [run("ledger", "create", "--meta", f"App={app}").id for app in ("b", "a", "b")]
+    only = ("--columns", "id,custom.App", "--filter", "custom.App~")
+    listed = run("ledger", "list", *only, "--sort-by", "custom.App:desc", "-o", "csv").out
+    rows = [f"{made[0]},b", f"{made[2]},b", f"{made[1]},a"]
+    assert listed.splitlines() == ["ledger_id,custom.App", *rows]
+    shown = run("ledger", "list", "--columns", "custom.App", "--filter", "custom.App=a").out
+    assert shown.split() == ["APP", "a"]
+    refused = run("ledger", "list", "--columns", "state.x", ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "or custom.KEY" in refused.err
