@@ -72,7 +72,7 @@ def delete(
     lines = [loss(one) for one in wanted]
     together = _together(wanted)
     if session.dry_run:
-        session.plan([*(f"delete {line}" for line in lines), *together])
+        session.plan(f"delete {line}" for line in [*lines, *together])
         return
     session.confirm(
         ["This will be lost for good:", *(f"  {line}" for line in [*lines, *together])],
@@ -109,7 +109,7 @@ def _together(found: Sequence[DeletionCandidate]) -> list[str]:
     known = [one.stored.value for one in found if one.stored]
     entries = sum(one.last_entry_id + 1 for one in known if one.last_entry_id is not None)
     size = human_bytes(sum(one.length for one in known))
-    total = f"together {len(found)} ledgers, {counted(entries, 'entry')}, {size}"
+    total = f"{len(found)} ledgers in all, {counted(entries, 'entry')}, {size}"
     return [total] if len(found) > 1 else []
 
 

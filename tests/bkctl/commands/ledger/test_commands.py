@@ -469,7 +469,7 @@ def test_deleting_several_ledgers_wants_the_instance_id(run: Run) -> None:
 def test_several_are_summed_up_and_none_is_no_error(run: Run) -> None:
     ids = [run("ledger", "write", "-", typed="abc\nde\n").id for _ in range(2)]
     plan = run("ledger", "delete", *ids, "--dry-run").out
-    assert plan.splitlines()[-1].split(maxsplit=1)[1] == "together 2 ledgers, 4 entries, 10 B"
+    assert plan.splitlines()[-1].split(maxsplit=1)[1] == "delete 2 ledgers in all, 4 entries, 10 B"
     assert "bkctl." not in plan
     none = run("ledger", "delete", "-", "--yes", typed="")
     assert (none.out, none.err) == ("", "no ledger to delete\n")
