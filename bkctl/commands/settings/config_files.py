@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.declaration import is_secret_key
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import Properties
 from bkclient.config.settings import environment, known_keys, load, settings_text
@@ -187,7 +188,9 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
     known = {name for info in used.values() for name in (info.key, *info.aliases)}
     said = dict.fromkeys(prop.key for file in (first, second) if file for prop in file)
     others = {
-        key: KeyInfo(key=key, read_by=(), uses=(), doc="") for key in said if key not in known
+        key: KeyInfo(key=key, read_by=(), uses=(), doc="", secret=is_secret_key(key))
+        for key in said
+        if key not in known
     }
     for info in (*used.values(), *others.values()):
         default = info.default

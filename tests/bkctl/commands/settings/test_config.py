@@ -166,6 +166,16 @@ def test_secrets_are_masked_where_they_differ(run: Run, tmp_path: Path) -> None:
     assert (found["first"], found["second"]) == ("********", "********")
 
 
+@pytest.mark.parametrize(
+    "key", ["zkPassword", "tlsKeyStorePasword", "tlsKeystorepasswd", "passphrase", "dbPwd"]
+)
+def test_an_unknown_key_may_be_a_secret_that_is_misspelt(
+    run: Run, tmp_path: Path, key: str
+) -> None:
+    (found,) = run("diff", _file(tmp_path / "1", f"{key}=hidden\n"))[1]["differences"]
+    assert (found["key"], found["first"]) == (key, "********")
+
+
 # show --------------------------------------------------------------------------------------------
 
 
