@@ -58,9 +58,11 @@ class TopicStreamReader(FollowingReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """Return where a new query begins: by default at the end of all topics."""
-        starts: Positions = self._call(starts_of, self._query.options, LATEST, _now_ms())
-        self._start = _offset(starts)
+        self._start = self._begin()
         return self._start
+
+    def _begin(self) -> Offset:
+        return _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
         """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
@@ -75,7 +77,8 @@ class TopicStreamReader(FollowingReader):
             check_offset(start, "topics", "new")
         self._note_start(start)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
-        begin = start or self._start or self.initialOffset()
+        # An old PySpark, and a query that goes on from a checkpoint: the topics' ends come of it.
+        begin = start or self._start or self._begin()
         found: Offset = self._call(self._next, begin, entries_max, bytes_max)
         return found
 
