@@ -187,7 +187,7 @@ class LogStreamReader(FollowingReader):
             return start
         begin = self._start if start is None else _to_position(start)
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
-            begin = self._call(log_start, self._query.options, LATEST)
+            begin = self._call(log_start, _at_latest(self._query), LATEST)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         extents, end = self._call(
             log_extents,

@@ -285,6 +285,19 @@ class TestStream:
         reader.stop()
         assert (end["index"], end["entry"], found["index"], found["entry"]) == (0, 2, 1, 0)
 
+    def test_a_query_that_goes_on_does_not_look_where_it_began_at_first(
+        self, cluster, client
+    ) -> None:
+        """PySpark before 4.2 does not say where it goes on."""
+        make_log(client, "far")
+        append(client, "far", [b"a"])
+        append(client, "far", [b"b", b"c"])
+        client.call(lambda connected: LogManager(connected).trim("far", Position(1, 0)))
+        reader = stream_reader(cluster, log="far", startingPosition="0:0")
+        end = reader.latestOffset()
+        reader.stop()
+        assert (end["index"], end["entry"]) == (2, 0)
+
     @pytest.mark.parametrize(
         ("options", "offset"),
         [
