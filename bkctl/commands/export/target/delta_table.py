@@ -60,7 +60,7 @@ def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) 
     """
     if tree.run == 0:
         if files.names(LOG_FOLDER):
-            raise ForeignFilesError(f"{files.uri} holds a Delta table that no export made")
+            raise _foreign(files.uri)
         if "%" in files.uri:  # deltalake decodes it, and looks in another directory.
             raise ForeignFilesError(f"{files.uri} has a % in its name, which no Delta table may")
         return
@@ -101,6 +101,7 @@ def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
     ``added`` are the paths of the files that are new with this run. The files are in place.
 
     Raises:
+        ForeignFilesError: there is a Delta table that no export made.
         TableChangedError: runs before this one are not in the table, or a file that this one
             replaces.
         ExportWriteError: the Delta log cannot be read or written.
@@ -115,6 +116,8 @@ def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
         return
     if found != record.run - 1:
         raise TableChangedError(_lacking(uri, found, record.run))
+    if table is not None and record.run == 1:
+        raise _foreign(uri)
     _check_lists(table, record.removed)
     schema, columns = _schema(record.layout), _partition_columns(record.layout)
     now_ms = time.time_ns() // 1_000_000
@@ -154,6 +157,10 @@ def _not_written(uri: str, error: Exception) -> ExportWriteError:
     return ExportWriteError(
         f"the Delta table in {uri} cannot be read or written: {error}; export again to finish"
     )
+
+
+def _foreign(uri: str) -> ForeignFilesError:
+    return ForeignFilesError(f"{uri} holds a Delta table that no export made")
 
 
 def _lacking(uri: str, found: int, made: int) -> str:

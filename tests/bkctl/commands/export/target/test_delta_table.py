@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'bkctl[delta]'")
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from bkctl.commands.export.errors import ExportWriteError, ForeignFilesError, TableChangedError
 from bkctl.commands.export.target.commit import (
@@ -115,6 +115,18 @@ def test_a_run_that_others_overtook_replaces_no_file_that_they_rewrote(files) ->
     DeltaTable(files.uri).restore(before)
     load_tree(files)
     assert listed(root_of(files)) == {"run=2/b.parquet"}
+
+
+def test_a_first_run_is_not_finished_in_a_table_of_others(tmp_path) -> None:
+    files = LocalFiles(tmp_path)
+    decided = run_of(files, TargetTree(), "run=1/a.parquet")
+    with pytest.raises(Killed):
+        commit(FailingFiles(tmp_path, 3, Killed()), decided)
+    write_deltalake(tmp_path, pa.table({"ledger_id": pa.array([1], pa.int64())}))
+    before = listed(tmp_path)
+    with pytest.raises(ForeignFilesError, match="that no export made"):
+        load_tree(files)
+    assert listed(tmp_path) == before
 
 
 def test_a_run_whose_delta_log_cannot_be_written_is_finished_by_the_next_one(files) -> None:
