@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReact
 
 from bkclient.config.client import KeepAlive
 from bookied.errors import AddressError, PortInUseError
+from bookied.runtime.tls_reads import TlsReads
 
 BACKLOG: Final = 512
 
@@ -120,6 +121,28 @@ class PromptConnection(tcp.Server):
     Twisted sends in the next turn of the reactor, and tells epoll before and after it that there is
     something to send. That costs more than the answer to a few requests.
     """
+
+    _tls_reads: TlsReads | None = None
+
+    def startTLS(self, ctx: object, normal: bool = True) -> None:  # noqa: FBT001, FBT002, N802
+        """Put TLS between the connection and its protocol; see ``ITLSTransport``."""
+        self._tls_reads = self.protocol = TlsReads(self.protocol)
+        super().startTLS(ctx, normal)  # type: ignore[no-untyped-call]
+
+    def doRead(self) -> Any:
+        """Read what has come, in TLS as much as one turn of the reactor can decrypt."""
+        reads = self._tls_reads
+        if reads is None:
+            return super().doRead()
+        try:
+            data = self.socket.recv(min(self.bufferSize, reads.read_bytes_max))
+        except OSError as error:
+            return None if error.errno in _NOT_NOW else main.CONNECTION_LOST
+        if not data:
+            return main.CONNECTION_DONE
+        self.protocol.dataReceived(data)
+        reads.end_read(len(data))
+        return None
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:  # noqa: N802 -- Twisted's name
         """Send the frames, after those that wait; see ``ITransport``."""

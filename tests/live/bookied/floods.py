@@ -52,12 +52,12 @@ def missing_ledgers(*, is_v3: bool) -> bytes:
     return b"".join(v3.encode_request(one, 1) if is_v3 else v2.encode_request(one) for one in reads)
 
 
-def connect(port: int, receive_bytes: int = 4096) -> socket.socket:
+def connect(port: int, receive_bytes: int = 4096, host: str = "127.0.0.2") -> socket.socket:
     """Return a connection of a hostile client, with a small buffer for answers."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     sock.settimeout(WAIT_S)
-    sock.bind(("127.0.0.2", 0))
+    sock.bind((host, 0))
     sock.connect(("127.0.0.1", port))
     return sock
 
