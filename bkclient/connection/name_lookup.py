@@ -86,7 +86,7 @@ def _addresses(name: str, port: int, transport: str) -> list[IPv4Address | IPv6A
     kind = socket.SOCK_STREAM if transport == "TCP" else socket.SOCK_DGRAM
     try:
         found = socket.getaddrinfo(name, port, type=kind)
-    except (OSError, UnicodeError):
+    except (OSError, ValueError, OverflowError):  # The last for a port that no number of C holds.
         return []
     return [
         _ADDRESSES[family](transport, *where)
