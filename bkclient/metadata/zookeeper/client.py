@@ -8,12 +8,14 @@ understand. What a server sends is checked here first. A list of a million names
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import select
 import socket
 import ssl
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,6 +26,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionDropped
+from kazoo.protocol.serialization import Connect, GetChildren
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
@@ -32,12 +35,19 @@ from bkclient.metadata.zookeeper_reader.frames import FRAME_BYTES_MAX
 _MISREAD: Final = (struct.error, RuntimeError, LookupError, ValueError)
 """What kazoo raises where bytes are not what it takes them for."""
 
+_COUNT: Final = struct.Struct(">i")
+_NAME_BYTES_MIN: Final = 5
+"""Of a name in a list: its length, and one character."""
+
 
 def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None:
-    """Have a client check what servers send; ``strange`` hears what is wrong, on kazoo's thread."""
+    """Have a client check what servers send; ``strange`` hears what is wrong, on kazoo's thread.
+
+    A time-out holds for a whole frame, as in Java's client; kazoo begins it anew with each byte.
+    """
     connection = client._connection  # noqa: SLF001 -- kazoo has no hook for it
-    read, read_socket = connection._read, connection._read_socket  # noqa: SLF001
-    read_response = connection._read_response  # noqa: SLF001
+    read_socket, read_response = connection._read_socket, connection._read_response  # noqa: SLF001
+    invoke, asked_ms = connection._invoke, client._session_timeout  # noqa: SLF001
 
     def dropped(what: str) -> ConnectionDropped:
         strange(what)
@@ -46,8 +56,16 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
     def bounded(size: int, timeout_s: float) -> bytes:
         if not 0 <= size <= FRAME_BYTES_MAX:
             raise dropped(f"a frame of {size} bytes")
-        data: bytes = read(size, timeout_s)
-        return data
+        with connection._socket_error_handling():  # noqa: SLF001
+            return _read(client, size, timeout_s)
+
+    def invoked(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+        answer = invoke(timeout_s, request, xid)
+        if not isinstance(request, Connect):
+            return answer
+        session, zxid = answer
+        # Kazoo waits for answers as long as the server says that sessions last.
+        return session._replace(time_out=min(session.time_out, asked_ms)), zxid
 
     def understood(timeout_s: float) -> Any:
         try:
@@ -64,10 +82,41 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
             raise dropped(f"an answer to request {header.xid} instead of {number}")
         if header.err and header.err not in EXCEPTIONS:
             raise dropped(f"error {header.err}")
+        if not header.err and isinstance(pending[0][0], GetChildren):
+            (names,) = _COUNT.unpack_from(data, offset)
+            if names * _NAME_BYTES_MIN > len(data) - offset:
+                raise dropped(f"a list of {names} names in {len(data)} bytes")
         return read_response(header, data, offset)
 
     connection._read, connection._read_socket = bounded, understood  # noqa: SLF001
-    connection._read_response = expected  # noqa: SLF001
+    connection._read_response, connection._invoke = expected, invoked  # noqa: SLF001
+
+
+def _read(client: KazooClient, size: int, timeout_s: float) -> bytes:
+    """Read so many bytes from the server, all of them within ``timeout_s``."""
+    sock, parts = client._connection._socket, []  # noqa: SLF001
+    until_s = time.monotonic() + timeout_s
+    while size:
+        wait_s = until_s - time.monotonic()
+        is_late = wait_s <= 0
+        if is_late or not (sock.pending() or client.handler.select([sock], [], [], wait_s)[0]):
+            raise client.handler.timeout_exception("an answer is not complete in time")
+        try:
+            part = sock.recv(size)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            continue
+        if not part:
+            raise ConnectionDropped("the server closed the connection")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def cut_connection(client: KazooClient) -> None:
+    """End a client's connection at once, if it has one; its thread notices that."""
+    sock = client._connection._socket  # noqa: SLF001
+    with contextlib.suppress(AttributeError, OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 log = Logger()
@@ -249,6 +298,9 @@ class _Socket:
 
     def getpeername(self) -> Any:
         return self._wrapped.getpeername()
+
+    def shutdown(self, how: int) -> None:
+        self._wrapped.shutdown(how)
 
     def close(self) -> None:
         self._wrapped.close()

@@ -36,13 +36,16 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
-from bkclient.metadata.zookeeper.client import Crossing, new_client
+from bkclient.metadata.zookeeper.client import Crossing, cut_connection, new_client
 
 log = Logger()
 T = TypeVar("T")
 
 _PATIENCE_S: Final = 1.0
 """How long kazoo may take to stop where it is not connected."""
+
+_CLOSE_S: Final = 10.0
+"""How long a server may take to end the session, unless the session's time-out is shorter."""
 
 _ANEW_S: Final = 1.0
 """How long to wait before a kazoo whose thread died is replaced: it may die of the same again."""
@@ -172,12 +175,21 @@ class KazooSession:
             self._anew.cancel()
             self._anew = None
         if self.kazoo is not None and connected:
-            await self._in_thread(self._stop)
+            await self._end_session(self.kazoo)
         elif self.kazoo is not None:
             await self._abandon()
         for flying in tuple(self._flying):
             if not flying.called:
                 flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
+
+    async def _end_session(self, kazoo: KazooClient) -> None:
+        """Have the server end the session; drop the connection where it does not in time."""
+        limit_s = min(self.timeout_s, _CLOSE_S)
+        try:
+            await self._in_thread(self._stop).addTimeout(limit_s, self._reactor)
+        except TwistedTimeoutError:
+            log.warn("{uri}: the session was not closed in {s:g} s", uri=self.uri, s=limit_s)
+            cut_connection(kazoo)
 
     async def _abandon(self) -> None:
         """Stop kazoo where there is no server to tell.

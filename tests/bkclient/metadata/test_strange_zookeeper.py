@@ -1,4 +1,4 @@
-"""A server that greets as a ZooKeeper does, and then sends what no ZooKeeper sends."""
+"""A server that greets as a ZooKeeper does, and then sends what no ZooKeeper sends, or slowly."""
 
 from __future__ import annotations
 
@@ -6,17 +6,34 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import open_metadata
+from bkclient.metadata.zk_uri import parse_uri
+from bkclient.metadata.zookeeper.tree import KazooTree
 from tests.support.reactor import call, run, the_reactor
+from tests.support.waiting import until
 
 FLOOD_BYTES_MAX = 512 << 20
 TAKEN_BYTES_MAX = 64 << 20
-WELCOME = struct.pack(">iiiq", 37, 0, 10_000, 0x1234) + struct.pack(">i16s?", 16, b"p" * 16, False)
+SESSION_S, END_S = 1.0, 30.0
+BYTE_EVERY_S = 0.05
+
+
+def welcome(session_ms: int) -> bytes:
+    """Return the greeting of a server that claims so long a session."""
+    session = struct.pack(">iiiq", 37, 0, session_ms, 0x1234)
+    return session + struct.pack(">i16s?", 16, b"p" * 16, False)
+
+
+WELCOME = welcome(10_000)
+NO_NODE = -101
+CONNECT_REQUESTS = 2
+"""What a store asks before it is connected."""
 STAT = bytes(68)
 
 
@@ -29,11 +46,17 @@ def header(xid: int, wrong: int = 0) -> bytes:
 
 
 class Strange:
-    """The server. ``answer`` gets the number of each request; ``floods`` has it go on for ever."""
+    """The server. ``answer`` gets the number of each request.
 
-    def __init__(self, answer: Callable[[int], bytes], *, floods: bool, welcome: bytes) -> None:
+    ``floods`` has it go on for ever, and ``trickles`` too, with a byte at a time.
+    """
+
+    def __init__(
+        self, answer: Callable[[int], bytes], *, floods: bool, trickles: bool, welcome: bytes
+    ) -> None:
         self._answer, self._floods, self._welcome = answer, floods, welcome
-        self.flood_bytes = 0
+        self._trickles = trickles
+        self.flood_bytes = self.clients = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.uri = f"zk+hierarchical://127.0.0.1:{self._socket.getsockname()[1]}/ledgers"
         threading.Thread(target=self._run, daemon=True).start()
@@ -48,6 +71,13 @@ class Strange:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
+        self.clients += 1
+        try:
+            self._talk(client)
+        finally:
+            self.clients -= 1
+
+    def _talk(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError, struct.error), client, client.makefile("rb") as asked:
             asked.read(struct.unpack(">i", asked.read(4))[0])
             client.sendall(self._welcome)
@@ -58,6 +88,9 @@ class Strange:
                     client.sendall(framed(header(-2)))
                     continue
                 client.sendall(self._answer(xid))
+                while self._trickles:
+                    client.sendall(b"\0")
+                    time.sleep(BYTE_EVERY_S)
                 sent_bytes = 0
                 while self._floods and sent_bytes < FLOOD_BYTES_MAX:
                     client.sendall(bytes(1 << 16))
@@ -67,9 +100,13 @@ class Strange:
 
 @contextlib.contextmanager
 def strange(
-    answer: Callable[[int], bytes], *, floods: bool = False, welcome: bytes = WELCOME
+    answer: Callable[[int], bytes],
+    *,
+    floods: bool = False,
+    trickles: bool = False,
+    welcome: bytes = WELCOME,
 ) -> Iterator[Strange]:
-    server = Strange(answer, floods=floods, welcome=welcome)
+    server = Strange(answer, floods=floods, trickles=trickles, welcome=welcome)
     try:
         yield server
     finally:
@@ -125,3 +162,50 @@ def test_a_greeting_that_no_zookeeper_gives_is_named() -> None:
     with strange(lambda _: b"", welcome=struct.pack(">i", 2**31 - 16)) as server:
         found = failure(server.uri, session_timeout_s=1.0)
     assert "no ZooKeeper answered within 1 s; the server is not a ZooKeeper: a frame of" in found
+
+
+@pytest.mark.parametrize(
+    ("answer", "trickles", "session_ms"),
+    [
+        (b"", False, 10_000),
+        (b"\0\0", False, 2**31 - 1),
+        (struct.pack(">i", 60_000_000), True, 10_000),
+    ],
+    ids=["nothing", "half a length", "byte by byte"],
+)
+def test_an_answer_that_never_ends_ends_by_the_session_that_was_asked_for(
+    answer: bytes, *, trickles: bool, session_ms: int
+) -> None:
+    began_s = time.monotonic()
+    with strange(lambda _: answer, trickles=trickles, welcome=welcome(session_ms)) as server:
+        assert server.uri in failure(server.uri, SESSION_S)
+    assert time.monotonic() - began_s < END_S
+
+
+def test_a_session_whose_end_is_not_answered_is_dropped() -> None:
+    def answer(xid: int) -> bytes:
+        return framed(header(xid, NO_NODE)) if xid <= CONNECT_REQUESTS else b""
+
+    with strange(answer) as server:
+        store = call(
+            lambda: open_metadata(server.uri, reactor=the_reactor(), session_timeout_s=SESSION_S)
+        )
+        run(store.connect())
+        began_s = time.monotonic()
+        run(store.close())
+        assert time.monotonic() - began_s < END_S
+        until(lambda: server.clients == 0, "the connection is still open")
+
+
+def test_a_list_of_more_names_than_its_bytes_can_hold_is_not_read() -> None:
+    names = struct.pack(">i", 1 << 22) + bytes(1 << 24)
+    with strange(lambda xid: framed(header(xid) + names)) as server:
+        tree = call(
+            lambda: KazooTree(
+                parse_uri(server.uri), reactor=the_reactor(), session_timeout_s=SESSION_S
+            )
+        )
+        run(tree.connect())
+        with pytest.raises(MetadataStoreError, match=f"a list of {1 << 22} names in .* bytes"):
+            run(tree.children("/available"))
+        run(tree.close())
