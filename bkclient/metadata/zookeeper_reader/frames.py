@@ -69,6 +69,12 @@ def _path(path: str) -> bytes:
     return LENGTH.pack(len(encoded)) + encoded
 
 
+def path_of(body: Body) -> str:
+    """Return which node a request is about."""
+    payload = body[1]
+    return payload[LENGTH.size : LENGTH.size + LENGTH.unpack_from(payload)[0]].decode()
+
+
 def greeting(last_zxid: int, timeout_ms: int) -> bytes:
     """Ask for a new session, of a server that knows ``last_zxid`` and belongs to the quorum."""
     size = _GREETING.size - LENGTH.size

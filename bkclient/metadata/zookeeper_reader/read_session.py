@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from bkclient.errors import MetadataStoreError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper_reader import frames
@@ -97,7 +98,7 @@ class ReadSession:
                     self._drop()
                     tries += 1
                     if tries >= _TRIES_MAX or self._clock() > since_s + 2 * self._timeout_s:
-                        raise self._unavailable("the connection breaks again and again") from error
+                        raise self._breaks_at(flying) from error
                     continue
                 if not answers:
                     if self._clock() > since_s + 2 * self._timeout_s:
@@ -264,6 +265,14 @@ class ReadSession:
     def _strange(self, what: str) -> MetadataStoreError:
         self._drop()
         return MetadataStoreError(f"{self._uri.text}: the server is not a ZooKeeper: {what}")
+
+    def _breaks_at(self, flying: deque[Body]) -> MetadataUnavailableError:
+        """Return the error that names the first node whose request was not answered."""
+        why = "the connection breaks again and again"
+        if flying:
+            path = zk_paths.shown(frames.path_of(flying[0]))
+            why += f" where {path} is read; is it larger than jute.maxbuffer?"
+        return self._unavailable(why)
 
     def _unavailable(self, why: str) -> MetadataUnavailableError:
         return MetadataUnavailableError(f"{self._uri.text}: {why}")

@@ -209,6 +209,12 @@ def test_connections_that_break_again_and_again_without_an_answer_are_given_up()
     assert len(server.connections) == 8
 
 
+def test_a_node_for_which_the_server_always_ends_the_connection_is_named() -> None:
+    server = Server(nodes(10), cuts=[4] + [1] * 100)  # After the greeting and three answers.
+    with pytest.raises(MetadataUnavailableError, match=r"where /n3 is read; .* jute\.maxbuffer"):
+        values(session(server), map(get_data, nodes(10)))
+
+
 def test_an_answer_now_and_then_is_enough_to_go_on() -> None:
     server = Server(nodes(100), cuts=[2] * 99)
     assert len(values(session(server), map(get_data, nodes(100)))) == 100
