@@ -43,7 +43,9 @@ from bookied.admin.exchange import (
 )
 from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
+    CHUNKS_MAX,
     IDLE_S,
+    READ_BYTES,
     SHARE_OF_ADDRESS,
     STALL_S,
     HttpLimit,
@@ -418,7 +420,7 @@ class _BoundedRequest(Request):
     """A request whose body has a limit, announced or not."""
 
     channel: AdminChannel
-    _seen_bytes = 0
+    _seen_bytes = _seen_parts = 0
 
     def gotLength(self, length: int | None) -> None:  # noqa: N802 -- Twisted's
         """Refuse a body before it comes."""
@@ -430,7 +432,8 @@ class _BoundedRequest(Request):
     def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 -- Twisted's
         """Take a part of the body."""
         self._seen_bytes += len(data)
-        if self._seen_bytes > BODY_BYTES_MAX:
+        self._seen_parts += 1
+        if self._seen_bytes > BODY_BYTES_MAX or self._seen_parts > CHUNKS_MAX:
             self.channel.cut(HttpLimit.BODY)
             return
         super().handleContentChunk(data)  # type: ignore[no-untyped-call]
@@ -447,6 +450,7 @@ class _Connection(ProtocolWrapper):
 
     def makeConnection(self, transport: ITransport) -> None:  # noqa: N802 -- Twisted's
         """Begin TLS, then HTTP."""
+        transport.bufferSize = READ_BYTES  # type: ignore[attr-defined]
         contexts = self.factory.contexts
         if contexts is not None:
             self._end = contexts.end()

@@ -45,6 +45,7 @@ class AdminChannel(HTTPChannel):
 
     _call: IDelayedCall | None = None
     _answered: Request | None = None
+    _is_cut = False
 
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
@@ -119,7 +120,10 @@ class AdminChannel(HTTPChannel):
         self.cut(limit)
 
     def cut(self, limit: HttpLimit) -> None:
-        """End the connection now, and count why."""
+        """End the connection now, and count why; the rest of what was read counts no more."""
+        if self._is_cut:
+            return
+        self._is_cut = True
         self.site.counts.hit(limit, self.site.host_of(self.transport))
         self.transport.abortConnection()
 

@@ -20,8 +20,10 @@ from bookied.admin.http.bounds import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,
     BODY_BYTES_MAX,
+    CHUNKS_MAX,
     CONNECTIONS_MAX,
     IDLE_S,
+    READ_BYTES,
     REQUEST_COST_S,
     REQUEST_S,
     SHARE,
@@ -114,6 +116,20 @@ def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
     protocol.connectionLost(Failure(ConnectionLost()))
     assert server.asked == []
     assert server.counts.bodies_cut == 2
+
+
+def test_a_body_in_ever_so_many_chunks_cuts_the_connection_once() -> None:
+    server = Server(HttpReply(200, "fine"))
+    head = b"PUT / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
+    protocol, transport = server.connect()
+    protocol.dataReceived(head + b"1\r\nx\r\n" * CHUNKS_MAX + b"0\r\n\r\n")
+    assert [asked.body for _, asked, _ in server.asked] == [b"x" * CHUNKS_MAX]
+    protocol, transport = server.connect()
+    protocol.dataReceived(head + b"1\r\nx\r\n" * (CHUNKS_MAX + 100))
+    assert transport.aborted
+    assert server.counts.bodies_cut == 1
+    assert transport.bufferSize == READ_BYTES, "one read has few chunks"
+    protocol.connectionLost(Failure(ConnectionLost()))
 
 
 def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
