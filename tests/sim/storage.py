@@ -105,6 +105,7 @@ def start_on_a_bad_disk(world: BookieWorld) -> None:
     try:
         world.start()
         for _ in range(world.rng.randrange(30)):
+            world.some_reads()
             world.turn()
     except (BookKeeperError, StorageError, BookieStopError, OSError):
         pass

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.engine.hunting import Found, hunt, with_first
-from tests.sim.storage import command, try_seed
+from tests.sim.storage import READ_SEEDS, command, try_seed
 from tests.sim.world.bookie_world import DB_SEEDS
 from tests.sim.world.faults import FAULTS
 
@@ -37,6 +37,12 @@ def test_a_bookie_keeps_its_promises_over_every_crash(first: int) -> None:
 @pytest.mark.parametrize("first", range(DB_SEEDS, DB_SEEDS + 3 * FIXED, 3 * A_TURN))
 def test_a_bookie_with_databases_keeps_them_too(first: int) -> None:
     for outcome in hunt(try_seed, range(first, first + 3 * A_TURN, 3)):
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
+
+
+@pytest.mark.parametrize("first", range(READ_SEEDS, READ_SEEDS + 4 * FIXED, 4 * A_TURN))
+def test_a_bookie_takes_nothing_for_gone_that_its_disks_fail_to_read(first: int) -> None:
+    for outcome in hunt(try_seed, range(first, first + 4 * A_TURN, 4)):
         assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
 
 

@@ -166,10 +166,13 @@ class LogScan:
         return self._base <= at and at + size <= self._base + len(self._data)
 
     def _load(self, at: int, size: int) -> None:
-        self._base = at
-        self._data = read_before_loss(self._file, at, max(CHUNK_BYTES, size), size)
+        self._base, self._data = at, self._read(at, max(CHUNK_BYTES, size), size)
         if len(self._data) < size:
             raise EntryLogRecordError(self.path, at, "the log has become shorter")
+
+    def _read(self, at: int, size: int, least: int) -> bytes:
+        with lost_is_damaged(self.path, EntryLogRecordError, at):
+            return read_before_loss(self._file, at, size, least)
 
     def _pass_record(self, at: int, length: int) -> None:
         """Make sure that a record is of no ledger, as the ledgers map is."""
@@ -186,30 +189,33 @@ class LogScan:
         length is damaged, and who knows what it hides: the log must not be deleted.
 
         Raises:
-            EntryLogRecordError: there is something.
+            EntryLogRecordError: there is something, or the disk has lost some of the bytes.
         """
         if self.header is None or self.end >= self.size:
             return
-        start = self._file.read_at(self.end, layout.LENGTH.size)
+        start = self._read(self.end, layout.LENGTH.size, layout.LENGTH.size)
         length = layout.LENGTH.unpack(start)[0] if len(start) == layout.LENGTH.size else 0
         if self.is_torn and 0 <= length <= FRAME_BYTES_MAX:
             return
-        at = _first_data(self._file, self.end)
+        with lost_is_damaged(self.path, EntryLogRecordError):
+            at = _first_data(self._file, self.end)
         if at is not None:
             message = f"from byte {self.end} on, the bytes after the last entry are not an entry"
             raise EntryLogRecordError(self.path, at, message)
 
     def head_at(self, at: int) -> tuple[int, int] | None:
         """Return the ledger id and entry id of the record that begins there, if one can."""
-        head = self._file.read_at(at, layout.RECORD.size)
-        if len(head) < layout.RECORD.size:
-            return None
-        length, ledger_id, entry_id = layout.RECORD.unpack(head)
-        stop = at + layout.LENGTH.size + length
-        if length < layout.BODY_BYTES_MIN or stop > self.size:
-            return None
-        follows = may_follow(self._file.read_at(stop, NEXT.size), stop)
-        return (ledger_id, entry_id) if follows else None
+        with contextlib.suppress(EntryLogRecordError):
+            head = self._read(at, layout.RECORD.size, layout.RECORD.size)
+            if len(head) < layout.RECORD.size:
+                return None
+            length, ledger_id, entry_id = layout.RECORD.unpack(head)
+            stop = at + layout.LENGTH.size + length
+            if length < layout.BODY_BYTES_MIN or stop > self.size:
+                return None
+            if may_follow(self._read(stop, NEXT.size, NEXT.size), stop):
+                return ledger_id, entry_id
+        return None
 
     def resume(self, at: int) -> None:
         """Go on with the record that begins there, after damage or an end."""

@@ -453,7 +453,7 @@ class BookieWorld:
         elif choice < 0.94:
             self._something_rare()
         elif choice < 0.96:
-            self._some_reads()
+            self.some_reads()
         elif choice < 0.965:
             self._reconnect()
         elif choice < 0.98:
@@ -628,7 +628,8 @@ class BookieWorld:
         self._in_use.append(ledger_id + 1000)
         self._at_once(self._admin.remove_ledger(LedgerId(ledger_id)))
 
-    def _some_reads(self) -> None:
+    def some_reads(self) -> None:
+        """Ask for entries of one ledger, those that are there and one that is not."""
         ledger_id = self._some_ledger()
         entry_ids = list(self.model[ledger_id].sent)
         some = self.rng.sample(entry_ids, min(len(entry_ids), 5))

@@ -282,6 +282,21 @@ class TestWhatCannotBeRead:
         told = rebuilt.damaged[-1]
         assert (told.path, told.offset) == (Path(path), begin - size), "behind entry 4999 of 7"
 
+    def test_what_the_disk_has_lost_of_a_log_costs_no_other_entry(self) -> None:
+        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(400)))
+        size = len(packet(0, 0)) + 4
+        places = tuple(location(0, 1028 + 2 * number * size) for number in range(200))
+        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
+        path = "/l0/current/0.log"
+        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        files.unreadable[Path(path)] = 1028 + 2 * 100 * size + 3
+        rebuilt = rebuild(files, FOUND, None)
+        seven = rebuilt.ledgers[0]
+        assert (seven.entries, seven.unreadable) == (199, 1)
+        assert entries(files, 7) == dict(enumerate(places)), "it keeps its place"
+        assert set(range(200)) - entries(files, 8).keys() == {100}, "no index says where it begins"
+        assert rebuilt.damaged[0].path == Path(path)
+
     @pytest.mark.parametrize("at", [4, 11])
     @pytest.mark.parametrize(
         "ids",
