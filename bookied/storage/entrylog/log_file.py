@@ -86,6 +86,10 @@ class LogFile:
         """Where the log begun last is."""
         return self._paths.get(self.log_id, Path())
 
+    def ledgers_of(self, log_id: int) -> dict[int, int]:
+        """Return how many bytes of each ledger a log has, if it is this file; any thread."""
+        return dict(self.ledgers) if self.log_id == log_id else {}
+
     # Begin ----------------------------------------------------------------------------------------
 
     def begin(self, command: OpenLog) -> None:

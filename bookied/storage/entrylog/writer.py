@@ -122,10 +122,6 @@ class EntryLogWriter:
         """The log that is being appended to; -1 before the first."""
         return self._log_id
 
-    def ledgers_written(self) -> dict[int, int]:
-        """Return how many bytes of each ledger the active log has in its file."""
-        return dict(self.file.ledgers) if self.file.log_id == self._log_id else {}
-
     def reserve(self, size: int) -> int:
         """Return the location of the next record's length field, with space for ``size`` bytes.
 

@@ -45,7 +45,7 @@ class EntryLogs:
 
     def end_if_dead(self, alive: Container[int]) -> bool:
         """End the active log if most of it is of ledgers that are not ``alive``; return whether."""
-        ledgers = self._log.ledgers_written()
+        ledgers = self._log.file.ledgers_of(self._log.active_log_id)
         dead_bytes = sum(size for one, size in ledgers.items() if one not in alive)
         is_dead = 2 * dead_bytes > sum(ledgers.values())
         if is_dead:
