@@ -23,7 +23,7 @@ T = TypeVar("T")
 MASKED: Final = "********"
 """What is shown of a secret."""
 
-_SECRET_WORDS: Final = re.compile(r"pas+(w|phr)|pwd|secret|token|credential", re.IGNORECASE)
+_SECRET_WORDS: Final = re.compile(r"pas+(w|phr)|pwd|secr|tok[en]|cred", re.IGNORECASE)
 _METADATA: Final = "bkclient.setting"
 _UNIT_IN_NAME: Final = re.compile(r"_(ms|s|bytes)(?:_max|_min)?$")
 _TRUE: Final = frozenset({"true", "yes", "on", "t", "y"})

@@ -1,7 +1,8 @@
 """``--watch`` and ``--until``: one command again and again.
 
 On a terminal the result is painted over the last one, and what has changed is marked; elsewhere
-results are appended, for programs as JSON lines with the time of their round.
+results are appended, for programs as JSON lines with the time of their round. Of a wait without
+``--watch`` people see the last round alone.
 """
 
 from __future__ import annotations
@@ -59,15 +60,19 @@ class _Stream(io.TextIOWrapper):
 
 
 class Frame(Host):
-    """A host whose output is kept, to be painted as a whole; all else is another's."""
+    """A host whose output is kept, to be shown as a whole; all else is another's.
 
-    def __init__(self, outer: Host) -> None:
+    A terminal shows both streams as one.
+    """
+
+    def __init__(self, outer: Host, *, tty: bool) -> None:
         self.outer, self._buffer = outer, io.BytesIO()
+        self._errors = self._buffer if tty else io.BytesIO()
         super().__init__(
             environ=outer.environ,
             stdin=outer.stdin,
-            stdout=_Stream(self._buffer, tty=True),
-            stderr=_Stream(self._buffer, tty=False),  # No bars, which move the cursor themselves.
+            stdout=_Stream(self._buffer, tty=tty),
+            stderr=_Stream(self._errors, tty=False),  # No bars, which move the cursor themselves.
         )
         self.warned = outer.warned
 
@@ -80,6 +85,12 @@ class Frame(Host):
     @property
     def lines(self) -> list[str]:
         return self._buffer.getvalue().decode("utf-8", "replace").splitlines()
+
+    def print(self) -> None:
+        """Write what was kept to the streams of the host outside."""
+        for kept, stream in ((self._buffer, self.outer.stdout), (self._errors, self.outer.stderr)):
+            stream.write(kept.getvalue().decode("utf-8", "replace"))
+            stream.flush()
 
 
 @attrs.frozen
@@ -100,8 +111,13 @@ class Rounds:
         host = session.host
         watch = WatchRounds(host.clock_s)
         paint = self._is_painted(session)
+        is_kept = paint or (session.options.watch_s is None and session.options.is_for_people)
+        shown = host
         try:
-            while not self._round(session, watch, run, host if not paint else Frame(host)):
+            while True:
+                shown = Frame(host, tty=paint) if is_kept else host
+                if self._round(session, watch, run, shown, paint=paint):
+                    break
                 host.sleep(self.every_s)
         except Interrupted as reason:
             if reason.exit_status != ExitStatus.TIME_LIMIT or self.until is None:
@@ -110,9 +126,17 @@ class Rounds:
             raise TimeLimitError(f"{_name(self.until)} is not so after {limit}") from reason
         finally:
             session.in_round(host, None)
+            if isinstance(shown, Frame) and not paint:
+                shown.print()
 
     def _round(
-        self, session: Session, watch: WatchRounds, run: Callable[[], Any], shown: Host
+        self,
+        session: Session,
+        watch: WatchRounds,
+        run: Callable[[], Any],
+        shown: Host,
+        *,
+        paint: bool,
     ) -> bool:
         """Run the command once and show it; tell whether the condition holds."""
         outer = session.host if not isinstance(shown, Frame) else shown.outer
@@ -130,7 +154,7 @@ class Rounds:
             from bkctl.cli.report import print_error
 
             print_error(failed, session)
-        if isinstance(shown, Frame):
+        if paint and isinstance(shown, Frame):
             self._paint(session, outer, shown, watch)
         else:
             outer.stdout.flush()

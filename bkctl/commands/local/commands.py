@@ -103,7 +103,8 @@ local = Command(
     ends with status 5.
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
-    stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
+    stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie;
+    without it, `local start DIR` starts all that are down.
     After `. DIR/bkctl.env`, DIR may be left out. Autorecovery copies the entries of a stopped
     bookie to others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
 

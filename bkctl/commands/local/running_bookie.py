@@ -24,20 +24,19 @@ from bkctl.commands.local.running_cluster import (
     start_line,
     wait_until,
 )
-from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.session.session import Session
 from bookied.directories.lock import is_locked
 from wire.errors import BookKeeperError
 
 
 def start(session: Session, directory: Path, bookie_id: str | None) -> None:
-    """Start a bookie that is down; return when it is registered.
+    """Start a bookie, or all that are down; return when it is registered.
 
     The registration of a bookie that was killed lasts for a while; the start waits for its end.
 
     Raises:
         NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
-        UsageError: no bookie is named.
         ConflictError: the cluster is stopped, or the bookie is not registered in time.
         LocalStartError: the bookie did not start; the message has its reason.
     """
@@ -47,18 +46,24 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
             f"the cluster in {directory} is stopped",
             next_step=f"to start it: {start_line(directory)}",
         )
-    if bookie_id is None:
-        down = [one.bookie_id for one in found.bookies if one.state == "down"]
-        which = f"down: {', '.join(down)}" if down else "no bookie of the cluster is down"
-        raise UsageError("which bookie?", next_step=which)
-    one = _bookie(directory, found.bookies, bookie_id)
-    if one.state == "up":
-        session.note(f"bookie {bookie_id} runs already, as process {one.pid}")
-        return
+    wanted = [one for one in found.bookies if one.state == "down"]
+    if bookie_id is not None:
+        wanted = [_bookie(directory, found.bookies, bookie_id)]
+        if wanted[0].state == "up":
+            session.note(f"bookie {bookie_id} runs already, as process {wanted[0].pid}")
+            return
     if session.dry_run:
-        session.plan([f"start bookie {bookie_id}"])
+        session.plan(f"start bookie {one.bookie_id}" for one in wanted)
         return
-    log = Path(one.log)
+    if not wanted:
+        session.note("no bookie of the cluster is down")
+    for one in wanted:
+        _start(session, found.uri, one)
+
+
+def _start(session: Session, uri: str, one: LocalBookie) -> None:
+    """Ask the process of the cluster for one bookie, and wait until it is registered."""
+    bookie_id, log = one.bookie_id, Path(one.log)
     written = log.stat().st_size if log.exists() else 0
 
     def is_registered() -> bool:
@@ -69,7 +74,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         return bookie_id in metadata.writable()
 
     request = Path(one.directory) / START_REQUEST
-    with ClusterMetadata(lambda: found.uri) as metadata:
+    with ClusterMetadata(lambda: uri) as metadata:
         with session.messages.waiting("waiting until the registration of the last start has ended"):
             wait_until(
                 lambda: bookie_id not in metadata.writable(),

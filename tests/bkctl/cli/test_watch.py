@@ -143,6 +143,7 @@ def test_a_condition_is_for_all_that_is_shown_and_for_something(watch: Watch) ->
     both = "".join(text + "production = true\n" for text in (LAB, PROD))
     status, host = watch("list", "--until", "production=yes", texts=("", LAB + PROD, both))
     assert (status, len(host.waited)) == (0, 3)
+    assert (host.out.text.count("PROFILE"), host.out.text.count("prod ")) == (1, 1)
 
 
 def test_time_that_is_up_first_is_status_6_and_names_the_condition(watch: Watch) -> None:

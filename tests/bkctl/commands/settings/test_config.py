@@ -167,7 +167,8 @@ def test_secrets_are_masked_where_they_differ(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["zkPassword", "tlsKeyStorePasword", "tlsKeystorepasswd", "passphrase", "dbPwd"]
+    "key",
+    ["zkPassword", "tlsKeyStorePasword", "tlsKeystorepasswd", "passphrase", "dbPwd", "adminTokn"],
 )
 def test_an_unknown_key_may_be_a_secret_that_is_misspelt(
     run: Run, tmp_path: Path, key: str
