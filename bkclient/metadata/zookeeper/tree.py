@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
@@ -12,10 +12,20 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
-from bkclient.metadata.tree.nodes import Fired, Node, NodeExistsError, Stat, insist
+from bkclient.metadata.tree.nodes import (
+    AnswerLostError,
+    Fired,
+    Node,
+    NodeExistsError,
+    Stat,
+    insist,
+)
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
+
+_LARGE_BYTES: Final = 1_000_000
+"""A request this large is near ZooKeeper's limit, 1 MiB unless jute.maxbuffer says otherwise."""
 
 Place = tuple[str, bool]
 """A path, and whether it is its children that are watched."""
@@ -148,7 +158,7 @@ class KazooTree:
         sequence: bool = False,
         open_to_all: bool = False,
     ) -> str:
-        made: str = await self._request(
+        made: str = await self._write(
             "create",
             lambda kazoo: kazoo.create_async(
                 self._full(path),
@@ -158,8 +168,21 @@ class KazooTree:
                 sequence=sequence,
             ),
             path,
+            value,
         )
         return made[len(self._root) :]
+
+    async def _write(
+        self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str, value: bytes
+    ) -> Any:
+        """Send a request with a value; a server ends the connection for one that is too large."""
+        try:
+            return await self._request(name, ask, path)
+        except AnswerLostError as error:
+            if len(value) < _LARGE_BYTES:
+                raise
+            why = f"its value of {len(value)} bytes may be above the server's jute.maxbuffer"
+            raise AnswerLostError(f"{error}; {why}") from error
 
     async def create_together(self, nodes: Sequence[tuple[str, bytes]]) -> None:
         def commit(kazoo: KazooClient) -> IAsyncResult:
@@ -220,8 +243,8 @@ class KazooTree:
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
-        stat = await self._request(
-            "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version), path
+        stat = await self._write(
+            "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version), path, value
         )
         return _stat(stat).version
 

@@ -197,15 +197,41 @@ def test_a_session_whose_end_is_not_answered_is_dropped() -> None:
         until(lambda: server.clients == 0, "the connection is still open")
 
 
+@contextlib.contextmanager
+def connected_tree(uri: str) -> Iterator[KazooTree]:
+    tree = call(
+        lambda: KazooTree(parse_uri(uri), reactor=the_reactor(), session_timeout_s=SESSION_S)
+    )
+    run(tree.connect())
+    try:
+        yield tree
+    finally:
+        run(tree.close())
+
+
 def test_a_list_of_more_names_than_its_bytes_can_hold_is_not_read() -> None:
     names = struct.pack(">i", 1 << 22) + bytes(1 << 24)
-    with strange(lambda xid: framed(header(xid) + names)) as server:
-        tree = call(
-            lambda: KazooTree(
-                parse_uri(server.uri), reactor=the_reactor(), session_timeout_s=SESSION_S
-            )
-        )
-        run(tree.connect())
-        with pytest.raises(MetadataStoreError, match=f"a list of {1 << 22} names in .* bytes"):
-            run(tree.children("/available"))
-        run(tree.close())
+    expected = f"a list of {1 << 22} names in .* bytes"
+    with (
+        strange(lambda xid: framed(header(xid) + names)) as server,
+        connected_tree(server.uri) as tree,
+        pytest.raises(MetadataStoreError, match=expected),
+    ):
+        run(tree.children("/available"))
+
+
+def hang_up(_xid: int) -> bytes:
+    raise ConnectionAbortedError
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_write_for_which_the_server_ends_the_connection_names_node_and_size(
+    *, is_new: bool
+) -> None:
+    with strange(hang_up) as server, connected_tree(server.uri) as tree:
+        write = tree.create if is_new else tree.set
+        with pytest.raises(MetadataStoreError, match=r"/L7: .* 2097152 bytes .*jute\.maxbuffer"):
+            run(write("/L7", bytes(2 << 20)))
+        with pytest.raises(MetadataStoreError) as small:
+            run(write("/L7", b"small"))
+        assert "jute" not in str(small.value)
