@@ -252,7 +252,7 @@ def test_a_request_in_the_segment_of_the_last_handshake_record_is_answered(attac
 
 CLEAR: dict[str, Send] = {
     "before": lambda client: client.socket.sendall(READ + client.step()),
-    "in the middle": lambda client: client.socket.sendall(client.step()[:60] + READ),
+    "in the middle": lambda client: client.socket.sendall(client.step()[:60] + READ * 100),
     "behind": lambda client: client.shake_hands().socket.sendall(READ),
     "behind a request": lambda client: (
         client.shake_hands().tls.send(READ),  # type: ignore[func-returns-value]
