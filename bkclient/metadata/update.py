@@ -145,7 +145,9 @@ def state_error(ledger_id: LedgerId | None, state: LedgerState) -> ClientError:
     """Return why a writer that finds this state may not go on."""
     name = "the ledger" if ledger_id is None else f"ledger {ledger_id}"
     if state is LedgerState.IN_RECOVERY:
-        return ClientLedgerFencedError(f"{name} is being recovered by another client")
+        return ClientLedgerFencedError(
+            f"{name} is fenced: another client recovers it or has begun to"
+        )
     return LedgerClosedError(f"{name} is closed")
 
 

@@ -236,6 +236,7 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
         NothingFoundError, UsageError: see ``resolve_profile``.
     """
     if not options.profile_is_used:
+        _forget_variables(options)
         found = options.used_profile = resolve_profile(options, environ)
         options.profile_is_used = True
         if found is not None:
@@ -246,6 +247,20 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
                     options.origins[name] = f"{OF_PROFILE}{found.name}"
     used: Profile | None = options.used_profile
     return used
+
+
+def is_typed(options: Options) -> bool:
+    """Return whether a profile is named on the command line, and so wins over variables."""
+    typed = options.origins.get("profile", "").startswith("-")
+    return typed and options.profile != NO_PROFILE
+
+
+def _forget_variables(options: Options) -> None:
+    """Drop the cluster that variables name where a profile is typed: it may be another one."""
+    for name in ("service_uri", "conf") if is_typed(options) else ():
+        if not options.origins.get(name, "-").startswith("-"):
+            del options.origins[name]
+            setattr(options, name, None)
 
 
 def check_name(name: str) -> str:

@@ -1,6 +1,7 @@
 """Where the cluster is and how to talk to it.
 
-What is said by an option comes first, then the environment, the profile, the settings file.
+What is said by an option comes first, then a profile named by an option, the environment, another
+profile, the settings file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bkclient.config.properties import (
 from bkclient.config.settings import environment, load
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, Options
-from bkctl.session.profiles import Profile, use_profile
+from bkctl.session.profiles import Profile, is_typed, use_profile
 
 DEFAULT_CONF: Final = (
     Path("/etc/bookkeeper/bk_server.conf"),
@@ -90,12 +91,16 @@ def cluster_properties(
     """
     profile = use_profile(options, environ)
     properties, path = _file(options, profile)
+    variables = environment(environ, ClientConfig)
+    if is_typed(options):
+        properties = properties.override(variables, "BK_{key}")
     if profile is not None:
         keys = {key: _as_value(value) for key, value in profile.keys.items()}
         if profile.service_uri is not None:
             keys[URI_KEY] = _as_value(profile.service_uri)
         properties = properties.override(keys, f"{OF_PROFILE}{profile.name}")
-    properties = properties.override(environment(environ, ClientConfig), "BK_{key}")
+    if not is_typed(options):
+        properties = properties.override(variables, "BK_{key}")
     properties = properties.override(overrides(options.overrides), "-X")
     if options.service_uri:
         origin = options.origins.get("service_uri", "-u")

@@ -110,7 +110,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "Another client opened the ledger with recovery while it was written: a fail-over, an "
             "operator's `ledger recover`, or autorecovery of a bookie that was lost. Entries that "
             "this writer has confirmed are kept. Its other entries may be kept or not.",
-            "`bkctl ledger show ID` says where the ledger ended",
+            "`bkctl ledger show ID` says where the ledger ended, once its state is closed",
+            "`bkctl ledger recover ID` closes it, if a recovery has not ended",
             "continue in a new ledger: a fenced ledger accepts no more entries",
         ),
         "BK-LEDGER-CLOSED": _advice(
@@ -129,8 +130,10 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "The ensemble is larger than the number of usable bookies. Read-only bookies, bookies "
             "in quarantine and bookies that the placement policy excludes do not count.",
             "`bkctl bookie list` shows which bookies are writable",
-            "`bkctl ledger create -E 1 -W 1 -A 1` needs only one bookie, which has the only copy "
-            "of each entry then",
+            "start the bookies that are down; then the application opens its ledger again, or "
+            "creates the next one",
+            "`bkctl ledger create -E 2 -W 2 -A 2` needs only two bookies, -E 1 only one, which "
+            "has the only copy of each entry then",
         ),
         "BK-BOOKIE-UNAVAILABLE": _advice(
             "The bookie does not answer, or is not registered: the process is stopped, the "

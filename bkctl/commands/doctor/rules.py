@@ -473,7 +473,7 @@ def _disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _enabling(seen: ClusterSurvey) -> str:
     """Return what switches autorecovery on; of a pause that lasts another finding has the end."""
-    return _ENABLE if _pause_end_ms(seen) is None else "see autorecovery-disabled"
+    return _ENABLE if _pause_end_ms(seen) is None else "bkctl explain autorecovery-disabled"
 
 
 def _pause_end_ms(seen: ClusterSurvey) -> int | None:

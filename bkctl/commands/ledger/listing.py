@@ -166,7 +166,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
         if not one.metadata.is_closed and session.options.is_for_people:
             if not is_handed_over(one.metadata):
                 session.note(
-                    "The metadata does not say where an open ledger ends: "
+                    "The ledger may have more entries than the metadata says: "
                     f"`bkctl ledger map {one.ledger_id}` asks the bookies"
                 )
             session.note(writer_text(one.ledger_id, one.metadata))

@@ -119,9 +119,10 @@ profile = SubGroup(
     name="profile",
     help="""Profiles: clusters by name.
 
-    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile`, or
-    $BKCTL_PROFILE, selects one. The flags -u, -c and -o and their variables ($BKCTL_SERVICE_URI,
-    $BKCTL_CONF, $BKCTL_OUTPUT) override a profile; a profile overrides the settings file.
+    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile` selects
+    one, and only -u, -c and -o override that one. Without `--profile`, $BKCTL_SERVICE_URI,
+    $BKCTL_CONF and $BKCTL_OUTPUT override the profile, which is that of $BKCTL_PROFILE or the
+    default. Each profile overrides the settings file.
     """,
 )
 

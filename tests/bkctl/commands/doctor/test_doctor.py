@@ -541,7 +541,7 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     fix = found["autorecovery-disabled"]["fix"]
     assert fix.startswith(ends)
     assert fix.endswith("; to end it now: bkctl autorecovery enable")
-    assert found["ledgers-lack-copies"]["fix"] == "see autorecovery-disabled"
+    assert found["ledgers-lack-copies"]["fix"] == "bkctl explain autorecovery-disabled"
 
 
 def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:

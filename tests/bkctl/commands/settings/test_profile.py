@@ -491,3 +491,29 @@ def test_a_settings_file_of_a_profile_exists_and_has_a_plain_path(run: Run, tmp_
     conf.write_text("metadataServiceUri=sqlite:///file.db\n")
     assert run("profile", "create", "p", "-c", f"{tmp_path}/a/../bk.conf")[0] == 0
     assert json.loads(run("profile", "show", "p", "--json")[1])["conf"] == str(conf)
+
+
+def test_a_profile_that_is_typed_wins_over_variables(
+    run: Run, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("profile", "create", "big", "-u", "sqlite:///big.db", "-X", "readTimeout=7")
+    for name in ("BKCTL_SERVICE_URI", "BK_metadataServiceUri"):
+        monkeypatch.setenv(name, "sqlite:///other.db")
+        environ[name] = "sqlite:///other.db"
+    for name, value in (("BKCTL_CONF", "none.conf"), ("BK_readTimeout", "9")):
+        monkeypatch.setenv(name, value)
+        environ[name] = value
+
+    def settings(*words: str) -> dict[str, str]:
+        status, out, err = run("config", "show", "--origin", "-o", "jsonl", *words)
+        assert status == 0, err
+        return {one["key"]: one["value"] for one in map(json.loads, out.splitlines())}
+
+    typed = settings("--profile", "big")
+    assert (typed["metadataServiceUri"], typed["readTimeout"]) == ("sqlite:///big.db", "7")
+    uri = settings("--profile", "big", "-u", "sqlite:///typed.db")["metadataServiceUri"]
+    assert uri == "sqlite:///typed.db"
+    monkeypatch.delenv("BKCTL_CONF")
+    monkeypatch.setenv("BKCTL_PROFILE", "big")
+    assert settings()["metadataServiceUri"] == "sqlite:///other.db"
+    assert settings("--profile", "none")["metadataServiceUri"] == "sqlite:///other.db"
