@@ -24,6 +24,7 @@ from tests.fuzz.targets import TARGETS
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="over all targets")
+    parser.add_argument("--executions", type=int, default=sys.maxsize, help="of each, at most")
     parser.add_argument(
         "--target", action="append", choices=sorted(TARGETS), help="all if left out"
     )
@@ -41,7 +42,8 @@ def main() -> int:
         _limit_memory(target)
         hunt = Hunt(target)
         hunt.feed([*target.seeds, *kept(target)])
-        hunt.run(random.Random(asked.seed), asked.minutes * 60 / len(targets))
+        seconds = asked.minutes * 60 / len(targets)
+        hunt.run(random.Random(asked.seed), seconds, asked.executions)
         if asked.keep:
             keep(hunt)
         print(

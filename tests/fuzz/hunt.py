@@ -109,10 +109,10 @@ class Hunt:
             if self._run(data):
                 self.corpus.append(data)
 
-    def run(self, rng: random.Random, seconds: float) -> None:
-        """Run mutated inputs for a while."""
+    def run(self, rng: random.Random, seconds: float, executions: int = sys.maxsize) -> None:
+        """Run mutated inputs for a while, or until there were about so many executions."""
         until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
+        while self.executions < executions and time.monotonic() < until_s:
             for _ in range(20):
                 self.feed([mutated(rng, self.corpus or [b""])])
 

@@ -32,7 +32,7 @@ def test_random_bytes_are_a_value_or_a_typed_error(target: Target, data: bytes) 
 
 @pytest.mark.processes
 def test_a_short_hunt_finds_nothing() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--minutes", "0.4"]
+    command = [sys.executable, "-m", "tests.fuzz", "--minutes", "0.4", "--executions", "1000"]
     done = subprocess.run(
         command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=600
     )

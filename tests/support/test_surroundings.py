@@ -13,7 +13,7 @@ from tests.support.surroundings import keep_away
 HOME = Path("/home/of/tests")
 KEPT = {
     "PATH": "/bin", "CI": "true", "HOME": "/home/me", "SPARK_HOME": "/spark",
-    "BKCTL_CI_WITHOUT": "zsh", "BKCTL_SIM_S": "1", "BOOKIED_SIM_S": "1",
+    "BKCTL_CI_WITHOUT": "zsh", "BKCTL_SIM_SEEDS": "1", "BOOKIED_SIM_SEEDS": "1",
 }  # fmt: skip
 
 
