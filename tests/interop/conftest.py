@@ -6,6 +6,7 @@ the environment they fail.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -29,9 +30,9 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.interop)
 
 
