@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from tests.bkctl.support.cluster import BKCTL
-from tests.bkctl.support.spark import QUICK
+from tests.bkctl.support.spark import quick
 from tests.interop.peers.hadoop import s3a_jars
 from tests.interop.peers.jars import PeerUnavailable
 from tests.support.programs import missing
@@ -35,13 +35,13 @@ with spark_session("local[2]", options=options) as spark:
 def options(place: str) -> dict[str, str]:
     """Settings with which Spark reaches the store."""
     if not place.startswith("s3a:"):
-        return QUICK
+        return quick()
     try:
         jars = ",".join(map(str, s3a_jars()))
     except PeerUnavailable as error:
         missing(error)
     # A server on 127.0.0.1 has no name for each bucket.
-    return QUICK | {"spark.jars": jars, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    return quick() | {"spark.jars": jars, "spark.hadoop.fs.s3a.path.style.access": "true"}
 
 
 def run(command: list[str]) -> bytes:
@@ -55,7 +55,7 @@ def run(command: list[str]) -> bytes:
 def test_spark_writes_a_store_and_reads_it_back(place, cluster, client, options) -> None:
     alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
     ids = [client.write_ledger(PAYLOADS, **alone)[0] for _ in range(3)]
-    words = [f"--spark-conf={key}={value}" for key, value in QUICK.items()]
+    words = [f"--spark-conf={key}={value}" for key, value in quick().items()]
     words += ["--engine", "spark", "--master", "local[2]", "--verify", "-o", "json"]
     export = [*BKCTL, "-u", cluster.uri, "export", *map(str, ids), "--to", f"{place}/by-spark"]
     told = json.loads(run([*export, *words]))

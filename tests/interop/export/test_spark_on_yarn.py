@@ -17,7 +17,7 @@ from bkclient.blocking import BlockingClient
 from bkctl.commands.local.java import pyspark_jars, spark_java_home
 from tests.bkctl.commands.export.spark.test_standalone import QUERY
 from tests.bkctl.support.cluster import BKCTL, Cluster
-from tests.bkctl.support.spark import bare_python, quick_in
+from tests.bkctl.support.spark import bare_python, quick
 from tests.interop.peers.hadoop import yarn
 from tests.interop.peers.jars import PeerUnavailable
 from tests.support.programs import missing
@@ -47,8 +47,8 @@ def test_executors_need_nothing_installed(
     ledger_id, _ = client.write_ledger(PAYLOADS)
     python = bare_python(yarn_directory)
     home = spark_java_home(yarn_directory / "java", quiet=True)
-    quick = quick_in(yarn_directory)
-    given = quick | {
+    options_of_jvms = quick(yarn_directory)
+    given = options_of_jvms | {
         "spark.archives": f"{bundle}#bkctl",
         "spark.executorEnv.PYTHONPATH": "bkctl",
         "spark.executorEnv.JAVA_HOME": str(home),
@@ -56,9 +56,7 @@ def test_executors_need_nothing_installed(
         "spark.executor.memory": "512m",
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": str(python),
-        "spark.yarn.am.extraJavaOptions": quick_in(yarn_directory)[
-            "spark.executor.extraJavaOptions"
-        ],
+        "spark.yarn.am.extraJavaOptions": options_of_jvms["spark.executor.extraJavaOptions"],
         "spark.yarn.appMasterEnv.JAVA_HOME": str(home),
         "spark.yarn.jars": f"local:{pyspark_jars()}/*",
     }

@@ -95,7 +95,7 @@ def common_class_path() -> list[Path]:
     """
     jars = bookkeeper_jars()
     (py4j,) = pyspark_jars().glob("py4j-*.jar")
-    return [*jars, _copied(py4j, default_directory().with_name(py4j.name))]
+    return [*jars, copied(py4j, default_directory().with_name(py4j.name))]
 
 
 def archive_path(java: Java) -> Path:
@@ -120,14 +120,21 @@ def shared_classes(java: Java) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", *quiet] if archive.exists() else []
 
 
-def _copied(source: Path, target: Path) -> Path:
-    """Return ``target``, a copy of ``source`` that stays as it is while their sizes agree."""
+def copied(source: Path, target: Path) -> Path:
+    """Return ``target``, a copy of ``source`` that stays as it is while their sizes agree.
+
+    Where it can be, it is a link, which keeps the time of the first ``source``.
+    """
     size = source.stat().st_size
     if not (target.exists() and target.stat().st_size == size):
         with locked(target.with_suffix(".lock")):
             if not (target.exists() and target.stat().st_size == size):
                 draft = target.with_suffix(".draft")
-                shutil.copyfile(source, draft)
+                draft.unlink(missing_ok=True)
+                try:
+                    draft.hardlink_to(source)
+                except OSError:
+                    shutil.copyfile(source, draft)
                 draft.rename(target)
     return target
 

@@ -20,7 +20,7 @@ from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import read_topic
 from bkctl.commands.export.spark.session import spark_session
-from tests.bkctl.support.spark import QUICK
+from tests.bkctl.support.spark import quick
 from tests.interop.peers.jars import PeerUnavailable
 from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import Peers
@@ -258,7 +258,7 @@ def test_a_ledger_names_its_topic(stage: Stage) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
-    with spark_session("local[2]", options=QUICK) as session:
+    with spark_session("local[2]", options=quick()) as session:
         yield session
 
 

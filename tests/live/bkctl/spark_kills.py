@@ -70,7 +70,7 @@ DRIVER: Final = """
 import sys
 from bkctl.commands.export.spark.session import spark_session
 from pathlib import Path
-from tests.bkctl.support.spark import quick_in
+from tests.bkctl.support.spark import quick
 
 uri, checkpoint, master, lost_s, temporary = sys.argv[1:]
 of_executors = {
@@ -83,7 +83,7 @@ of_executors = {
     "spark.deploy.maxExecutorRetries": "-1",
 }
 patient = {"spark.python.authenticate.socketTimeout": "120s"}
-options = quick_in(Path(temporary)) | patient
+options = quick(Path(temporary)) | patient
 if master.startswith("local-cluster"):
     options |= of_executors
 with spark_session(master, options=options) as spark:

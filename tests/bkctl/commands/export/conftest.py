@@ -14,7 +14,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.support.cluster import Cluster, local_cluster
-from tests.bkctl.support.spark import QUICK
+from tests.bkctl.support.spark import quick
 
 
 @pytest.fixture(scope="package")
@@ -27,7 +27,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(events: Path) -> Iterator[Any]:
     """A session in this process. A test that starts another one runs in a process of its own."""
     options = {
-        **QUICK,
+        **quick(),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(events),

@@ -21,7 +21,7 @@ from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster
 from tests.bkctl.support.secured import PAYLOADS, secured_cluster
-from tests.bkctl.support.spark import QUICK_JVM, bare_python, quick_in
+from tests.bkctl.support.spark import bare_python, class_path, quick, quick_jvm
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -48,8 +48,8 @@ class Standalone:
     def start(self, name: str, main: str, *words: str) -> None:
         home = spark_java_home(self.directory / "java", quiet=True)
         command = [
-            *(str(home / "bin" / "java"), "-Xmx256m", *QUICK_JVM),
-            *(f"-Djava.io.tmpdir={self.directory}", "-cp", f"{pyspark_jars()}/*"),
+            *(str(home / "bin" / "java"), "-Xmx256m", *quick_jvm()),
+            *(f"-Djava.io.tmpdir={self.directory}", "-cp", class_path()),
             *(main, "--host", "127.0.0.1", *words),
         ]
         env = {
@@ -139,7 +139,7 @@ def query(standalone: Standalone, bundle: Path, *options: dict[str, object]) -> 
     """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     home = spark_java_home(standalone.directory / "java", quiet=True)
-    given = quick_in(standalone.directory) | {
+    given = quick(standalone.directory) | {
         "spark.executor.memory": "512m",
         "spark.archives": f"{bundle}#bkctl",
         "spark.executorEnv.PYTHONPATH": "bkctl",
@@ -230,7 +230,7 @@ def test_a_worker_that_dies_costs_no_entry(
     payloads = [b"%08d" % n * 125 for n in range(60_000)]
     target = tmp_path / "out"
     ledger_id, _ = client.write_ledger(payloads, **ALONE)
-    settings = quick_in(standalone.directory) | {"spark.executor.memory": "512m"}
+    settings = quick(standalone.directory) | {"spark.executor.memory": "512m"}
     words = ["--master", standalone.master]
     words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
     with (tmp_path / "log").open("wb") as log:

@@ -296,9 +296,9 @@ KILLED = """
 import sys
 from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.commands.export.spark.test_topics import copying
-from tests.bkctl.support.spark import QUICK
+from tests.bkctl.support.spark import quick
 uri, directory = sys.argv[1:]
-with spark_session("local[2]", options=QUICK) as spark:
+with spark_session("local[2]", options=quick()) as spark:
     copying(spark, uri, directory).start().awaitTermination()
 """
 
