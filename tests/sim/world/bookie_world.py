@@ -311,9 +311,12 @@ class BookieWorld:
         self.jobs = Jobs()
         self._listener = _Listener()
         self._store = self.cluster.metadata()
-        if self._has_begun and not was_dirty(self.files, directories(self._config)):
+        may_fail = self.files.read_fault is not None
+        is_clean = not was_dirty(self.files, directories(self._config))
+        if self._has_begun and is_clean and not may_fail:
             self._insist(self._is_stopping, "a crash that leaves no DIRTY")
             self._insist(not self._is_replay_due(), "DIRTY is gone, and a journal is needed")
+        self._is_stopping |= may_fail  # A start that fails ends as a stop does.
         self.service = self._build.service(self._config, self._parts(), failed=self.failures.append)
         self._finish(self.service.start())
         self._has_begun = was_dirty(self.files, directories(self._config))
@@ -407,6 +410,8 @@ class BookieWorld:
             client.receive()  # What was answered was answered.
             client.lose()
         self.clients = []
+        for kept in self.model.values():
+            kept.early.clear()  # No force of a later life is about these.
         self._count_compactions()
         if self.service is not None:
             self._at_once(self._store.close())
