@@ -150,6 +150,7 @@ def test_names_of_java_stand_for_errors_that_there_are() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("LINES", "100")  # No pager.
     host = FakeHost(tty=True)
     assert cli.run(["explain", "BK-LEDGER-FENCED"], host) == 0
     lines = host.out.text.splitlines()
