@@ -46,7 +46,8 @@ doctor = Command(
     ledgers and asks each bookie for its free space. It reads the first and last entries of up to
     1,000 closed ledgers, of marked ledgers first: `bkctl ledger verify` reads all entries. A bookie
     that is down and that no ledger lists is only a note; `bkctl cluster ping` ends with an error
-    for each bookie that is down.
+    for each bookie that is down. `bkctl autorecovery list --until done` waits until autorecovery
+    has repaired all marked ledgers.
 
     The exit status is that of the worst finding:
 

@@ -105,7 +105,7 @@ def _unanswered(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     what = f"{has} entries of which no bookie that answers has a copy: they cannot be read now"
     silent = sorted(seen.ledgers.silent & {*seen.ledgers.holds})
     fix = f"bring back one of {', '.join(silent[:3])}{', ...' if silent[3:] else ''}"
-    yield from _of(Severity.RISK, "ledgers-unanswered", some, what, fix)
+    yield from _of(Severity.LOSS, "ledgers-unanswered", some, what, fix)
 
 
 def _lost(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.declaration import is_secret_key
+from bkclient.config.declaration import declared, is_secret_key
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import Properties
 from bkclient.config.settings import environment, known_keys, load, settings_text
@@ -210,6 +210,15 @@ def _show_in_effect(session: Session, side: str, *, origin: bool, every: bool) -
     found = [*(_given(session) if origin else ()), *_in_effect(session, side)]
     chosen = [kind(*one) for one in found if every or one[2] != DEFAULT]
     session.emit_all(chosen, kind)
+    properties, path = cluster_properties(session.options, session.host.environ)
+    other = next(name for name in CLASSES if name != side)
+    hidden = ({one.key for one in properties} & _declared_names(other)) - _declared_names(side)
+    if hidden and path is not None and session.options.is_for_people:
+        session.note(f"not shown: {counted(len(hidden), 'key')} of {path}; see --for {other}")
+
+
+def _declared_names(side: str) -> set[str]:
+    return {name for one in declared(CLASSES[side]) for name in (one.spec.key, *one.spec.aliases)}
 
 
 def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:

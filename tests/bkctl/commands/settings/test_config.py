@@ -246,3 +246,15 @@ def test_a_profile_of_the_environment_is_shown_once(
     _file(tmp_path / "config.toml", '[profiles.lab]\nservice-uri = "sqlite:///lab.db"\n')
     out = run("show", "--origin", environ={"BKCTL_PROFILE": "lab"})[1]["settings"]
     assert [one["key"] for one in out].count("--profile") == 1
+
+
+def test_settings_of_the_file_that_only_bookies_read_are_counted(tmp_path: Path) -> None:
+    conf = _file(
+        tmp_path / "b.conf", "metadataServiceUri=sqlite:///x\ngcWaitTime=7\nbookiePort=1\n"
+    )
+    host = FakeHost()
+    assert cli.run(["config", "show", "-c", conf], host) == 0
+    assert host.err.text == f"not shown: 2 keys of {conf}; see --for bookie\n"
+    host = FakeHost()
+    assert cli.run(["config", "show", "-c", conf, "--for", "bookie"], host) == 0
+    assert host.err.text == ""
