@@ -79,7 +79,10 @@ def attacked(live: Live, request: pytest.FixtureRequest) -> Iterator[Live]:
         lambda: descriptors(live) <= open_files,
         lambda: f"{descriptors(live)} descriptors, {open_files} before",
     )
-    assert live.process.rss_kib() - memory_kib < MEMORY_KIB_MAX
+    until(
+        lambda: live.process.rss_kib() - memory_kib < MEMORY_KIB_MAX,
+        lambda: f"{live.process.rss_kib()} KiB, {memory_kib} before",
+    )
 
 
 def descriptors(live: Live) -> int:
@@ -214,8 +217,7 @@ def test_floods_of_handshakes_keep_no_client_waiting_and_leave_nothing(attacked:
 
 
 def test_handshakes_that_clients_leave_half_way_leave_nothing(attacked: Live) -> None:
-    until_s = time.monotonic() + FLOOD_S
-    while time.monotonic() < until_s:
+    for _ in range(500):
         with TlsClient(attacked) as client:
             hello = client.step()
             client.socket.sendall(hello[: len(hello) // 2] if client.socket.fileno() % 2 else hello)
@@ -234,7 +236,8 @@ def test_a_client_that_negotiates_again_is_not_obeyed(attacked: Live, times: int
                 client.socket.sendall(client.records())
         # OpenSSL answers with a warning, after which its own client gives up.
         handshakes_total = attacked.metrics()["bookied_tls_handshakes_total"]
-        client.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # The bookie may have closed.
+            client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed()
         assert attacked.metrics()["bookied_tls_handshakes_total"] == handshakes_total
 
@@ -271,9 +274,10 @@ def test_bytes_in_clear_around_the_handshake_close_the_connection(
 ) -> None:
     before = attacked.metrics()[FAILURES] + attacked.hits("frames")
     with TlsClient(attacked) as client:
-        CLEAR[name](client)
         client.socket.settimeout(WAIT_S)
-        client.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # The bookie may close before it has read all.
+            CLEAR[name](client)
+            client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed()
     until(lambda: attacked.metrics()[FAILURES] + attacked.hits("frames") > before)
 
