@@ -20,7 +20,7 @@ from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
-from bkclient.log.record import LogRecord, decode_record
+from bkclient.log.record import LogOptions, LogRecord, decode_record
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, Version
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -119,7 +119,7 @@ class LedgerList:
             if known.record.is_full:  # Others may have trimmed it since.
                 known = await self._read_as_last(after)
                 known.record.insist_on_room()  # Each append to a full log comes here.
-            writer = await self._create(known.record)
+            writer = await create_log_ledger(self._client, self.name, known.record.options)
             try:
                 return await self._list(known, writer), writer
             except MetadataVersionError:
@@ -136,17 +136,6 @@ class LedgerList:
         if known.record.last_ledger_id != after or known.record.sealed:
             raise NotLeaderError(f"log {self.name} was taken over by another writer")
         return known
-
-    async def _create(self, record: LogRecord) -> LedgerWriter:
-        options = record.options
-        return await self._client.create_ledger(
-            ensemble_size=options.ensemble_size,
-            write_quorum=options.write_quorum,
-            ack_quorum=options.ack_quorum,
-            digest_type=options.digest_type,
-            password=options.password,
-            custom={"application": b"bkctl", LOG_KEY: self.name.encode()},
-        )
 
     async def _list(self, known: KnownRecord, writer: LedgerWriter) -> KnownRecord:
         now_ms = int(wall_s(self._client.cluster.clock) * 1000)
@@ -184,6 +173,24 @@ SWEPT_KEY: Final = "bkctl.swept"
 
 The ages above compare clocks of several hosts. They only keep a sweep from ending live batches.
 """
+
+
+async def create_log_ledger(
+    client: Client, name: str, options: LogOptions, **custom: bytes
+) -> LedgerWriter:
+    """Create a ledger for a log, as its options say; ``custom`` goes into its metadata.
+
+    Raises:
+        ClientError: as ``Client.create_ledger``.
+    """
+    return await client.create_ledger(
+        ensemble_size=options.ensemble_size,
+        write_quorum=options.write_quorum,
+        ack_quorum=options.ack_quorum,
+        digest_type=options.digest_type,
+        password=options.password,
+        custom={"application": b"bkctl", LOG_KEY: name.encode(), **custom},
+    )
 
 
 def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:

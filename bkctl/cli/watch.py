@@ -116,7 +116,7 @@ class Rounds:
         try:
             while True:
                 shown = Frame(host, tty=paint) if is_kept else host
-                if self._round(session, watch, run, shown, paint=paint):
+                if self._round(session, watch, run, shown):
                     break
                 host.sleep(self.every_s)
         except Interrupted as reason:
@@ -130,13 +130,7 @@ class Rounds:
                 shown.print()
 
     def _round(
-        self,
-        session: Session,
-        watch: WatchRounds,
-        run: Callable[[], Any],
-        shown: Host,
-        *,
-        paint: bool,
+        self, session: Session, watch: WatchRounds, run: Callable[[], Any], shown: Host
     ) -> bool:
         """Run the command once and show it; tell whether the condition holds."""
         outer = session.host if not isinstance(shown, Frame) else shown.outer
@@ -154,7 +148,7 @@ class Rounds:
             from bkctl.cli.report import print_error
 
             print_error(failed, session)
-        if paint and isinstance(shown, Frame):
+        if isinstance(shown, Frame) and shown.stdout.isatty():
             self._paint(session, outer, shown, watch)
         else:
             outer.stdout.flush()

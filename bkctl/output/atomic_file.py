@@ -69,13 +69,12 @@ def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """
     if Path(path).exists():
         raise _exists(path)
-    try:
-        with file_errors(path), _whole(Path(path), os.link, private=private) as stream:
-            yield stream
-    except NothingFoundError as error:
-        if isinstance(error.__cause__, FileExistsError):
+    with file_errors(path):
+        try:
+            with _whole(Path(path), os.link, private=private) as stream:
+                yield stream
+        except FileExistsError as error:
             raise _exists(path) from error
-        raise
 
 
 def _exists(path: str) -> ConflictError:

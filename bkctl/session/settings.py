@@ -91,16 +91,14 @@ def cluster_properties(
     """
     profile = use_profile(options, environ)
     properties, path = _file(options, profile)
-    variables = environment(environ, ClientConfig)
-    if is_typed(options):
-        properties = properties.override(variables, "BK_{key}")
+    layers = [(environment(environ, ClientConfig), "BK_{key}")]
     if profile is not None:
         keys = {key: _as_value(value) for key, value in profile.keys.items()}
         if profile.service_uri is not None:
             keys[URI_KEY] = _as_value(profile.service_uri)
-        properties = properties.override(keys, f"{OF_PROFILE}{profile.name}")
-    if not is_typed(options):
-        properties = properties.override(variables, "BK_{key}")
+        layers.insert(1 if is_typed(options) else 0, (keys, f"{OF_PROFILE}{profile.name}"))
+    for values, source in layers:
+        properties = properties.override(values, source)
     properties = properties.override(overrides(options.overrides), "-X")
     if options.service_uri:
         origin = options.origins.get("service_uri", "-u")

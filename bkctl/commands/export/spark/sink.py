@@ -81,21 +81,10 @@ class TaskWriter:
         return tuple(self._closed)
 
     async def _create(self, options: LogOptions) -> LedgerWriter:
-        from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
+        from bkclient.log.ledger_list import BATCH_KEY, STREAM_KEY, create_log_ledger
 
-        return await self._client.create_ledger(
-            ensemble_size=options.ensemble_size,
-            write_quorum=options.write_quorum,
-            ack_quorum=options.ack_quorum,
-            digest_type=options.digest_type,
-            password=options.password,
-            custom={
-                "application": b"bkctl",
-                LOG_KEY: self._log.encode(),
-                STREAM_KEY: self._stream.encode(),
-                BATCH_KEY: str(self._batch).encode(),
-            },
-        )
+        batch = {STREAM_KEY: self._stream.encode(), BATCH_KEY: str(self._batch).encode()}
+        return await create_log_ledger(self._client, self._log, options, **batch)
 
     async def _close(self, writer: LedgerWriter) -> None:
         await writer.close()
