@@ -20,7 +20,7 @@ class PlaceStatus(Protocol):
 
     @property
     def label(self) -> str:
-        """What the prompt names it by."""
+        """What the prompt shows where ``Program.where`` gives no name."""
 
     @property
     def text(self) -> str:

@@ -48,7 +48,7 @@ def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
     state, (where, warning) = shell.state(), shell.where()
     word = f" ({warning})" if warning and not narrow else ""
     place = f" {where}{word}" if where else ""
-    label = f" {state.label}" if state.label and not narrow else ""
+    label = f" {state.label}" if state.label and not where and not narrow else ""
     used = "".join(f" {word}:{value}" for word, value in shell.current.values.items())
     return [
         ("class:prompt", shell.name),

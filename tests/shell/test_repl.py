@@ -167,6 +167,8 @@ def test_the_prompt_names_a_place_and_warns_of_it_in_words_and_in_colour() -> No
     styles = {text: style for style, text in prompt_parts(shell)}
     assert styles[" latin (dead)"] == "class:prompt.alarm"
     assert " latin" in {text for _, text in prompt_parts(shell, narrow=True)}
+    for _ in range(2):  # Nor does it change once the program's state is known.
+        assert "".join(text for _, text in prompt_parts(shell)) == "shelf latin (dead)> "
 
 
 def test_what_is_held_at_the_end_is_let_go_and_a_failure_of_that_is_one(

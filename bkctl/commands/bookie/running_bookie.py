@@ -46,7 +46,12 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
         return
     shift = None if wanted == "status" else wanted == "on"
     admin = _admin(session, bookie_id, where)
-    session.emit(admin_api.mode(admin, bookie_id, shift))
+    mode = admin_api.mode(admin, bookie_id, shift)
+    session.emit(mode)
+    if shift is None:
+        session.finish()
+        other = "off" if mode.read_only else "on"
+        session.note(f"to change that: bkctl bookie readonly {bookie_id} {other}")
     if shift and not admin_api.keeps_mode(admin):
         session.finish()
         session.note("a restart makes it writable: persistBookieStatusEnabled is off")

@@ -66,8 +66,10 @@ def local(
             where, bookie_id = None, where
         directory = directory or where or directory_in_use(session.host.environ)
         if directory is None:
+            here = ", ".join(map(str, running_cluster.running_directories()))
             raise click.UsageError(
-                f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it"
+                f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it; "
+                f"clusters that run here: {here or 'none'}"
             )
         if bookies == "start":
             running_bookie.start(session, Path(directory), bookie_id)

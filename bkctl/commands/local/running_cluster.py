@@ -13,6 +13,8 @@ from typing import Final
 
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
 from bkctl.commands.local.directory import (
+    CONF_FILE,
+    STATE_FILE,
     ClusterRecord,
     bookie_directory,
     bookie_id_in,
@@ -84,6 +86,20 @@ def stop(session: Session, directory: Path) -> None:
     )
     _refuse_started_by_hand(found)
     session.note("stopped")
+
+
+def running_directories() -> list[Path]:
+    """Return the directories of the clusters of this user with a bookie that runs, by /proc."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # It has ended meanwhile, or is another user's.
+            conf = (process / "cmdline").read_bytes().partition(b"\0--conf\0")[2]
+            file = Path(os.fsdecode(conf.partition(b"\0")[0]))
+            directory = file.parent.parent
+            is_own = process.stat().st_uid == os.geteuid()
+            if is_own and file.name == CONF_FILE and (directory / STATE_FILE).is_file():
+                found.add(directory)
+    return sorted(found)
 
 
 def runs(pid: int) -> bool:

@@ -151,7 +151,8 @@ class LogAppended:
 
 def _log_changed_sentence(changed: LogChanged) -> str:
     if changed.change == "trimmed":
-        return f"log {changed.name} begins with {changed.first} now"
+        deleted = counted(len(changed.ledgers), "ledger")
+        return f"deleted {deleted}: log {changed.name} begins with {changed.first} now"
     if changed.change == "unchanged":
         return (
             f"nothing was dropped from log {changed.name}: no closed ledger ends before that "

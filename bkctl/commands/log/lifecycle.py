@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from bkclient.client import Client
@@ -79,7 +80,8 @@ def trim(session: Session, *, name: str, before: Position | None, age_s: float |
     if before is None:
         assert age_s is not None  # One of them is given.
         before = session.call(_begun_before, name, age_s)
-    steps = session.call(_plan_trim, name, before)
+    going = session.call(_removed_by_trim, name, before)
+    steps = [_deletion(one) for one in going]
     if session.dry_run:
         session.plan(steps)
         if not steps:
@@ -87,7 +89,7 @@ def trim(session: Session, *, name: str, before: Position | None, age_s: float |
         return
     if steps:
         session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
-    trimmed: LogChanged = session.call(_trim, name, before, changes=bool(steps))
+    trimmed: LogChanged = session.call(_trim, name, before, going)
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
         session.note(
@@ -131,20 +133,17 @@ async def _removed_by_trim(client: Client, name: str, before: Position) -> list[
     return going
 
 
-async def _plan_trim(client: Client, name: str, before: Position) -> list[str]:
-    """Return what a trim would delete, as sentences; nothing where there is nothing."""
-    going = await _removed_by_trim(client, name, before)
-    return [
-        f"delete ledger {one.ledger_id}, {one.index} of the log: "
-        f"{counted((one.last_entry_id or 0) + 1, 'entry')}, {human_bytes(one.length_bytes)}"
-        for one in going
-    ]
+def _deletion(one: Any) -> str:
+    entries = counted((one.last_entry_id or 0) + 1, "entry")
+    size = human_bytes(one.length_bytes)
+    return f"delete ledger {one.ledger_id}, {one.index} of the log: {entries}, {size}"
 
 
-async def _trim(client: Client, name: str, before: Position, *, changes: bool) -> LogChanged:
-    """Trim a log."""
+async def _trim(client: Client, name: str, before: Position, going: Sequence[Any]) -> LogChanged:
+    """Trim a log of the ledgers that a trim deletes."""
     kept = await LogManager(client).trim(name, before)
-    return LogChanged(name, "trimmed" if changes else "unchanged", first=str(kept))
+    deleted = tuple(one.ledger_id for one in going if one.index < kept.index)
+    return LogChanged(name, "trimmed" if deleted else "unchanged", first=str(kept), ledgers=deleted)
 
 
 def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip

@@ -99,6 +99,12 @@ def test_a_certificate_asks_and_changes_where_the_bookie_published_https(secured
     assert err == "a restart makes it writable: persistBookieStatusEnabled is off\n"
     _, out, _ = secured.run("-o", "json", "bookie", "state", "b1")
     assert '"read-only"' in out
+    shown = secured.run("bookie", "readonly", "b1")
+    assert shown == (
+        0,
+        "bookie b1 is read-only\n",
+        "to change that: bkctl bookie readonly b1 off\n",
+    )
     assert secured.run("bookie", "readonly", "b1", "off")[0] == 0
     assert "PUT /api/v2/bookie/read-only (CN=operator)" in secured.bookie.output.read_text()
 

@@ -200,6 +200,9 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
         ids = _run("local", "status", directory, "-o", "id").stdout
         assert ids == listed.stdout
+        which = re.search("clusters that run here: (.*);", _run("local", "status").stderr)
+        assert which is not None
+        assert str(directory) in which[1].split(", ")
         os.kill(pid, signal.SIGKILL)
         again = f"to start {ids.strip()} again: bkctl local start {directory} {ids.strip()}\n"
         # What was killed may hold its lock for a moment longer than it is seen to run.

@@ -107,7 +107,7 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     refused = run("log", "trim", "long", "--before", "2:0", ok=False)
     assert refused.status == ExitStatus.REFUSED
     said = run("log", "trim", "long", "--before", "2:0", "--yes").out
-    assert said == "log long begins with 2:0 now\n"
+    assert said == "deleted 2 ledgers: log long begins with 2:0 now\n"
     assert run("log", "tail", "long").out == "c\n"
     within = run("log", "trim", "long", "--before", "2:1", "--yes").err
     assert "entries from 2:0 on stay: a trim deletes complete ledgers only" in within
@@ -128,9 +128,9 @@ def test_a_log_is_trimmed_by_age() -> None:
         world.clock.advance(3600)
     # What "b" was added to ended when the ledger of "c" began, two hours ago.
     assert run_in(world, *trim, "3h30m").out == kept
-    assert run_in(world, *trim, "1h59m").out == "log aged begins with 2:0 now\n"
+    assert run_in(world, *trim, "1h59m").out == "deleted 2 ledgers: log aged begins with 2:0 now\n"
     assert run_in(world, "log", "tail", "aged").out == "c\nd\n"
-    assert run_in(world, *trim, "0").out == "log aged begins with 3:0 now\n"
+    assert run_in(world, *trim, "0").out == "deleted 1 ledger: log aged begins with 3:0 now\n"
     both = run_in(world, *trim, "1h", "--before", "3:0", ok=False)
     assert both.status == ExitStatus.USAGE
 
