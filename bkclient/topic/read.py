@@ -51,6 +51,7 @@ from bkclient.topic.names import (
     TopicTrimmedError,
     parse_topic,
 )
+from bkclient.topic.positions import LOOK_BACK_MS, position_at
 from bkclient.topic.schema import Decoder
 from wire.digest import Entry
 from wire.frames import protobuf
@@ -194,7 +195,11 @@ class Transactions:
         if stored.metadata.markerType == TXN_COMMIT:
             self._ended[txn] = TransactionOutcome.COMMITTED
         elif stored.metadata.markerType == TXN_ABORT:
-            self._ended[txn] = TransactionOutcome.ABORTED
+            self.abort(txn)
+
+    def abort(self, txn: Txn) -> None:
+        """Note that a transaction was aborted."""
+        self._ended[txn] = TransactionOutcome.ABORTED
 
     def come_to(self, stored: StoredMessage) -> None:
         """Note a marker that reading has come to: no more of what was committed follows."""
@@ -253,7 +258,7 @@ class TopicReader:
         self._end_is_confirmed, self._looks_to = end_is_confirmed, looks_to
         self._fail_on_trimmed = fail_on_trimmed
         self.chunks, self._transactions = ChunkAssembler(), Transactions()
-        self._looked_to = EARLIEST
+        self._looked_to, self._has_looked_back = EARLIEST, False
         self.held_back_at: MessageId | None = None
         """The first message of a transaction that has not ended; reading ended before it."""
 
@@ -457,7 +462,10 @@ class TopicReader:
                         return
 
     async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:
-        """Return how a transaction ended, having read on to its marker if need be."""
+        """Return how a transaction ended, having read on to its marker if need be.
+
+        A message may come late, behind the marker of an abort: then reading goes back to it.
+        """
         here = MessageId(entry.ledger_id, entry.entry_id)
         if self._transactions.outcome(txn) is TransactionOutcome.OPEN:
             async with aclosing(self.entries(max(here, self._looked_to), None)) as chunks:
@@ -467,7 +475,24 @@ class TopicReader:
                     self._looked_to = MessageId(entries[-1].ledger_id, entries[-1].entry_id)
                     if self._transactions.outcome(txn) is not TransactionOutcome.OPEN:
                         break
+        is_open = self._transactions.outcome(txn) is TransactionOutcome.OPEN
+        if is_open and not self._has_looked_back:
+            self._has_looked_back = True
+            published_ms = self.split(entry).metadata.publishTime
+            for aborted in await self.aborted_between(published_ms - LOOK_BACK_MS, here):
+                self._transactions.abort(aborted)
         return self._transactions.outcome(txn)
+
+    async def aborted_between(self, time_ms: int, end: MessageId) -> set[Txn]:
+        """Return the transactions with an abort marker since a time and before a position."""
+        found: set[Txn] = set()
+        first = await position_at(self._client, self.topic, time_ms)
+        async with aclosing(self.entries(first, end)) as chunks:
+            async for entries in chunks:
+                for stored in map(self.split, entries):
+                    if stored.txn is not None and stored.metadata.markerType == TXN_ABORT:
+                        found.add(stored.txn)
+        return found
 
     def split(self, entry: Entry) -> StoredMessage:
         """Return what an entry holds.
@@ -527,19 +552,3 @@ def read_topic(
     for part in parts:
         for messages in client.iterate(partial(reading, part=part)):
             yield from messages
-
-
-async def end_of(client: Client, topic: TopicName) -> MessageId:
-    """Return the position behind the last confirmed entry of a topic or partition.
-
-    Raises:
-        NoSuchTopicError: there is no such topic.
-        ClientError: too few bookies answered to know it.
-    """
-    ledgers = (await topic_ledgers(client, topic)).ledgers
-    if not ledgers:
-        return MessageId(0, 0)
-    newest = ledgers[-1].ledger_id
-    reader = await client.open_ledger(newest, recover=False)
-    reader.close()
-    return MessageId(newest, reader.last_add_confirmed + 1)

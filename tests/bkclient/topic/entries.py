@@ -83,13 +83,13 @@ def chunks(value: bytes, count: int, uuid: str = "u", **how: Any) -> list[bytes]
     ]
 
 
-def marker(kind: int, txn: tuple[int, int]) -> bytes:
+def marker(kind: int, txn: tuple[int, int], **fields: Any) -> bytes:
     """The marker that ends a transaction: 21 commits, 22 aborts."""
-    return entry(b"", markerType=kind, txnidMostBits=txn[0], txnidLeastBits=txn[1])
+    return in_txn(b"", txn, markerType=kind, **fields)
 
 
-def in_txn(value: bytes, txn: tuple[int, int]) -> bytes:
-    return entry(value, txnidMostBits=txn[0], txnidLeastBits=txn[1])
+def in_txn(value: bytes, txn: tuple[int, int], **fields: Any) -> bytes:
+    return entry(value, txnidMostBits=txn[0], txnidLeastBits=txn[1], **fields)
 
 
 def managed_ledger(*ledgers: dict[str, Any], **fields: Any) -> bytes:

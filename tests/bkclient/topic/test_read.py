@@ -19,7 +19,8 @@ from bkclient.topic.names import (
     TopicTrimmedError,
     parse_topic,
 )
-from bkclient.topic.read import TopicReader, end_of
+from bkclient.topic.positions import LOOK_BACK_MS, end_of
+from bkclient.topic.read import TopicReader
 from bkclient.topic.schema import Decoder, read_schema
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker
@@ -121,6 +122,19 @@ def test_a_message_behind_the_end_of_its_transaction_is_what_it_is_to_a_broker(
     assert values(broker.read_with(reader)) == expected
     expected_at = None if held_back_at is None else broker.at(0, held_back_at)
     assert reader.held_back_at == expected_at
+
+
+@pytest.mark.parametrize(
+    ("kind", "later_ms", "expected"),
+    [(22, LOOK_BACK_MS, [b"b"]), (22, LOOK_BACK_MS + 1, []), (21, 0, [])],
+    ids=["aborted", "aborted long before", "committed"],
+)
+def test_reading_that_begins_behind_an_abort_drops_what_comes_late(
+    broker: Broker, kind: int, later_ms: int, expected: list[bytes]
+) -> None:
+    late = in_txn(b"late", TXN, publishTime=1_700_000_000_000 + later_ms)
+    broker.topic([in_txn(b"t", TXN), marker(kind, TXN)], [late, entry(b"b")])
+    assert values(broker.read(start=broker.at(1, 0))) == expected
 
 
 def test_the_end_of_a_transaction_is_found_behind_the_end_of_reading(broker: Broker) -> None:

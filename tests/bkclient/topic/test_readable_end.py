@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkclient.topic.managed_ledger import MessageId
+from bkclient.topic.positions import LOOK_BACK_MS, position_at
 from bkclient.topic.read import PENDING_MAX, TopicReader
-from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier, position_at
+from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, in_txn, marker
 
@@ -78,6 +79,33 @@ def test_a_transaction_waits_for_its_marker(broker: Broker) -> None:
     assert end(broker) == broker.at(0, 1)
     broker.topic([entry(b"a"), in_txn(b"t", TXN), marker(21, TXN), entry(b"b")])
     assert end(broker) == broker.at(0, 4)
+
+
+@pytest.mark.parametrize(("kind", "held_back_at"), [(21, 2), (22, 4)], ids=["commit", "abort"])
+def test_a_message_behind_the_abort_of_its_transaction_holds_nothing_back(
+    broker: Broker, kind: int, held_back_at: int
+) -> None:
+    """A broker holds back a message behind the commit, and drops one behind the abort."""
+    broker.topic([in_txn(b"t", TXN), marker(kind, TXN), in_txn(b"late", TXN), entry(b"b")])
+    assert end(broker) == broker.at(0, held_back_at)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "held_back_at"),
+    [(2 * LOOK_BACK_MS, 3), (2 * LOOK_BACK_MS + 1, 2)],
+    ids=["found", "longer ago"],
+)
+def test_the_first_look_finds_an_abort_before_the_entries_that_it_looks_at(
+    broker: Broker, age_ms: int, held_back_at: int
+) -> None:
+    broker.topic(
+        [
+            in_txn(b"t", TXN, publishTime=NOW - age_ms),
+            marker(22, TXN, publishTime=NOW - age_ms),
+            in_txn(b"late", TXN, publishTime=NOW - 1),
+        ]
+    )
+    assert end(broker) == broker.at(0, held_back_at)
 
 
 def test_entries_are_looked_at_once(broker: Broker) -> None:

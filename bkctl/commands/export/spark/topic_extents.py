@@ -18,7 +18,8 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
-from bkclient.topic.readable_end import Frontier, position_at
+from bkclient.topic.positions import position_at
+from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.entry_ranges import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
