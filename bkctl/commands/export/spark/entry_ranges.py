@@ -119,6 +119,7 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
 
     Raises:
         NoSuchLogError: there is no such log.
+        LogDamagedError: ``startingPosition`` is behind the end, with ``failOnDataLoss``.
     """
     assert options.log is not None
     where = options.starting or default
@@ -129,10 +130,20 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
     if where.word == "earliest":
         return LogPosition(record.trimmed, 0, record.log_id)
     if where.word == "latest":
-        tail = await _first_growing(client, record)
-        _, end = await log_extents(client, options, LogPosition(tail, 0, record.log_id))
-        return end
-    return LogPosition(where.index, where.entry, record.log_id)
+        return await _end_now(client, options, record)
+    start = LogPosition(where.index, where.entry, record.log_id)
+    if options.fail_on_data_loss and start.index in record:
+        end = await _end_now(client, attrs.evolve(options, include_open=True), record)
+        if start > end:
+            raise _behind_end(options, start, end)
+    return start
+
+
+async def _end_now(client: Client, options: SourceOptions, record: LogRecord) -> LogPosition:
+    """Return the position behind the last entry that can be read now."""
+    tail = await _first_growing(client, record)
+    _, end = await log_extents(client, options, LogPosition(tail, 0, record.log_id))
+    return end
 
 
 async def _first_growing(client: Client, record: LogRecord) -> int:

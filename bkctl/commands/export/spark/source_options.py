@@ -186,6 +186,11 @@ _OF_LEDGERS: Final = ("state", "created_after_ms", "created_before_ms", "meta", 
 _OF_SINK: Final = ("uri", "conf", "profile", "log", "fail_on_data_loss", "value_column")
 _OF_STREAM: Final = ("entries_per_trigger_max", "bytes_per_trigger_max", "cursor")
 _OF_POSITIONS: Final = ("starting", "ending", "starting_ms", "ending_ms")
+_FIRST_AND_LAST: Final = (
+    ("starting", "ending"),
+    ("starting_ms", "ending_ms"),
+    ("created_after_ms", "created_before_ms"),
+)
 
 
 def _check_together(options: SourceOptions) -> None:
@@ -202,11 +207,28 @@ def _check_together(options: SourceOptions) -> None:
         both = _given(options, (first, second))
         if len(both) > 1:
             raise SourceOptionError(f"options {both[0]} and {both[1]} exclude each other")
+    _check_order(options)
     for name in [] if options.is_topics else _given(options, ("decode",)):
         raise SourceOptionError(f"option {name} needs the option topic or topicsPattern")
     if options.is_topics and options.push_filters:
         raise SourceOptionError(f"options {what[0]} and pushFilters exclude each other")
     check_columns(options.columns or (), options)
+
+
+def _check_order(options: SourceOptions) -> None:
+    """Refuse limits in the wrong order: nothing lies between them."""
+    for fields in _FIRST_AND_LAST:
+        first, last = (_limit(getattr(options, field)) for field in fields)
+        if first is not None and last is not None and first > last:
+            begin, end = _given(options, fields)
+            raise SourceOptionError(f"{begin} is behind {end}: nothing lies between them")
+
+
+def _limit(value: Where | int | None) -> tuple[int, int] | None:
+    """Return a limit as one that can be compared; None for what is known when it is read."""
+    if isinstance(value, Where):
+        return None if value.word else (value.index, value.entry)
+    return None if value is None else (value, 0)
 
 
 def _given(options: SourceOptions, fields: Iterable[str]) -> list[str]:
@@ -228,6 +250,8 @@ def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool 
         "readStream": () if is_stream or is_sink else _OF_STREAM,
         "write or writeStream": () if is_sink else ("value_column",),
     }
+    if options.starting == LATEST and not is_stream:
+        raise SourceOptionError("startingPosition=latest is for readStream: a query has no rows")
     for place, fields in misplaced.items():
         for name in _given(options, [*fields]):
             raise SourceOptionError(f"option {name} has no effect here: give it to {place}")

@@ -18,7 +18,7 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
-from bkclient.topic.positions import position_at
+from bkclient.topic.positions import end_of, position_at
 from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.entry_ranges import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
@@ -38,10 +38,17 @@ async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName
     """Return the topics that a query names, partitions one by one.
 
     Raises:
-        NoSuchTopicError: there is no topic of the name.
+        NoSuchTopicError: there is no topic of the name, or none matches, with ``failOnDataLoss``.
     """
-    if options.topics_pattern is not None:
-        return await topics_of(client, options.topics_pattern, is_pattern=True)
+    pattern = options.topics_pattern
+    if pattern is not None:
+        topics = await topics_of(client, pattern, is_pattern=True)
+        if not topics and options.fail_on_data_loss:
+            raise NoSuchTopicError(
+                f"no topic matches {pattern}; it must match complete names, such as "
+                "persistent://public/default/events"
+            )
+        return topics
     assert options.topic is not None
     return await topics_of(client, options.topic)
 
@@ -50,10 +57,10 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
     """Return what a batch query reads, topic by topic.
 
     Raises:
-        NoSuchTopicError: there is no topic of the name.
+        NoSuchTopicError: as ``asked_topics``.
         TopicTrimmedError: messages from ``startingPosition`` on were deleted.
-        SourceOptionError: a position for several partitions, or ``endingPosition`` is behind the
-            end, with ``failOnDataLoss``.
+        SourceOptionError: a position for several partitions, or one behind the end, with
+            ``failOnDataLoss``.
     """
     extents = []
     for topic in _one_if_position(await asked_topics(client, options), options):
@@ -69,12 +76,19 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
 async def start_of(
     client: Client, topic: TopicName, options: SourceOptions, default: Where, now_ms: int
 ) -> MessageId:
-    """Return the position at which a query begins to read a topic."""
+    """Return the position at which a query begins to read a topic.
+
+    Raises:
+        SourceOptionError: ``startingPosition`` is behind the end, with ``failOnDataLoss``.
+    """
     if options.starting_ms is not None:
         return await position_at(client, topic, options.starting_ms)
     where = options.starting or default
     if where.word is None:
-        return MessageId(where.index, where.entry)
+        start = MessageId(where.index, where.entry)
+        if options.fail_on_data_loss and start > (end := await end_of(client, topic)):
+            raise _behind_end(topic, "startingPosition", start, end, "reads on from there")
+        return start
     if where.word == "latest":
         return await Frontier(topic).end(client, now_ms)
     return await first_of(client, topic)
@@ -96,13 +110,18 @@ async def _end_of(
         asked = MessageId(options.ending.index, options.ending.entry)
         insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
         if insists and asked > end:
-            raise SourceOptionError(
-                f"{topic}: endingPosition {asked.ledger_id}:{asked.entry_id} is behind the end "
-                f"{end.ledger_id}:{end.entry_id} of what can be read (failOnDataLoss=false reads "
-                "up to there)"
-            )
+            raise _behind_end(topic, "endingPosition", asked, end, "reads up to there")
         end = min(end, asked)
     return end
+
+
+def _behind_end(
+    topic: TopicName, option: str, asked: MessageId, end: MessageId, otherwise: str
+) -> SourceOptionError:
+    return SourceOptionError(
+        f"{topic}: {option} {asked.ledger_id}:{asked.entry_id} is behind the end "
+        f"{end.ledger_id}:{end.entry_id} of what can be read (failOnDataLoss=false {otherwise})"
+    )
 
 
 async def confirmed_end(

@@ -193,6 +193,19 @@ def test_a_position_that_the_log_never_had_is_refused(log: Log, at: LogPosition)
     assert log.ids[0] not in [one.ledger_id for one in extents]
 
 
+@pytest.mark.parametrize("include_open", ["true", "false"])
+def test_a_query_from_behind_the_confirmed_end_fails(log: Log, include_open: str) -> None:
+    """A stream would wait there in silence, and a query have no rows."""
+    end = log.call(log_start, LATEST)[0]
+    how = {"includeOpen": include_open}
+    assert log.call(log_start, EARLIEST, startingPosition=str(end), **how)[0] == end
+    behind = LogPosition(end.index, end.entry + 1)
+    with pytest.raises(LogDamagedError, match=f"position {behind} is behind the end {end}"):
+        log.call(log_start, EARLIEST, startingPosition=str(behind), **how)
+    how["failOnDataLoss"] = "false"
+    assert log.call(log_start, EARLIEST, startingPosition=str(behind), **how)[0] == behind
+
+
 @pytest.mark.parametrize("behind", [(0, 1), (1, 0)])
 def test_a_query_up_to_a_position_has_all_before_it_or_fails(log: Log, behind) -> None:
     end = log.call(log_start, LATEST)[0]

@@ -79,6 +79,15 @@ def test_every_value_is_read() -> None:
         ({"topic": "a", "pushFilters": "true"}, "exclude each other"),
         ({"topic": "a/b"}, "is not a topic"),
         ({"topic": "a", "startingPosition": "1:0", "startingTimestamp": "5"}, "exclude each other"),
+        (
+            {"log": "a", "startingPosition": "3:1", "endingPosition": "3:0"},
+            "startingPosition is behind endingPosition",
+        ),
+        (
+            {"topic": "a", "startingTimestamp": "6", "endingTimestamp": "5"},
+            "startingTimestamp is behind endingTimestamp",
+        ),
+        ({"createdAfter": "6", "createdBefore": "5"}, "createdAfter is behind createdBefore"),
         ({"recover": "yes"}, "is not a boolean"),
         ({"minPartitions": "0"}, "above 0"),
         ({"maxPartitionBytes": "10"}, "below 1024"),
@@ -99,6 +108,7 @@ def test_what_cannot_be_is_refused(options, words) -> None:
     [
         ({"maxEntriesPerTrigger": "5"}, {}, "option maxEntriesPerTrigger .* give it to readStream"),
         ({"cursor": "etl"}, {}, "option cursor has no effect here"),
+        ({"startingPosition": "latest", "log": "a"}, {}, "latest is for readStream"),
         ({"valueColumn": "v"}, {"is_stream": True}, "give it to write or writeStream"),
         ({"maxBytesPerTrigger": "1m"}, {"is_sink": True}, "give it to read or readStream"),
         ({"includeOpen": "false"}, {"is_sink": True}, "option includeOpen"),
@@ -114,6 +124,7 @@ def test_options_with_an_effect_are_not_refused() -> None:
     where = {"uri": "zk://z/l", "log": "a", "failOnDataLoss": "false"}
     check_use(parse_options(where | {"startingPosition": "earliest", "includeOpen": "true"}))
     check_use(parse_options(where | {"cursor": "etl", "maxBytesPerTrigger": "1m"}), is_stream=True)
+    check_use(parse_options(where | {"startingPosition": "3:1", "endingPosition": "3:1"}))
     check_use(parse_options(where | {"valueColumn": "v", "queryName": "q"}), is_sink=True)
 
 

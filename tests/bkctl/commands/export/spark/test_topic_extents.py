@@ -6,13 +6,19 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from bkclient.topic.names import TopicTrimmedError
+from bkclient.topic.names import NoSuchTopicError, TopicTrimmedError
 from bkctl.commands.export.spark.source_options import (
+    LATEST,
     SourceOptionError,
     SourceOptions,
     parse_options,
 )
-from bkctl.commands.export.spark.topic_extents import batch_extents, extents_between
+from bkctl.commands.export.spark.topic_extents import (
+    Positions,
+    batch_extents,
+    extents_between,
+    starts_of,
+)
 from bkctl.commands.export.task.partitions import cut
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import entry
@@ -72,6 +78,40 @@ def test_readers_of_each_piece_know_how_far_to_look(broker: Broker) -> None:
 def test_a_batch_query_looks_no_further_than_the_topic_went_when_it_was_planned(broker) -> None:
     found = broker.world.run(batch_extents(broker.client, options("true"), now_ms=0))
     assert {one.looks_to for one in found} == {broker.at(1, 2)[:2]}
+
+
+@pytest.mark.parametrize("behind", [(1, 3), (1, 99)])
+def test_a_starting_position_behind_the_end_fails_the_query_or_is_kept(broker, behind) -> None:
+    """A stream would wait there in silence, and a query have no rows."""
+    asked, end = broker.at(*behind), broker.at(1, 2)
+    options = {"topic": str(TOPIC), "startingPosition": f"{asked.ledger_id}:{asked.entry_id}"}
+    words = f"startingPosition {asked.ledger_id}:{asked.entry_id} is behind the end {end[0]}:2"
+
+    def starts(**more: str) -> Positions:
+        found = parse_options({**options, **more})
+        return broker.world.run(starts_of(broker.client, found, LATEST, now_ms=0))
+
+    for include_open in ("true", "false"):
+        with pytest.raises(SourceOptionError, match=words):
+            starts(includeOpen=include_open)
+    assert starts(failOnDataLoss="false") == {TOPIC: asked}
+    options["startingPosition"] = f"{end.ledger_id}:{end.entry_id}"
+    assert starts() == {TOPIC: end}
+
+
+@pytest.mark.parametrize("pattern", ["shop/eu/.*", "persistent://shop/eu/orderz"])
+def test_a_pattern_that_matches_no_topic_fails_a_new_query(broker: Broker, pattern: str) -> None:
+    """It would have no rows: most likely the pattern is not one of complete names."""
+    asked = parse_options({"topicsPattern": pattern})
+    for work in (
+        batch_extents(broker.client, asked, now_ms=0),
+        starts_of(broker.client, asked, LATEST, now_ms=0),
+    ):
+        with pytest.raises(NoSuchTopicError, match=f"no topic matches {pattern}"):
+            broker.world.run(work)
+    patient = parse_options({"topicsPattern": pattern, "failOnDataLoss": "false"})
+    assert broker.world.run(batch_extents(broker.client, patient, now_ms=0)) == []
+    assert broker.world.run(starts_of(broker.client, patient, LATEST, now_ms=0)) == {}
 
 
 @pytest.mark.parametrize("behind", [(1, 3), (1, 99)])
