@@ -8,7 +8,7 @@ that is offered again, by a writer that does not know whether it was taken, is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -20,7 +20,7 @@ from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
-from bkclient.log.record import LogOptions, LogRecord, decode_record
+from bkclient.log.record import LastBatch, LogOptions, LogRecord, decode_record
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, Version
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -201,15 +201,15 @@ def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
     return int(number) if number.isdigit() else None
 
 
-async def last_batch(client: Client, record: LogRecord, stream: str) -> int | None:
+async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatch | None:
     """Return the last batch of a stream that a log has taken; None where it has none.
 
     The record has it, unless many other streams wrote since, or an earlier release did. Then the
     ledgers say it, which are looked at from the end; trimmed ones are not there any more.
     """
-    for name, number in record.batches:
-        if name == stream:
-            return number
+    for batch in record.batches:
+        if batch.stream == stream:
+            return batch
     for ledger in reversed(record.ledgers):
         try:
             metadata = (await client.read_metadata(ledger.ledger_id)).value
@@ -217,35 +217,12 @@ async def last_batch(client: Client, record: LogRecord, stream: str) -> int | No
             continue
         found = batch_of(dict(metadata.custom), stream)
         if found is not None:
-            return found
+            return LastBatch(stream, found)
     return None
 
 
-async def entries_taken(client: Client, record: LogRecord, stream: str, number: int) -> int | None:
-    """Return how many entries a log has of a batch; None unless it has all ledgers of the batch."""
-    counts: list[int] = []
-    for ledger in reversed(record.ledgers):
-        try:
-            metadata = (await client.read_metadata(ledger.ledger_id)).value
-        except NoSuchLedgerError:
-            return None
-        if batch_of(dict(metadata.custom), stream) == number:
-            counts.append(_entries(metadata))
-        elif counts:
-            return sum(counts)
-    return None if record.trimmed or not counts else sum(counts)
-
-
-async def entries_of(client: Client, ledger_ids: Sequence[LedgerId]) -> int:
-    """Return how many entries closed ledgers have.
-
-    Raises:
-        NoSuchLedgerError: a ledger is missing.
-    """
-    return sum([_entries((await client.read_metadata(one)).value) for one in ledger_ids])
-
-
-def _entries(metadata: LedgerMetadata) -> int:
+def entries_in(metadata: LedgerMetadata) -> int:
+    """Return how many entries a closed ledger has."""
     return 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
 
 

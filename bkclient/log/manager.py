@@ -32,13 +32,12 @@ from bkclient.log.ledger_list import (
     SWEPT_KEY,
     KnownRecord,
     LedgerList,
-    entries_of,
-    entries_taken,
+    entries_in,
     is_settled,
     last_batch,
 )
 from bkclient.log.reader import LogReader
-from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
+from bkclient.log.record import EARLIEST, LastBatch, LogOptions, LogRecord, Position
 from bkclient.log.removal import SWEEP_AGE_S, LogRemoval
 from bkclient.log.writer import LogWriter
 from bkclient.metadata.api import MetadataUnavailableError
@@ -206,7 +205,8 @@ class LogManager:
 
         The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``ledger_list`` as metadata. Where the
         log has this batch of the stream, or a later one, the ledgers are deleted. A writer that the
-        log may have is fenced. ``None`` is a batch that no other process offers.
+        log may have is fenced. ``None`` is a batch that no other process offers. Of a batch without
+        ledgers the log has the number.
 
         Raises:
             EarlierBatchError: the log has a later batch of the stream.
@@ -226,8 +226,8 @@ class LogManager:
             if known.record.sealed:
                 raise LogSealedError(f"log {name} was sealed")
             last = None if batch is None else await last_batch(self._client, known.record, stream)
-            if batch is not None and last is not None and last >= batch:
-                error = await self._mismatch(name, known.record, ledger_ids, stream, batch, last)
+            if batch is not None and last is not None and last.number >= batch:
+                error = await self._mismatch(name, last, batch, ledger_ids)
                 for ledger_id in ledger_ids:
                     await self._client.delete_ledger(ledger_id)
                 if error is not None:
@@ -237,13 +237,13 @@ class LogManager:
                 raise AppendUnknownError(
                     f"the ledgers sent to log {name} may have been listed and trimmed since"
                 )
-            await self._check_kept(name, ledger_ids)
-            if not await is_settled(self._client, known.record):
+            entries = await self._check_kept(name, ledger_ids)
+            if ledger_ids and not await is_settled(self._client, known.record):
                 await self._recover(name, known.record)
+            record = self._with_all(known.record, ledger_ids)
+            if batch is not None:
+                record = record.with_batch(LastBatch(stream, batch, entries))
             try:
-                record = self._with_all(known.record, ledger_ids)
-                if batch is not None:
-                    record = record.with_batch(stream, batch)
                 await ledgers.write(known, record)
             except MetadataVersionError:
                 continue
@@ -254,26 +254,20 @@ class LogManager:
         raise MetadataVersionError(f"log {name} is changed by others all the time")
 
     async def _mismatch(
-        self,
-        name: str,
-        record: LogRecord,
-        ledger_ids: Sequence[LedgerId],
-        stream: str,
-        batch: int,
-        last: int,
+        self, name: str, last: LastBatch, batch: int, ledger_ids: Sequence[LedgerId]
     ) -> LogError | None:
         """Return how a batch differs from the last one of its stream; None for a repeat."""
-        if last > batch:
+        if last.number > batch:
             return EarlierBatchError(
-                f"log {name} has batch {last} of this stream, and this is batch {batch}"
+                f"log {name} has batch {last.number} of this stream, and this is batch {batch}"
             )
-        taken = await entries_taken(self._client, record, stream, batch)
-        offered = await entries_of(self._client, ledger_ids)
-        if taken in (None, offered):
+        found = [(await self._client.read_metadata(one)).value for one in ledger_ids]
+        offered = sum(map(entries_in, found))
+        if last.entries in (None, offered):
             return None
         return DifferentBatchError(
             f"log {name} has batch {batch} of this stream with another number of entries: "
-            f"{taken}, and not {offered}"
+            f"{last.entries}, and not {offered}"
         )
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
@@ -282,11 +276,12 @@ class LogManager:
             record = record.appended(ledger_id, now_ms)
         return record
 
-    async def _check_kept(self, name: str, ledger_ids: Sequence[LedgerId]) -> None:
-        """Refuse ledgers that a sweep deletes, or may delete soon.
+    async def _check_kept(self, name: str, ledger_ids: Sequence[LedgerId]) -> int:
+        """Return how many entries ledgers have; refuse any that a sweep deletes, or may soon.
 
         The record was read before. A sweep that marks a ledger later writes the record once more.
         """
+        entries = 0
         oldest_ms = int((wall_s(self._client.cluster.clock) - OFFER_AGE_S) * 1000)
         for ledger_id in ledger_ids:
             metadata = (await self._client.read_metadata(ledger_id)).value
@@ -294,6 +289,8 @@ class LogManager:
                 raise LogError(f"ledger {ledger_id} is too old to be listed in log {name}")
             if SWEPT_KEY in metadata.custom:
                 raise LogError(f"a sweep of log {name} deletes ledger {ledger_id}")
+            entries += entries_in(metadata)
+        return entries
 
     # Reading
 

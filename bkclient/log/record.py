@@ -1,10 +1,10 @@
 """The record of a log: its ledgers in order, as values and as stored.
 
 Stored is UTF-8 JSON: ``{"v": 1, "id": "…", "ledgers": [[ledger id, ms since 1970], …], "trimmed":
-count, "sealed": false, "options": {…}, "batches": [[stream, number], …]}``. ``trimmed`` is how many
-ledgers were taken off the front, so a ledger's index in the log never changes. ``id`` is drawn when
-a log is created, and ``batches`` are the last ones of streams; the records of earlier releases have
-neither.
+count, "sealed": false, "options": {…}, "batches": [[stream, number], …], "batch_entries": [count,
+…]}``. ``trimmed`` is how many ledgers were taken off the front, so a ledger's index in the log
+never changes. ``id`` is drawn when a log is created, and ``batches`` are the last ones of streams,
+with how many entries each has. The records of earlier releases lack some of this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -102,6 +102,15 @@ class LogLedger:
     created_ms: int
 
 
+@attrs.frozen
+class LastBatch:
+    """The last batch of a stream that a log has taken; ``entries`` is None if unknown."""
+
+    stream: str
+    number: int
+    entries: int | None = None
+
+
 @attrs.frozen(kw_only=True)
 class LogRecord:
     """What is known of a log. ``ledgers[0]`` has the index ``trimmed``."""
@@ -113,8 +122,8 @@ class LogRecord:
     log_id: str = ""
     """Another one for each log of a name; empty if unknown."""
 
-    batches: tuple[tuple[str, int], ...] = ()
-    """Streams of batches, that which wrote last at the end, and the number of its last batch."""
+    batches: tuple[LastBatch, ...] = ()
+    """The last batches of streams, that of the stream which wrote last at the end."""
 
     @property
     def next_index(self) -> int:
@@ -173,10 +182,10 @@ class LogRecord:
         self.insist_on_room()
         return attrs.evolve(self, ledgers=(*self.ledgers, LogLedger(ledger_id, created_ms)))
 
-    def with_batch(self, stream: str, number: int) -> LogRecord:
+    def with_batch(self, batch: LastBatch) -> LogRecord:
         """Return the record with a batch as the last one of its stream."""
-        others = tuple(one for one in self.batches if one[0] != stream)
-        return attrs.evolve(self, batches=(*others, (stream, number))[-STREAMS_MAX:])
+        others = tuple(one for one in self.batches if one.stream != batch.stream)
+        return attrs.evolve(self, batches=(*others, batch)[-STREAMS_MAX:])
 
     def trimmed_to(self, index: int) -> LogRecord:
         """Return the record with ``index`` as the first ledger kept."""
@@ -194,7 +203,9 @@ class LogRecord:
             "options": _options_to_json(self.options),
         }
         if self.batches:
-            value["batches"] = self.batches
+            # Earlier releases read pairs.
+            value["batches"] = [(one.stream, one.number) for one in self.batches]
+            value["batch_entries"] = [one.entries for one in self.batches]
         return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -237,7 +248,15 @@ def _record_from_json(value: Mapping[str, Any]) -> LogRecord:
         trimmed=int(value["trimmed"]),
         sealed=bool(value["sealed"]),
         log_id=str(value.get("id", "")),
-        batches=tuple((str(name), int(n)) for name, n in value.get("batches", ())),
+        batches=_batches_from_json(value.get("batches", ()), value.get("batch_entries", ())),
+    )
+
+
+def _batches_from_json(pairs: Sequence[Any], entries: Sequence[Any]) -> tuple[LastBatch, ...]:
+    counts = entries if len(entries) == len(pairs) else [None] * len(pairs)
+    return tuple(
+        LastBatch(str(stream), int(number), None if count is None else int(count))
+        for (stream, number), count in zip(pairs, counts, strict=True)
     )
 
 

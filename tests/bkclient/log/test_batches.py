@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import attrs
@@ -128,6 +129,37 @@ def test_a_batch_whose_first_ledgers_were_trimmed_is_a_repeat() -> None:
     stream.offer(4, stream.ledger(4, [b"a"]), stream.ledger(4, [b"b"]))
     stream.world.run(stream.manager.trim("events", Position(1, 0)))
     assert not stream.offer(4, stream.ledger(4, [b"again", b"and again"]))
+    with pytest.raises(DifferentBatchError, match=r": 2, and not 1$"):
+        stream.offer(4, stream.ledger(4, [b"another"]))
+
+
+def test_a_batch_without_entries_is_the_last_one_of_its_stream() -> None:
+    """Of two queries that go on from one checkpoint, one may find rows that the other had not."""
+    stream = Stream()
+    writer = stream.world.run(stream.manager.open_writer("events"))
+    stream.offer(3)
+    assert not stream.offer(3)
+    with pytest.raises(DifferentBatchError, match=r"batch 3 .*: 0, and not 1$"):
+        stream.offer(3, stream.ledger(3, [b"a"]))
+    with pytest.raises(EarlierBatchError, match="batch 3 of this stream, and this is batch 2"):
+        stream.offer(2)
+    assert stream.world.run(writer.append(b"no writer is fenced for it"))
+    assert stream.offer(4, stream.ledger(4, [b"b"]))
+    assert stream.found() == [b"no writer is fenced for it", b"b"]
+
+
+def test_a_record_of_an_earlier_release_has_no_numbers_of_entries() -> None:
+    """Each release reads the other's records; one that does not know of a field drops it."""
+    stream = Stream()
+    stream.offer(3, stream.ledger(3, [b"a"]))
+    tree, path = stream.world.metadata, zk_paths.log("events")
+    stored = json.loads(tree.get(path).value)
+    assert stored["batches"] == [["s", 3]]
+    del stored["batch_entries"]
+    tree.set(path, json.dumps(stored).encode())
+    assert not stream.offer(3, stream.ledger(3, [b"again", b"and again"]))
+    with pytest.raises(EarlierBatchError):
+        stream.offer(2, stream.ledger(2, [b"b"]))
 
 
 def test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted() -> None:
@@ -138,7 +170,7 @@ def test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted() -> None:
     stream.offer(0, stream.ledger(0, [b"c"]))
     stream.world.run(stream.client.delete_ledger(lost))
     stream.name = "s"
-    assert not stream.offer(7, stream.ledger(7, [b"again"]))
+    assert not stream.offer(7, stream.ledger(7, [b"again", b"and again"]))
 
 
 def test_a_batch_is_taken_once_although_it_was_trimmed() -> None:
@@ -159,7 +191,7 @@ def test_of_many_streams_the_record_has_the_last_ones_and_ledgers_the_others() -
     for stream.name in names:
         assert stream.offer(1, stream.ledger(1, [stream.name.encode()]))
     record = stream.world.run(LedgerList(stream.client, "events").read()).record
-    assert [name for name, _ in record.batches] == names[3:]
+    assert [one.stream for one in record.batches] == names[3:]
     for stream.name in names:
         assert not stream.offer(1, stream.ledger(1, [b"again"]))
     assert stream.found() == [name.encode() for name in names]

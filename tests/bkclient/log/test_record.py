@@ -14,6 +14,7 @@ from bkclient.log.record import (
     EARLIEST,
     LATEST,
     LEDGERS_MAX,
+    LastBatch,
     LogLedger,
     LogOptions,
     LogRecord,
@@ -33,6 +34,9 @@ options = st.builds(
     roll_s=st.floats(0, 1e9),
 )
 ledgers = st.builds(LogLedger, st.integers(0, 2**62).map(LedgerId), st.integers(0, 2**45))
+batches = st.builds(
+    LastBatch, st.text(max_size=5), st.integers(0, 2**62), st.none() | st.integers(0, 2**62)
+)
 records = st.builds(
     LogRecord,
     options=options,
@@ -40,7 +44,7 @@ records = st.builds(
     trimmed=st.integers(0, 1000),
     sealed=st.booleans(),
     log_id=st.text(max_size=5),
-    batches=st.lists(st.tuples(st.text(max_size=5), st.integers(0, 2**62)), max_size=3).map(tuple),
+    batches=st.lists(batches, max_size=3).map(tuple),
 )
 
 

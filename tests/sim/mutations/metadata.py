@@ -11,7 +11,7 @@ from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import manager
 from bkclient.log.ledger_list import batch_of
-from bkclient.log.record import LogRecord
+from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
@@ -79,7 +79,7 @@ def _dead_votes_win(stack: Stack) -> None:
 def _gaps_end_batches(stack: Stack) -> None:
     """Behind a deleted ledger no batch is looked for."""
 
-    async def last_batch(client: Client, record: LogRecord, stream: str) -> int | None:
+    async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatch | None:
         for ledger in reversed(record.ledgers):
             try:
                 metadata = (await client.read_metadata(ledger.ledger_id)).value
@@ -87,7 +87,7 @@ def _gaps_end_batches(stack: Stack) -> None:
                 return None
             found = batch_of(dict(metadata.custom), stream)
             if found is not None:
-                return found
+                return LastBatch(stream, found)
         return None
 
     put(stack, manager, last_batch=last_batch)

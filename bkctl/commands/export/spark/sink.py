@@ -206,7 +206,8 @@ class Sink:
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """List the ledgers of all tasks in the log, if it does not have the batch.
 
-        ``None`` is a batch by itself, which only this writer has.
+        ``None`` is a batch by itself, which only this writer has. Of any other the log notes the
+        number, also without rows: so it notices a query that goes on from a copied checkpoint.
 
         Raises:
             EarlierBatchError: the log has a later batch of the query.
@@ -216,7 +217,7 @@ class Sink:
         from bkclient.log.errors import DifferentBatchError
 
         ledger_ids = _ledgers_of(messages)
-        if ledger_ids:
+        if ledger_ids or batch is not None:
             (stream,) = {one.stream for one in messages if isinstance(one, WrittenLedgers)}
             accepted = () if self.fail_on_data_loss else (DifferentBatchError,)
             with (

@@ -190,6 +190,22 @@ def test_a_copied_checkpoint_that_has_other_rows_as_the_last_batch_ends_the_quer
     spark.check([BEFORE, TORN])
 
 
+@pytest.mark.parametrize(
+    ("number", "error"), [(1, EarlierBatchError), (2, DifferentBatchError)], ids=["behind", "next"]
+)
+def test_a_checkpoint_that_was_copied_before_batches_without_rows_ends_the_query(
+    number: int, error: type[BookKeeperError]
+) -> None:
+    """The query would append the rows that the other one reads next."""
+    spark = started()
+    spark.try_batch(1, [[], []])
+    spark.try_batch(2, [[]])
+    with pytest.raises(error):
+        spark.try_batch(number, AFTER)
+    spark.try_batch(3, AFTER)
+    spark.check([BEFORE, AFTER])
+
+
 def test_a_batch_that_lost_rows_meanwhile_is_a_repeat_if_that_is_allowed() -> None:
     """Its source, too, has ``failOnDataLoss=false``."""
     spark = started()
