@@ -16,7 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
@@ -27,6 +32,7 @@ from bkctl.commands.export.spark.source_options import (
     parse_options,
 )
 from bkctl.commands.export.task.partitions import LedgerExtent
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,8 +174,14 @@ class LedgerSource(DataSource):
         query = Query.of(self._asked, schema)
         return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
 
-    def streamReader(self, schema: StructType) -> FollowingReader:  # noqa: N802 -- Spark's name
-        """Return what plans and reads a stream."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """Return what plans and reads a stream, or says why it cannot."""
+        try:
+            return self._stream_reader(schema)
+        except BookKeeperError as error:
+            return RefusingReader(error)
+
+    def _stream_reader(self, schema: StructType) -> FollowingReader:
         check_use(self._asked, is_stream=True)
         query = Query.of(self._asked, schema)
         cursor = cursor_of(dict(self.options), self._asked)
@@ -233,6 +245,32 @@ class PushingReader(LedgerSourceReader):
         """Note what filters say of ledgers, entries, positions and time; return all the others."""
         self._bounds, rest = bounded(filters)
         return rest
+
+
+class RefusingReader(DataSourceStreamReader):
+    """Raises, in the place of a stream's reader, what is wrong with its options.
+
+    Where the reader could not be made, PySpark up to 4.3 ends with an error of its own.
+    """
+
+    def __init__(self, error: BookKeeperError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Raise the error, for a new query."""
+        raise self._error
+
+    def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Raise the error, for a query that goes on from a checkpoint."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        """Raise the error, for a query that goes on with a batch."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Raise the error; no partition was planned."""
+        raise self._error
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:

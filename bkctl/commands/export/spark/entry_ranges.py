@@ -22,6 +22,7 @@ from bkctl.commands.export.spark.source_options import (
     Where,
 )
 from bkctl.commands.export.task.extents import chosen_extents, extent_of, stored_ledgers
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -40,7 +41,8 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
 
     Raises:
         SourceOptionError: no option chooses any.
-        NoSuchLedgerError: a ledger that is named by its id is missing, with ``failOnDataLoss``.
+        NoSuchLedgerError: a ledger that is named by its id is missing, or ranges have no ledger,
+            with ``failOnDataLoss``.
     """
     choice = options.choice
     if choice.is_everything:
@@ -59,6 +61,9 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
         chosen=is_chosen,
         may_be_gone=not options.fail_on_data_loss,
     )
+    only_ranges = choice == LedgerChoice(ranges=choice.ranges) and options.include_open
+    if only_ranges and not found and options.fail_on_data_loss:
+        raise NoSuchLedgerError(choice.nothing_found())
     return sorted(found, key=lambda extent: extent.ledger_id)
 
 

@@ -104,6 +104,7 @@ class TestLedgers:
             ({"ledgrs": "1"}, "did you mean ledgers"),
             ({}, "which ledgers"),
             ({"ledgers": "987654"}, "987654"),
+            ({"ledgers": "987654-987660"}, "no ledger in 987654-987660"),
             ({"ledgers": "1", "columns": "payloads"}, "did you mean payload"),
             ({"log": "nowhere"}, "nowhere"),
         ],
@@ -310,6 +311,21 @@ class TestStream:
         for step in (reader.latestOffset, lambda start: reader.partitions(start, start)):
             with pytest.raises(SourceOptionError, match=r"reads something else.* new checkpoint"):
                 step(offset)
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"ledgers": "0-9"}, "a stream reads a log or topics"),
+            ({"log": "events", "endingPosition": "0:1"}, "has no endingPosition"),
+        ],
+    )
+    def test_options_that_no_stream_can_have_end_it_with_their_own_error(
+        self, spark, cluster, options, words
+    ) -> None:
+        stream = spark.readStream.format("bookkeeper").options(uri=cluster.uri, **options).load()
+        with pytest.raises(Exception, match=f"SourceOptionError: .*{words}") as caught:
+            stream.writeStream.format("noop").start().awaitTermination(60)
+        assert "UnboundLocalError" not in str(caught.value)
 
     def test_an_open_ledger_is_followed_to_what_is_confirmed(
         self, spark, cluster, client, tmp_path
