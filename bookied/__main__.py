@@ -39,6 +39,12 @@ from wire.printable import printable
 ABANDON_S: Final = 15.0
 """How long a failed bookie has to release its parts before the process ends without that."""
 
+GC_THRESHOLD_OF_START: Final = 20_000
+"""Objects made since the last look for garbage before there is another one; most then stay."""
+
+GC_THRESHOLDS: Final = gc.get_threshold()
+"""Those of Python, for a bookie that serves."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie until it is told to stop; return the exit status."""
@@ -102,6 +108,7 @@ def _run(
     except OSError as error:
         return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     logging.begin()
+    gc.set_threshold(GC_THRESHOLD_OF_START)
 
     from bookied.process.reactor import install
 
@@ -203,12 +210,10 @@ class Process:
             warn_of_small_files,
         )
         from bookied.runtime.heap_trim import HeapTrim
-        from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
         from bookied.service.out_of_memory import OutOfMemoryWatch
 
         _report_settings(self._log, self._config, self._findings)
-        kind = AutoRecoveryService if self._autorecovery_only else BookieService
         options = {} if self._client_config is None else {"client_config": self._client_config}
         try:
             if not self._autorecovery_only:
@@ -216,6 +221,10 @@ class Process:
                 insist_enough_threads(self._config)
                 warn_of_small_files(self._config)
             parts = real_dependencies(self._config, self._reactor, **options)
+            kind: Any = BookieService
+            if self._autorecovery_only:
+                from bookied.service.autorecovery import AutoRecoveryService as kind
+
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             if isinstance(self._service, BookieService):
                 OutOfMemoryWatch(self._reactor.callFromThread, self._service.fail).begin()
@@ -234,6 +243,7 @@ class Process:
         # Or each full collection would stop the reactor for 40 ms to look at what was loaded.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         self._notifier.notify("READY=1")
         self._begin_watchdog()
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)

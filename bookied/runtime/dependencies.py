@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -19,17 +19,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-from bkclient.client import Client
 from bkclient.config.client import ClientConfig, KeepAlive
-from bkclient.connection.pool import Connect
-from bkclient.connection.security.handshake import Greeting, greeting_of
 from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.store_settings import store_options
-from bkclient.placement.from_config import reads_near, real_script
-from bkclient.placement.topology import RackScript
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks
@@ -45,6 +40,11 @@ from bookied.server.disk_reads import RunBlocking
 from bookied.stats.counters import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_values import OpenKeyValues
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.connection.pool import Connect
+    from bkclient.connection.security.handshake import Greeting
 
 log = Logger()
 
@@ -148,7 +148,14 @@ class Parts:
 
 
 def make_client(parts: Parts, store: MetadataStore) -> Client:
-    """Return a client of the cluster over a store that is connected."""
+    """Return a client of the cluster over a store that is connected.
+
+    What it needs is loaded only now: many a bookie never repairs.
+    """
+    from bkclient.client import Client
+    from bkclient.placement.from_config import real_script
+    from bkclient.placement.topology import RackScript
+
     config = parts.client_config
     script = real_script(config, parts.run_blocking)
     return Client(
@@ -167,6 +174,8 @@ def host_to_read_near(config: ClientConfig, host: HostNames) -> str | None:
 
     Blocks, as all that is asked of the machine does.
     """
+    from bkclient.placement.from_config import reads_near
+
     if not reads_near(config) or config.ignore_local_node:
         return None
     try:
@@ -241,6 +250,8 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
 
 
 def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
+    from bkclient.connection.security.handshake import greeting_of
+
     try:
         return greeting_of(config, reactor)
     except SecurityError as error:

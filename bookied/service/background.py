@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.runtime.garbage_collectors import Collectors
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.storages import Storages
 from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
 
 
 class BackgroundWork:
@@ -37,6 +40,8 @@ class BackgroundWork:
     def _start_autorecovery(self, parts: Parts, bookie_id: BookieId) -> None:
         """Begin to repair, in a metadata session apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
+            from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
+
             self.autorecovery = AutoRecoveryBesideBookie(
                 # Who lists the locks on ledgers sees which bookie's worker has each.
                 partial(parts.open_store, lock_owner=bookie_id),

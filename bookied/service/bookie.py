@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -24,7 +24,6 @@ from bookied.directories.identity import Identity, identify
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.directories.served_note import NO_LEDGER
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
-from bookied.repair.integrity.lifecycle import Integrity
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.garbage_collectors import ledger_garbage
 from bookied.runtime.registration import Registration
@@ -47,6 +46,9 @@ from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+
+if TYPE_CHECKING:
+    from bookied.repair.integrity.lifecycle import Integrity
 
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
@@ -388,6 +390,8 @@ async def _check_cookies(
         WrongIdentityError: they are not.
     """
     if config.check_integrity:
+        from bookied.repair.integrity.lifecycle import Integrity
+
         integrity = Integrity(config, parts, found, identity, instance_id)
         await integrity.check_cookies()
         return integrity
