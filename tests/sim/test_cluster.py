@@ -1,7 +1,7 @@
 """A bounded hunt in every run: seeds that stay, plans that once broke something, and the day's.
 
-``BKCTL_SIM_SEEDS`` is how many seeds of the day there are for each tale. More by hand:
-``python -m tests.sim``.
+``BKCTL_SIM_SEEDS`` is how many seeds of the day there are for each tale, ``BKCTL_SIM_TIMES`` how
+many times as many seeds that stay. More by hand: ``python -m tests.sim``.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from tests.sim.engine.story import Story
 from tests.sim.engine.tales import TALES, plan_of
 
 SEEDS_OF_THE_DAY = int(os.environ.get("BKCTL_SIM_SEEDS", "2"))
+TIMES = int(os.environ.get("BKCTL_SIM_TIMES", "1"))
 FIXED = {
-    "ledger": 140,
-    "repair": 35,
-    "log": 35,
-    "handover": 35,
-    "moments": 35,
-    "remade": 35,
-    "outlived": 14,
-    "wiped": 35,
-    "retire": 35,
-    "lagging": 35,
-    "disks": 35,
-    "sqlite": 35,
-    "far": 35,
+    tale: TIMES * count
+    for tale, count in {
+        "ledger": 35,
+        "repair": 14,
+        "log": 14,
+        "handover": 14,
+        "moments": 14,
+        "remade": 14,
+        "outlived": 4,
+        "wiped": 14,
+        "retire": 14,
+        "lagging": 20,
+        "disks": 20,
+        "sqlite": 20,
+        "far": 14,
+    }.items()
 }
 A_TURN = 35
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))

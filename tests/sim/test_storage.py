@@ -1,6 +1,7 @@
 """A bounded hunt in every run: some seeds that stay, some of the day, and each built-in fault.
 
-``BOOKIED_SIM_SEEDS`` is how many seeds of the day there are. More: ``tests.sim.storage``.
+``BOOKIED_SIM_SEEDS`` is how many seeds of the day there are, ``BKCTL_SIM_TIMES`` how many times as
+many seeds that stay. More: ``tests.sim.storage``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.sim.world.bookie_world import DB_SEEDS
 from tests.sim.world.faults import FAULTS
 
 SEEDS_OF_THE_DAY = int(os.environ.get("BOOKIED_SIM_SEEDS", "20"))
-FIXED, A_TURN = 80, 20
+FIXED, A_TURN = 40 * int(os.environ.get("BKCTL_SIM_TIMES", "1")), 20
 DOCS = Path(__file__).with_name("README.md").read_text()
 TOOK = {
     name: int(took)
