@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 
+from bkctl.cli.root import cli
 from bkctl.host import Host
 
 
@@ -43,3 +47,14 @@ class FakeHost(Host):
     def elapsed_s(self) -> float:
         """Stand still: how fast the machine is changes nothing that is printed."""
         return 0.0
+
+
+def run_here(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command line in this process: a start of its own takes longer than most commands.
+
+    One that starts processes is not run here, or they would be children of the tests.
+    """
+    arguments = [*map(str, words)]
+    with closing(FakeHost(environ=os.environ)) as host:
+        status = cli.run(arguments, host)
+        return subprocess.CompletedProcess(arguments, status, host.out.text, host.err.text)

@@ -26,7 +26,7 @@ from bkctl.commands.local.run import without_settings
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL, local_cluster
-from tests.bkctl.support.terminal import FakeHost
+from tests.bkctl.support.terminal import FakeHost, run_here
 from tests.support.waiting import until
 
 TIMEOUT_S = 120.0
@@ -51,7 +51,7 @@ def _processes(directory: Path, program: bytes = b"bookied") -> list[int]:
 
 def _until_listed(uri: str) -> None:
     words = ("-u", uri, "bookie", "list", "--state", "rw", "-o", "id")
-    until(lambda: _run(*words).stdout, "no bookie takes adds")
+    until(lambda: run_here(*words).stdout, "no bookie takes adds")
 
 
 # Without processes -----------------------------------------------------------------------------
@@ -103,13 +103,13 @@ def test_a_directory_without_a_cluster_has_no_status(
 def test_a_cluster_can_be_stopped_and_started_again_with_all_it_had(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2) as cluster:
-        made = _run("-u", cluster.uri, "ledger", "write", __file__, "-E2", "-W2", "-A2")
+        made = run_here("-u", cluster.uri, "ledger", "write", __file__, "-E2", "-W2", "-A2")
         assert made.returncode == 0, made.stderr
     assert _processes(directory) == []
     with local_cluster(directory, 2) as cluster:
-        read = _run("-u", cluster.uri, "ledger", "read", made.stdout.strip())
+        read = run_here("-u", cluster.uri, "ledger", "read", made.stdout.strip())
         assert read.stdout == Path(__file__).read_text()
-        listed = _run("-u", cluster.uri, "bookie", "list", "--json")
+        listed = run_here("-u", cluster.uri, "bookie", "list", "--json")
         assert [b["state"] for b in json.loads(listed.stdout)["bookies"]] == ["writable"] * 2
 
 
@@ -122,7 +122,7 @@ def test_the_env_file_is_what_a_shell_needs(tmp_path: Path) -> None:
             check=True, capture_output=True, text=True,
         )  # fmt: skip
         assert shown.stdout == f"sqlite://{directory}/metadata.db"
-        assert _run("-u", shown.stdout, "bookie", "list", "-o", "id").stdout.count("\n") == 1
+        assert run_here("-u", shown.stdout, "bookie", "list", "-o", "id").stdout.count("\n") == 1
         assert cluster.directory == directory
 
 
@@ -194,11 +194,11 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     assert "Ctrl-C" not in started.stderr + (directory / BACKGROUND_LOG).read_text()
     try:
         (pid,) = _processes(directory)
-        listed = _run("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
+        listed = run_here("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
         assert listed.stdout.strip() in started.stdout
-        shown = json.loads(_run("local", "status", directory, "--json").stdout)
+        shown = json.loads(run_here("local", "status", directory, "--json").stdout)
         assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
-        ids = _run("local", "status", directory, "-o", "id").stdout
+        ids = run_here("local", "status", directory, "-o", "id").stdout
         assert ids == listed.stdout
         which = re.search("clusters that run here: (.*);", _run("local", "status").stderr)
         assert which is not None
@@ -206,7 +206,9 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
         again = f"to start {ids.strip()} again: bkctl local start {directory} {ids.strip()}\n"
         # What was killed may hold its lock for a moment longer than it is seen to run.
-        until(lambda: again in _run("local", "status", directory).stderr, "the bookie is still up")
+        until(
+            lambda: again in run_here("local", "status", directory).stderr, "the bookie is still up"
+        )
         assert f"bkctl local stop {directory}" in started.stderr
     finally:
         stopped = _run("local", "stop", directory)
@@ -214,7 +216,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     assert _processes(directory, b"bkctl") == []  # Not even the process that ran the cluster.
     again = _run("local", "stop", directory)
     assert (again.returncode, again.stderr) == (0, f"no cluster runs in {directory}\n")
-    shown = _run("local", "status", directory)
+    shown = run_here("local", "status", directory)
     assert "down" in shown.stdout
     assert f"to start it: bkctl local 1 --dir {directory} --background\n" in shown.stderr
 
@@ -229,13 +231,13 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
     by_hand: subprocess.Popen[bytes] | None = None
     assert _run(*words).returncode == 0
     try:
-        rows = json.loads(_run("local", "status", directory, "--json").stdout)["bookies"]
+        rows = json.loads(run_here("local", "status", directory, "--json").stdout)["bookies"]
         os.kill(rows[0]["pid"], signal.SIGTERM)
         gone = rows[0]["bookie_id"]
         until(lambda: _state(directory, gone) == "down", "the bookie is still up")
-        out = _run("-u", uri, "decommission", gone, "--yes")
+        out = run_here("-u", uri, "decommission", gone, "--yes")
         assert out.returncode == 0, out.stderr
-        status = _run("local", "status", directory)
+        status = run_here("local", "status", directory)
         assert "decommissioned" in status.stdout
         assert "to start" not in status.stderr
         unnamed = _run("local", "start", directory)
@@ -262,7 +264,7 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
 
 
 def _state(directory: Path, bookie_id: str) -> str:
-    found = json.loads(_run("local", "status", directory, "--json").stdout)["bookies"]
+    found = json.loads(run_here("local", "status", directory, "--json").stdout)["bookies"]
     return next(one["state"] for one in found if one["bookie_id"] == bookie_id)
 
 
@@ -310,7 +312,7 @@ def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> No
 def test_a_broken_bookie_of_an_existing_cluster_leaves_the_others_running(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):
-        broken, sound = _run("local", "status", directory, "-o", "id").stdout.split()
+        broken, sound = run_here("local", "status", directory, "-o", "id").stdout.split()
     version = directory / "bookie-1/ledgers/current/VERSION"
     cookie = version.read_bytes()
     version.unlink()
@@ -340,7 +342,7 @@ def test_a_broken_bookie_of_an_existing_cluster_leaves_the_others_running(tmp_pa
 def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2) as cluster:
-        ids = _run("local", "status", directory, "-o", "id").stdout.split()
+        ids = run_here("local", "status", directory, "-o", "id").stdout.split()
         stopped = _run("local", "stop", directory, ids[1])
         start = f"bkctl local start {directory} {ids[1]}"
         copies = (
@@ -360,12 +362,14 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         unnamed = _run("local", "start", directory)
         assert unnamed.returncode == 0, unnamed.stderr
         assert f"started bookie {ids[1]}; its log is" in unnamed.stderr
-        listed = _run("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
+        listed = run_here("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
         assert sorted(listed.stdout.split()) == sorted(ids)
         assert "runs already" in _run("local", "start", directory, ids[1]).stderr
-        chosen = _run("-u", cluster.uri, "bookie", "show", "--filter", "uptime_s>=0", "-o", "id")
+        chosen = run_here(
+            "-u", cluster.uri, "bookie", "show", "--filter", "uptime_s>=0", "-o", "id"
+        )
         assert sorted(chosen.stdout.split()) == sorted(ids), chosen.stderr
-        assert _run("-u", cluster.uri, "autorecovery", "disable").returncode == 0
+        assert run_here("-u", cluster.uri, "autorecovery", "disable").returncode == 0
         paused = _run("local", "stop", directory, ids[1])
         assert paused.stderr == f"stopped bookie {ids[1]}; to start it: {start}\n"
         assert _run("local", "start", directory, ids[1]).returncode == 0
@@ -383,7 +387,7 @@ def test_a_bookie_that_was_killed_counts_as_started_only_when_it_runs(tmp_path: 
     directory = tmp_path / "bk"
     words = ("local", "status", directory, "--json")
     with local_cluster(directory, 2):
-        (one, _) = json.loads(_run(*words).stdout)["bookies"]
+        (one, _) = json.loads(run_here(*words).stdout)["bookies"]
         os.kill(one["pid"], signal.SIGKILL)  # Its registration stays for some seconds.
         log = directory.with_suffix(".log")
         until(lambda: "ended with -9" in log.read_text(), "not reported")
@@ -396,7 +400,7 @@ def test_a_bookie_that_was_killed_counts_as_started_only_when_it_runs(tmp_path: 
 def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):
-        ids = _run("local", "status", directory, "-o", "id").stdout.split()
+        ids = run_here("local", "status", directory, "-o", "id").stdout.split()
         assert _run("local", "stop", directory, ids[1]).returncode == 0
         (directory / "bookie-2/ledgers/current/VERSION").unlink()
         refused = _run("local", "start", directory, ids[1])
@@ -410,13 +414,13 @@ def test_what_a_user_changes_in_the_settings_of_a_bookie_stays(tmp_path: Path) -
     directory = tmp_path / "bk"
     conf, ledgers = directory / "bookie-1" / CONF_FILE, f"{directory}/bookie-1/ledgers"
     with local_cluster(directory, 1) as cluster:
-        bookie_id = _run("local", "status", directory, "-o", "id").stdout.strip()
+        bookie_id = run_here("local", "status", directory, "-o", "id").stdout.strip()
         assert _run("local", "stop", directory, bookie_id).returncode == 0
         edited = conf.read_text().replace(ledgers, f"{ledgers},{ledgers}2") + "# mine\n"
         conf.write_text(edited)
         refused = _run("local", "start", directory, bookie_id)
         assert (refused.returncode, conf.read_text()) == (ExitStatus.UNREACHABLE, edited)
-        expanded = _run("-u", cluster.uri, "disk", "expand", "-c", conf, "--yes")
+        expanded = run_here("-u", cluster.uri, "disk", "expand", "-c", conf, "--yes")
         assert expanded.returncode == 0, expanded.stderr
         started = _run("local", "start", directory, bookie_id)
         assert (started.returncode, conf.read_text()) == (0, edited), started.stderr
@@ -437,14 +441,14 @@ def test_a_bookie_that_was_renamed_is_started_and_shown_by_its_new_id(tmp_path: 
     directory = tmp_path / "bk"
     conf = directory / "bookie-2" / CONF_FILE
     with local_cluster(directory, 2):
-        kept, old = _run("local", "status", directory, "-o", "id").stdout.split()
+        kept, old = run_here("local", "status", directory, "-o", "id").stdout.split()
     conf.write_text(conf.read_text().replace("=127.0.0.1\n", "=localhost\n"))
     renamed = _run("bookie", "rename", "-c", conf, "--yes")
     assert renamed.returncode == 0, renamed.stderr
     new = old.replace("127.0.0.1", "localhost")
     with local_cluster(directory, 2) as cluster:
-        assert _run("local", "status", directory, "-o", "id").stdout.split() == [kept, new]
-        listed = _run("-u", cluster.uri, "bookie", "list", "-o", "id")
+        assert run_here("local", "status", directory, "-o", "id").stdout.split() == [kept, new]
+        listed = run_here("-u", cluster.uri, "bookie", "list", "-o", "id")
         assert sorted(listed.stdout.split()) == sorted([kept, new])
         for word in ("stop", "start"):
             done = _run("local", word, directory, new)
@@ -474,7 +478,7 @@ def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Pat
             log = directory.with_suffix(".log")
             until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
             assert f"bkctl local start {directory} 127.0.0.1:" in log.read_text()
-            assert _run("-u", cluster.uri, "cluster", "info").returncode == 0
+            assert run_here("-u", cluster.uri, "cluster", "info").returncode == 0
             again = subprocess.Popen([*BOOKIED, "--conf", str(conf)], stderr=subprocess.DEVNULL)
             try:
                 _until_listed(cluster.uri)
@@ -488,11 +492,12 @@ def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Pat
 def test_a_real_zookeeper_can_be_had(tmp_path: Path) -> None:
     with local_cluster(tmp_path / "bk", 1, "--zookeeper") as cluster:
         assert cluster.uri.startswith("zk+hierarchical://127.0.0.1:")
-        made = _run("-u", cluster.uri, "ledger", "create", "-E1", "-W1", "-A1")
+        made = run_here("-u", cluster.uri, "ledger", "create", "-E1", "-W1", "-A1")
         assert made.stdout.strip().isdigit(), made.stderr
-        added = _run("-u", cluster.uri, "ledger", "add", made.stdout.strip(), "hello")
+        added = run_here("-u", cluster.uri, "ledger", "add", made.stdout.strip(), "hello")
         assert added.returncode == 0, added.stderr
-        assert _run("-u", cluster.uri, "ledger", "read", made.stdout.strip()).stdout == "hello\n"
+        read = run_here("-u", cluster.uri, "ledger", "read", made.stdout.strip())
+        assert read.stdout == "hello\n"
 
 
 def _until_told(words: list[str], environ: dict[str, str] | None = None) -> tuple[dict, bytes]:
@@ -555,7 +560,7 @@ def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
         assert told["uri"] == f"zk+hierarchical://{zookeeper.address}/ledgers"
         assert [one["state"] for one in told["bookies"]] == ["up"]
         answers = [
-            _run("-u", uri, "cluster", "instance-id")
+            run_here("-u", uri, "cluster", "instance-id")
             for uri in (told["uri"], f"metadata-store:zk:{zookeeper.address}")
         ]
         assert [one.returncode for one in answers] == [0, 0]
