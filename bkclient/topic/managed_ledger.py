@@ -99,7 +99,8 @@ def decode_managed_ledger(value: bytes) -> TopicLedgers:
     info = protobuf.parse(pb.ManagedLedgerInfo, _uncompressed(value), TopicFormatError)
     end = info.terminatedPosition
     return TopicLedgers(
-        ledgers=tuple(_ledger(one) for one in info.ledgerInfo),
+        # A broker, too, sorts what it reads.
+        ledgers=tuple(sorted(map(_ledger, info.ledgerInfo), key=lambda one: one.ledger_id)),
         terminated_at=(
             MessageId(end.ledgerId, end.entryId) if info.HasField("terminatedPosition") else None
         ),
@@ -145,6 +146,10 @@ def decode_partitions(value: bytes) -> int:
 
 
 def _ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
+    if min(info.ledgerId, info.entries, info.size) < 0:
+        raise TopicFormatError(
+            f"ledger {info.ledgerId} with {info.entries} entries and {info.size} bytes"
+        )
     return TopicLedger(
         ledger_id=LedgerId(info.ledgerId),
         entries=info.entries,

@@ -46,6 +46,18 @@ def test_a_topic_without_ledgers_is_an_empty_value() -> None:
     assert decode_managed_ledger(b"").ledgers == ()
 
 
+@pytest.mark.parametrize("field", ["ledgerId", "entries", "size"])
+def test_a_number_below_zero_is_refused(field: str) -> None:
+    """A query would leave out the entries of the ledger without a word."""
+    with pytest.raises(TopicFormatError, match="-1"):
+        decode_managed_ledger(managed_ledger({"ledgerId": 5, "entries": 10, field: -1}))
+
+
+def test_ledgers_are_in_their_order_however_they_are_listed() -> None:
+    found = decode_managed_ledger(managed_ledger({"ledgerId": 9}, {"ledgerId": 5, "entries": 1}))
+    assert [one.ledger_id for one in found.ledgers] == [5, 9]
+
+
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda data: b"\x47\x78" + data))
 def test_damaged_values_are_told(value: bytes) -> None:
     for decode in (decode_managed_ledger, lambda value: decode_cursor("c", value)):
