@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import ClassVar
 
 from bkctl.exit_status import ExitStatus
@@ -37,6 +39,15 @@ class NothingFoundError(CommandError):
     """The named object does not exist."""
 
     exit_status: ClassVar[int] = ExitStatus.NOT_FOUND
+
+
+@contextlib.contextmanager
+def file_errors(path: object) -> Iterator[None]:
+    """Raise a NothingFoundError that names ``path`` in place of an error of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
 
 
 class RefusedError(CommandError):

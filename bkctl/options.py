@@ -343,7 +343,7 @@ _DECLARED: Final = (
         metavar="FIELD=VALUE",
         multiple=True,
         help="Show only rows where FIELD matches VALUE; also != < <= > >=, ~ (contains) and !~. "
-        "'created>1h' is the last hour; 'custom!=KEY' is without that key.",
+        "'created>1h' keeps what the last hour created; 'custom!=KEY' what lacks that key.",
     ),
     _option(
         "--watch",

@@ -23,6 +23,10 @@ _SECONDS: Final = {
     "w": 604800.0,
 }
 
+SIZE_MAX: Final = 2**62
+DURATION_S_MAX: Final = 36500 * 86400.0
+"""More than any use; the system's clocks and waits take a few times as much."""
+
 
 def parse_size(text: str) -> int:
     """Return the bytes of ``512``, ``64k``, ``1MiB`` (binary) or ``20MB`` (decimal).
@@ -33,7 +37,10 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if match is None or match[2].lower() not in _SIZE:
         raise ValueError(f"{text!r} is not a size; try 512, 64k, 1MiB or 20MB")
-    return int(float(match[1]) * _SIZE[match[2].lower()])
+    size = float(match[1]) * _SIZE[match[2].lower()]
+    if size > SIZE_MAX:
+        raise ValueError(f"{match[0][:40]} is too large: the most is {SIZE_MAX} bytes")
+    return int(size)
 
 
 def parse_duration(text: str) -> float:
@@ -45,7 +52,10 @@ def parse_duration(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw]|$)", text.strip())
     if not parts or "".join(a + b for a, b in parts) != text.strip():
         raise ValueError(f"{text!r} is not a duration; try 90, 30m, 7d or 1h30m")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds > DURATION_S_MAX:
+        raise ValueError(f"{text.strip()[:40]} is too long: the most is 36500d, a hundred years")
+    return seconds
 
 
 FIRST_MS: Final = -62_135_424_000_000

@@ -69,6 +69,7 @@ _OF_COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
 
 _DOMAIN: Final = "persistent"
 _SCHEME: Final = f"{_DOMAIN}://"
+_NO_NAME: Final = re.compile("[\0\ud800-\udfff]")
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
 _MANAGED_LEDGER: Final = re.compile(
     rf"(?P<namespace>[^/]+/[^/]+(?:/[^/]+)?)/{_DOMAIN}/(?P<topic>[^/]+)"
@@ -139,7 +140,7 @@ def parse_topic(text: str) -> TopicName:
     if rest == text and len(parts) == 1:
         parts = ["public", "default", *parts]
     least = 3
-    if len(parts) < least or not all(parts) or "\0" in text:
+    if len(parts) < least or not all(parts) or _NO_NAME.search(text):
         raise TopicNameError(f"{text!r} is not a topic: persistent://TENANT/NAMESPACE/TOPIC")
     return TopicName("/".join(parts[:-1]), parts[-1])
 

@@ -128,7 +128,7 @@ class EntryRangeType(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, tuple):
             return value
-        match = re.fullmatch(r"(\d*)(-?)(\d*)", value)
+        match = re.fullmatch(r"(\d{0,19})(-?)(\d{0,19})", value)
         if match is None or not (match[1] or match[3]):
             self.fail(f"{value!r} is not a range of entries; try 5, 5-9 or 5-", param, ctx)
         first = int(match[1]) if match[1] else 0
@@ -232,6 +232,17 @@ def complete_files(parameters: Iterable[click.Parameter]) -> None:
                 parameter.type = _PATHS.get(word, parameter.type)
 
 
+_ENTRY_BYTES_MAX: Final = 64 << 20
+"""More than frames hold; sizes beyond it would be allocated before a bookie refuses them."""
+
+
+def _parse_entry_size(text: str) -> int:
+    size = parse_size(text)
+    if size > _ENTRY_BYTES_MAX:
+        raise ValueError(f"{text.strip()} is too large: an entry has at most 64MiB")
+    return size
+
+
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
@@ -243,6 +254,7 @@ DURATION: Final = ParsedType("duration", parse_duration)
 """Seconds, from ``90``, ``30m``, ``7d`` or ``1h30m``."""
 SIZE: Final = ParsedType("size", parse_size)
 """Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
+ENTRY_SIZE: Final = ParsedType("size", _parse_entry_size)
 RATE: Final = ParsedType("rate", lambda text: parse_size(text.removesuffix("/s")))
 """Bytes a second, from ``20MB/s`` or ``20MB``."""
 KEY_VALUE: Final = KeyValueType()

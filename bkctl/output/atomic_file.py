@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from bkctl.errors import ConflictError, NothingFoundError
+from bkctl.errors import ConflictError, file_errors
 
 PART: Final = ".part"
 """Ends the name of a file that is not complete."""
@@ -30,15 +30,6 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
             raise _exists(path)
         with replacing(file, private=private) as stream:
             stream.write(data)
-
-
-@contextlib.contextmanager
-def file_errors(path: object) -> Iterator[None]:
-    """Raise a NothingFoundError that names ``path`` in place of an error of the system."""
-    try:
-        yield
-    except OSError as error:
-        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

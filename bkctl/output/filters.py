@@ -119,9 +119,11 @@ class Thresholds:
         """Raise if one of the comparisons holds for a result.
 
         Raises:
-            ProblemsError: one does; the message has the field and its value.
+            ProblemsError: one does, or its field is not known; the message has the field and its
+                value.
         """
         broken = [one for one in self._limits if one.holds(self._record(one, value))]
+        broken += [one for one in self._limits if self._view[one.field].get(value) is None]
         if broken:
             raise ProblemsError("; ".join(f"{self._said(one, value)} ({one})" for one in broken))
 
@@ -131,8 +133,9 @@ class Thresholds:
     def _said(self, one: Comparison, value: Any) -> str:
         field = self._view[one.field]
         found = field.get(value)
-        in_seconds = field.kind is Kind.SECONDS and found is not None
-        return f"{field.name} is {human_latency(found) if in_seconds else found}"
+        if found is None:
+            return f"{field.name} is not known"
+        return f"{field.name} is {human_latency(found) if field.kind is Kind.SECONDS else found}"
 
 
 def thresholds(texts: Iterable[str], kind: type) -> Thresholds:

@@ -176,13 +176,11 @@ class Questions:
         for line in plan:
             self._messages.say(line)
         if not self.can_ask:
-            again = self._options.again("--yes")
+            again, why = self._options.again("--yes"), "There is no terminal to ask"
             if "-" in self._options.args:
                 again = f"... | {again}"
-            raise RefusedError(
-                f"{question} There is no terminal to ask".lstrip(),
-                next_step=f"add --yes: {again}",
-            )
+                why = "The answer cannot come from stdin, which is read for ids"
+            raise RefusedError(f"{question} {why}".lstrip(), next_step=f"add --yes: {again}")
         if effect is Effect.LOSES_DATA:
             assert proof, "what loses data asks for an id to be typed"
             answer = self._ask(f"{question}\n".lstrip() + f"To confirm, type {proof}: ")

@@ -75,13 +75,15 @@ def _advice(cause: str, *steps: str) -> Advice:
 
 _AFTER_LOSS: Final = (
     (
-        "with DbLedgerStorage: remove VERSION from the directory and start with "
+        "with DbLedgerStorage (`ledgerStorageClass` in the bookie's settings): remove "
+        "current/VERSION from the emptied directory, if it is there, and start with "
         "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie copies "
         "missing entries from the other bookies"
     ),
     (
         "otherwise replace the bookie: `bkctl recover BOOKIE` copies its entries to other "
-        "bookies, then `bkctl disk format -c FILE` empties its directories"
+        "bookies, then `bkctl disk format --delete-cookie -c FILE` empties its directories, and "
+        "the bookie starts as a new one"
     ),
 )
 """What to do where data of a bookie is gone for good."""

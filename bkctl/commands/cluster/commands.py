@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import QUORUMS
-from bkctl.cli.params import SIZE, argument, fail_if, option
+from bkctl.cli.params import ENTRY_SIZE, argument, fail_if, option
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
@@ -139,7 +139,7 @@ cluster.command(
     params=(
         *QUORUMS,
         option("-n", "--entries", type=click.IntRange(1), default=100, help="Number of entries."),
-        option("--size", type=SIZE, default="100", help="Bytes of each entry."),
+        option("--size", type=ENTRY_SIZE, default="100", help="Bytes of each entry."),
         option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
         fail_if("add>2s"),
     ),

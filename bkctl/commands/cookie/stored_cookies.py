@@ -9,7 +9,7 @@ from typing import Any, Final
 from bkclient.admin import cookies
 from bkclient.admin.cookies import Reliance, StoredCookie
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkctl.errors import NothingFoundError, RefusedError, UsageError
+from bkctl.errors import RefusedError, UsageError, file_errors
 from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
@@ -224,10 +224,8 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
     if path == "-":
         text = session.input.bytes.read()
     else:
-        try:
+        with file_errors(path):
             text = Path(path).read_bytes()
-        except OSError as error:
-            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
     wrong = _wrong(text, bookie_id, session.call(lambda client: client.store.instance_id()))
     if wrong and check:
         raise RefusedError(wrong, next_step="no bookie would start with it; --force content")

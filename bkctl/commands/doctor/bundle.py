@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
-from bkctl.errors import NothingFoundError
+from bkctl.errors import file_errors
 from bkctl.output.atomic_file import making
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
@@ -205,12 +205,9 @@ def _secret_of(key: str, value: str, files: frozenset[str]) -> Iterator[str]:
 
 
 def _tail(path: str, lines: int) -> bytes:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES_MAX))
-            return b"".join(file.readlines()[-lines:])
-    except OSError as error:
-        raise NothingFoundError(f"--log {path}: {error.strerror}") from error
+    with file_errors(f"--log {path}"), open(path, "rb") as file:  # noqa: PTH123
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES_MAX))
+        return b"".join(file.readlines()[-lines:])
 
 
 def _system() -> bytes:

@@ -213,8 +213,9 @@ def _in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for rack, some in seen.ledgers.rack_losses.by_rack.items():
         what = f"{_does(some.count, 'has', 'have')} entries of which every copy is in rack {rack}"
         fix = (
-            "set repairedPlacementPolicyNotAdheringBookieEnabled=true for autorecovery, then: "
-            "bkctl autorecovery audit --check placement"
+            "set repairedPlacementPolicyNotAdheringBookieEnabled=true in the settings file of each "
+            "process that runs autorecovery, restart it, then: bkctl autorecovery audit --check "
+            "placement"
         )
         yield from _of(Severity.TROUBLE, "ledgers-in-one-rack", some, what, fix)
 

@@ -14,7 +14,6 @@ from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.config.findings import Findings, Severity
-from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import (
     UNREADABLE,
@@ -47,7 +46,7 @@ from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.profiles import profile_path
 from bkctl.session.session import Session
-from bookied.config.bookie import BookieConfig
+from bookied.config.bookie import load_bookie_config
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
 from bookied.directories.identity import HostNames, RealHost
@@ -368,7 +367,7 @@ def _settings(session: Session) -> Findings:
     from bkclient.config.findings import ConfigError
 
     try:
-        return load(BookieConfig, directories.bookie_properties(session, ()))[1]
+        return load_bookie_config(directories.bookie_properties(session, ()))[1]
     except ConfigError as error:
         return error.findings
 

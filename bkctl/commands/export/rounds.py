@@ -53,7 +53,7 @@ def export(
         state=None if state is None else parse_state(state),
         created_after_ms=created_after,
         created_before_ms=created_before,
-        meta=tuple((key, value.encode()) for key, value in meta),
+        meta=tuple((key, value.encode(errors="surrogateescape")) for key, value in meta),
     )
     if choice.is_everything and not is_repeated:
         raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")

@@ -86,7 +86,7 @@ def new_ledger(
         ack_quorum=ack_quorum,
         digest_type=DigestType[digest.upper()],
         password=session.questions.password(password_file),
-        custom={key: text.encode() for key, text in meta},
+        custom={key: text.encode(errors="surrogateescape") for key, text in meta},
         ledger_id=wanted_id,
     )
 

@@ -225,10 +225,10 @@ def unescape(text: str) -> bytes:
     chars = iter(text)
     for char in chars:
         if char != "\\":
-            parts.append(char.encode())
+            parts.append(char.encode(errors="surrogateescape"))
             continue
         following = next(chars, "\\")
-        parts.append(_ESCAPES.get(following, f"\\{following}".encode()))
+        parts.append(_ESCAPES.get(following, f"\\{following}".encode(errors="surrogateescape")))
     return b"".join(parts)
 
 

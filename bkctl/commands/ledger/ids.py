@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bkctl.cli.params import LEDGER_ID
-from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.errors import PartlyDoneError, UsageError, file_errors
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.session.session import Session
 from wire.errors import BookKeeperError
@@ -23,11 +23,8 @@ def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
     if path == "-":
         lines: Iterable[str] = session.host.stdin
     else:
-        try:
-            with open(path, encoding="utf-8") as file:  # noqa: PTH123 -- pathlib costs start time
-                lines = file.readlines()
-        except OSError as error:
-            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+        with file_errors(path), open(path, errors="replace") as file:  # noqa: PTH123
+            lines = file.readlines()
     for number, line in enumerate(lines, 1):
         for word in line.partition("#")[0].split():
             try:

@@ -47,7 +47,7 @@ class LedgerFilter:
             state=None if state is None else LedgerState[state.upper().replace("-", "_")],
             bookie=None if bookie is None else BookieId(bookie),
             created_before_ms=before,
-            custom={key: text.encode() for key, text in meta.items()},
+            custom={key: text.encode(errors="surrogateescape") for key, text in meta.items()},
         )
 
     @property

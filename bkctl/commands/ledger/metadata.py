@@ -10,7 +10,7 @@ from bkclient.admin import operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkctl.commands.ledger.delete import instance_id
-from bkctl.errors import ConflictError, NothingFoundError, RefusedError
+from bkctl.errors import ConflictError, RefusedError, file_errors
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session.session import Session
@@ -202,11 +202,8 @@ def _read(session: Session, path: str) -> LedgerMetadata:
     if path == "-":
         data = session.input.bytes.read()
     else:
-        try:
-            with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
-                data = file.read()
-        except OSError as error:
-            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+        with file_errors(path), open(path, "rb") as file:  # noqa: PTH123
+            data = file.read()
     try:
         return decode_metadata(data)
     except FormatError as error:

@@ -43,8 +43,12 @@ def _latency(name: str, doc: str) -> Column:
         name,
         f"{doc}, in seconds.",
         kind=Kind.SECONDS,
-        cell=lambda v: f"{getattr(v, name) * 1000:.3f} ms",
+        cell=lambda v: _in_ms(getattr(v, name)),
     )
+
+
+def _in_ms(latency_s: float | None) -> str:
+    return "-" if latency_s is None else f"{latency_s * 1000:.3f} ms"
 
 
 @shown(
@@ -71,7 +75,10 @@ def _latency(name: str, doc: str) -> Column:
     kw_only=True,
 )
 class BenchResult:
-    """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them."""
+    """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them.
+
+    A percentile is None where there are too few: ``p99`` needs 100.
+    """
 
     what: str = field("What was measured.")
     time_ms: int = field("When it was measured.", name="time", kind=Kind.TIME_MS)
@@ -84,10 +91,10 @@ class BenchResult:
     window: int | None = field("Requests in flight at a time.", optional=True, default=None)
     requests: int = field("Requests that were timed; a chunk of entries is one.")
     mean: float = field(_latency("mean", "The mean latency"))
-    p50: float = field(_latency("p50", "What half of them did not exceed"))
-    p90: float = field(_latency("p90", "What 90 % did not exceed"))
-    p99: float = field(_latency("p99", "What 99 % did not exceed"))
-    p999: float = field(_latency("p999", "What 99.9 % did not exceed"))
+    p50: float | None = field(_latency("p50", "What half of them did not exceed"))
+    p90: float | None = field(_latency("p90", "What 90 % did not exceed"))
+    p99: float | None = field(_latency("p99", "What 99 % did not exceed"))
+    p999: float | None = field(_latency("p999", "What 99.9 % did not exceed"))
     worst: float = field(_latency("worst", "The longest"))
 
     @property
@@ -116,8 +123,8 @@ def measured(
     """Return the figures of a run; a percentile is the least latency that so many do not exceed."""
     ordered = sorted(latencies_s)
 
-    def percentile(share: float) -> float:
-        return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+    def percentile(share: float, least: int) -> float | None:
+        return ordered[math.ceil(share * len(ordered)) - 1] if len(ordered) >= least else None
 
     return BenchResult(
         what=what,
@@ -126,11 +133,11 @@ def measured(
         seconds=seconds,
         requests=len(ordered),
         mean=sum(ordered) / len(ordered) if ordered else 0.0,
-        p50=percentile(0.5),
-        p90=percentile(0.9),
-        p99=percentile(0.99),
-        p999=percentile(0.999),
-        worst=percentile(1.0),
+        p50=percentile(0.5, 2),
+        p90=percentile(0.9, 10),
+        p99=percentile(0.99, 100),
+        p999=percentile(0.999, 1000),
+        worst=ordered[-1] if ordered else 0.0,
         time_ms=int(time.time() * 1000),
         window=window,
         ledger_id=ledger_id,
@@ -297,6 +304,13 @@ def conclude(session: Session, found: BenchResult, limits: Thresholds, stop: Sto
     """Print the figures and judge them, also of a run that was ended early."""
     if found.requests or stop.reason is None:
         session.emit(found)
+        if found.p99 is None:
+            session.finish()
+            chunks = ", each of a chunk of entries; --random times entries"
+            session.note(
+                f"too few for p99: {counted(found.requests, 'request')}"
+                f"{chunks if found.requests < found.entries else ''}"
+            )
         limits.insist(found)
     if stop.reason is not None:
         raise stop.reason

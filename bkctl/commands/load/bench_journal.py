@@ -22,7 +22,7 @@ from bkctl.commands.load.bench import (
     measured,
     payloads,
 )
-from bkctl.errors import CommandError, NothingFoundError
+from bkctl.errors import CommandError, file_errors
 from bkctl.output.filters import thresholds
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
@@ -67,10 +67,8 @@ def journal(
         what = amount_text(entries, for_s, warm_up)
         session.plan([f"write {what} of {size} bytes to a journal there"])
         return
-    try:
+    with file_errors(directory):
         place = Path(tempfile.mkdtemp(prefix="bkctl-bench-", dir=directory))
-    except OSError as error:
-        raise NothingFoundError(f"{directory}: {error.strerror or error}") from error
     try:
         run = _JournalBench(
             place, window=window, warm_up=warm_up, sync=sync, wait_s=group_wait / 1000

@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import COPIES
-from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, fail_if, option
+from bkctl.cli.params import BOOKIE_ID, DURATION, ENTRY_SIZE, LEDGER_ID, argument, fail_if, option
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 from bkctl.options import Number
 
@@ -151,7 +151,7 @@ _LOAD: Final = (
         default=1_000,
         help="Number of entries before the measured ones.",
     ),
-    option("--size", type=SIZE, default="1KiB", help="Bytes of an entry."),
+    option("--size", type=ENTRY_SIZE, default="1KiB", help="Bytes of an entry."),
     option(
         "--window",
         type=click.IntRange(1),
@@ -194,9 +194,9 @@ bench.command(
     help="""\
     Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
 
-    Latencies are per chunk of entries, because chunks are read ahead; with --random they are per
-    entry. A shorter ledger is read again from its start. New entries are still in the bookies'
-    memory: to measure disks, take a larger ledger.
+    Without --random each latency is of a chunk of many entries, because chunks are read ahead. To
+    measure the p99 of single entries, give --random. A shorter ledger is read again from its start.
+    New entries are still in the bookies' memory: to measure disks, take a larger ledger.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),

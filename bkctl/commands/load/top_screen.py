@@ -82,11 +82,11 @@ _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] 
     ("STATE", 2, False, lambda b: b.bookie.state_seen),
     ("ADDS/S", 0, True, lambda b: count_text(b.rates.adds_s)),
     ("READS/S", 1, True, lambda b: count_text(b.rates.reads_s)),
-    ("ADD P50", 6, True, lambda b: _latency(b, b.figures.add_p50_ms, "adds")),
-    ("ADD P99", 0, True, lambda b: _latency(b, b.figures.add_p99_ms, "adds")),
-    ("READ P50", 9, True, lambda b: _latency(b, b.figures.read_p50_ms, "reads")),
-    ("READ P99", 4, True, lambda b: _latency(b, b.figures.read_p99_ms, "reads")),
-    ("SYNC P99", 5, True, lambda b: _latency(b, b.figures.sync_p99_ms, "syncs")),
+    ("ADD P50", 6, True, lambda b: _latency(b, b.figures.add_p50_ms, "adds", b.rates.adds_s)),
+    ("ADD P99", 0, True, lambda b: _latency(b, b.figures.add_p99_ms, "adds", b.rates.adds_s)),
+    ("READ P50", 9, True, lambda b: _latency(b, b.figures.read_p50_ms, "reads", b.rates.reads_s)),
+    ("READ P99", 4, True, lambda b: _latency(b, b.figures.read_p99_ms, "reads", b.rates.reads_s)),
+    ("SYNC P99", 5, True, lambda b: _latency(b, b.figures.sync_p99_ms, "syncs", b.rates.adds_s)),
     ("QUEUE", 3, True, lambda b: count_text(b.figures.journal_queue)),
     ("DISK", 3, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
     ("IN/S", 7, True, lambda b: _bytes(b.rates.added_bytes_s)),
@@ -94,9 +94,14 @@ _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] 
 )
 
 
-def _latency(one: BookieLoad, value_ms: float | None, what: str) -> str:
-    """Return a latency; ``no adds`` where a bookie that reports had none in its last minute."""
-    return f"no {what}" if value_ms is None and one.has_figures else human_ms(value_ms)
+def _latency(one: BookieLoad, value_ms: float | None, what: str, rate: float | None) -> str:
+    """Return a latency; ``no adds`` where a bookie that reports had none in its last minute.
+
+    ``soon`` where it has some now: they count when this minute is full.
+    """
+    if value_ms is not None or not one.has_figures:
+        return human_ms(value_ms)
+    return "soon" if rate else f"no {what}"
 
 
 def _bytes(value: float | None) -> str:
@@ -172,8 +177,8 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
         "\n"
     )
     about = (
-        "rates: every copy of an entry counts; "
-        "latencies: of each bookie's last full minute, above those of the worst bookie"
+        "rates count every copy of an entry; latencies are of the last full minute, and the lines "
+        "above show the worst bookie's"
     )
     yield from map(canvas.dim, wrapped(about, canvas.width))
     yield ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from itertools import islice
@@ -82,7 +83,7 @@ def _rows(
     is_table = session.options.output not in _FOR_PROGRAMS
     with closing(session.iterate(columns, name, message_id(start), None, decode)) as found:
         messages = (message for some in found for one in some for message in one.messages())
-        for message in islice(messages, count):
+        for message in islice(messages, min(count, sys.maxsize)):
             yield TopicMessageRow(message, _text(session, message, decode, is_table=is_table))
 
 

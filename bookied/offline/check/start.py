@@ -41,9 +41,9 @@ _COOKIE_FIX: Final = "bkctl cookie repair -c FILE"
 _NEW_FIX: Final = "bkctl disk expand -c FILE, if the directory is new; else put the settings back"
 _EMPTY_FIX: Final = (
     "mount the disk, if the disk is not mounted. Otherwise the entries in this directory are lost: "
-    "`bkctl recover {bookie}` copies them from the other bookies, then `bkctl disk format -c FILE` "
-    "empties all directories, and the bookie starts as a new one. Never copy VERSION into an empty "
-    "directory"
+    "`bkctl recover {bookie}` copies them from the other bookies, then `bkctl disk format "
+    "--delete-cookie -c FILE` empties all directories, and the bookie starts as a new one. Never "
+    "copy VERSION into an empty directory"
 )
 _LOSS_FIX: Final = (
     "the bookie will not start: put back the old files, or proceed as after the loss of a disk"

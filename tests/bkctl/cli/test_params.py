@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import time
+from typing import Any
 
 import click
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from bkctl.cli.params import (
     BOOKIE_ID,
+    DURATION,
     ENTRY_RANGE,
+    ENTRY_SIZE,
     KEY_VALUE,
     LEDGER_ID,
     LEDGER_IDS,
@@ -17,6 +21,7 @@ from bkctl.cli.params import (
     SIZE,
     TIME,
 )
+from bkctl.cli.root import cli
 from bkctl.ledger_ids import format_ledger_id, parse_ledger_id
 
 
@@ -108,6 +113,47 @@ def test_a_rate_is_a_size_with_or_without_its_second() -> None:
     assert RATE.convert("20MB/s", None, None) == RATE.convert("20MB", None, None) == 20_000_000
     with pytest.raises(click.BadParameter):
         RATE.convert("20/h", None, None)
+
+
+HOSTILE = (
+    "", " ", "-", "-1", "0", "1e400", "nan", "inf", "9" * 20, "9" * 400, "9" * 5000, "\udcff", "٣",
+    "\x1b[31m", "a=b", "=", "a=", "1-", "5-1", "1:", ":", "1:1", "1:" + "9" * 30, "1-" + "9" * 5000,
+    "9" * 400 + "d", "9" * 400 + "GiB", "9999999d", "0001-01-01", "9999-12-31T23:59:59",
+    "2020-13-45", "x" * 70_000, "(", "%s", "../..", "0x", "0x" + "f" * 400, "+1", "1_0", "[::1]:1", "b" * 400,
+)  # fmt: skip
+
+
+def _types(command: click.Command, context: click.Context) -> dict[str, click.ParamType]:
+    found = {f"{one.type!r} {type(one.type).__name__}": one.type for one in command.params}
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found |= _types(below, context)
+    return found
+
+
+def test_hostile_texts_are_taken_or_refused_by_each_type_of_the_tree() -> None:
+    types = _types(cli, click.Context(cli))
+    assert len(types) > 20
+    for kind in types.values():
+        for text in HOSTILE:
+            with contextlib.suppress(click.UsageError):
+                kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (DURATION, "36501d", "36501d is too long: the most is 36500d"),
+        (SIZE, "9" * 30, "is too large: the most is 4611686018427387904 bytes"),
+        (ENTRY_SIZE, "65MiB", "65MiB is too large: an entry has at most 64MiB"),
+        (ENTRY_RANGE, "1-" + "9" * 5000, "is not a range of entries"),
+    ],
+)
+def test_numbers_beyond_any_use_are_refused(kind: Any, text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        kind.convert(text, None, None)
 
 
 def test_a_size_that_is_none_is_a_usage_error() -> None:

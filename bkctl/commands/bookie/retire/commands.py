@@ -49,7 +49,7 @@ _RECOVERY: Final = (
     option(
         "--concurrency",
         "at_once",
-        type=click.IntRange(1),
+        type=click.IntRange(1, 1000),
         default=AT_ONCE,
         help="Number of ledgers in progress at a time.",
     ),

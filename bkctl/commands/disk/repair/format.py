@@ -54,11 +54,15 @@ def bookieformat(
 
 
 def _formatted(v: FormattedBookie) -> str:
-    cookie = "; its stored cookie is removed" if v.cookie_removed else ""
+    cookie = (
+        "its stored cookie is removed"
+        if v.cookie_removed
+        else f"a stored cookie stays; `bkctl cookie delete {v.bookie_id}` lets a new bookie start"
+    )
     return (
         f"bookie {v.bookie_id} formatted: {counted(v.files, 'file')} and "
         f"{counted(v.ledgers, 'ledger')} removed "
-        f"({human_bytes(v.size_bytes)}){cookie}"
+        f"({human_bytes(v.size_bytes)}); {cookie}"
     )
 
 

@@ -20,8 +20,8 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.atomic_file import file_errors, making
+from bkctl.errors import NothingFoundError, UsageError, file_errors
+from bkctl.output.atomic_file import making
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session

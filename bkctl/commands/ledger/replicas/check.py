@@ -172,6 +172,7 @@ class CopiesOfBookie:
         self._bad: list[EntryId] = []
         self._first_error: ClientError | None = None
         self._found = 0
+        self._is_empty = False
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the copies of these entries, both ends included, ascending.
@@ -182,8 +183,9 @@ class CopiesOfBookie:
             its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
             ids: Iterable[EntryId] = (entry_id for entry_id in its if entry_id >= first)
         else:
-            self._session.note(f"no fragment lists {self._bookie_id}; it may have copies still")
+            self._session.note(f"no fragment lists {self._bookie_id}; it is asked for each entry")
             ids = map(EntryId, range(first, last + 1))
+        self._is_empty = last < first
         copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
         for some in copies:
             for one in some:
@@ -206,10 +208,11 @@ class CopiesOfBookie:
         Raises:
             PartlyDoneError: something, or it has no entry of those that were asked for.
         """
-        if not (self._found or self._bad or self._is_listed):
+        if not (self._found or self._bad or self._is_empty):
+            unlisted = f"no fragment of ledger {self._ledger_id} lists it"
+            why = "they belong on other bookies" if self._is_listed else unlisted
             raise PartlyDoneError(
-                f"{self._bookie_id} has none of these entries, and no fragment of ledger "
-                f"{self._ledger_id} lists it",
+                f"{self._bookie_id} has none of these entries, and {why}",
                 next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
             )
         if self._bad:

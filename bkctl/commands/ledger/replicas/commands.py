@@ -52,8 +52,8 @@ REPLICAS: Final = (
         help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
     The command changes nothing and fences no writer. In an open ledger it reads the confirmed
-    entries. The exit status is 10 if a copy is missing, damaged or wrong, or cannot be read, even
-    if every entry has another copy. `entries_lost` in JSON is the number of entries without any
+    entries. The exit status is 10 if any copy is missing, damaged, wrong or unreadable, even if the
+    entry has a sound copy elsewhere. `entries_lost` in JSON is the number of entries without any
     readable copy, as in `bkctl ledger verify --all -o id --filter 'entries_lost>0'`.
     """,
         params=(

@@ -223,6 +223,8 @@ def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
     m = found.metadata
     entries = found.lac + 1 if found.lac is not None else None
     many = "entries not known" if entries is None else counted(entries, "entry")
+    if entries and not m.is_closed:
+        many = f"{many} confirmed, perhaps more"
     sizes = f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
     about = f"{STATE_WORDS[m.state.name]}, {many}, {sizes}"
     for line in wrapped(f"ledger {found.ledger_id}: {about}", canvas.width):

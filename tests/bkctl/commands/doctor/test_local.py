@@ -53,6 +53,14 @@ def test_a_sound_bookie_that_is_stopped_is_noted_with_what_starts_it(bookie: Boo
     assert "local-" not in unasked.out
 
 
+def test_a_key_of_a_client_may_stand_in_the_settings_of_a_bookie(bookie: Bookie) -> None:
+    bookie.settings["networkTopologyScriptFileName"] = "racks.sh"
+    bookie.settings["networkTopologyScriptFile"] = "racks.sh"
+    said = bookie.run("doctor", ok=False).out
+    assert "networkTopologyScriptFile: unknown key" in said
+    assert "networkTopologyScriptFileName: unknown key" not in said
+
+
 def test_13_a_directory_that_lost_its_cookie_is_named(bookie: Bookie) -> None:
     path = bookie.base / "ledgers" / CURRENT / "VERSION"
     path.unlink()

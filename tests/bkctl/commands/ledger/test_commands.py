@@ -100,6 +100,7 @@ def test_the_small_letters_of_javas_shell_are_taken_and_not_shown(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ledger = run("ledger", "create", "-e", 3, "-w3", "-a", 1).id
+    assert run("ledger", "create", "--ensemble", 3, "--qw", 3, "--qa", 1).id
     shown = run("ledger", "show", ledger, "--json").json
     assert [shown[f"{one}"] for one in ("ensemble_size", "write_quorum", "ack_quorum")] == [3, 3, 1]
     run("ledger", "create", "--help")
@@ -500,7 +501,7 @@ def test_many_are_deleted_only_when_all_are_there(run: Run) -> None:
     missing = run("ledger", "delete", "-", "--yes", typed=listed, ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
     refused = run("ledger", "delete", "-", typed="\n".join(ids), ok=False).err.splitlines()[-1]
-    assert refused.startswith("bkctl: Delete 2 ledgers? There is no terminal to ask")
+    assert refused.startswith("bkctl: Delete 2 ledgers? The answer cannot come from stdin, which")
     assert "... | bkctl " in refused
     deleted = run("ledger", "delete", "-", "--yes", "--json", typed="\n".join(ids)).json
     assert [one["ledger_id"] for one in deleted["ledgers"]] == ids

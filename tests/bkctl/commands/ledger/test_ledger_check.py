@@ -243,6 +243,9 @@ def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) ->
     refused = run_in(world, "ledger", "verify", "--from-file", file, ok=False)
     assert refused.status == ExitStatus.USAGE
     assert "ids, line 2: 'x1' is not a ledger id" in refused.err
+    file.write_bytes(b"\x7fELF\xd0 1\n")
+    binary = run_in(world, "ledger", "verify", "--from-file", file, ok=False)
+    assert (binary.status, "is not a ledger id" in binary.err) == (ExitStatus.USAGE, True)
     missing = run_in(world, "ledger", "verify", "--from-file", tmp_path / "no", ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
 
@@ -262,6 +265,9 @@ def test_the_copies_of_one_bookie_are_read_to_the_last(world: World) -> None:
     read = ("ledger", "read", ledger_id, "--bookie", there.bookie_id)
     assert run_in(world, *read, "-o", "id").out.split() == ["0", "2", "3", "5", "6", "8"]
     assert run_in(world, *read, "3-6").out == "entry 3\nentry 5\nentry 6\n"
+    elsewhere = run_in(world, *read, "1", ok=False)
+    assert (elsewhere.status, elsewhere.out) == (ExitStatus.PARTLY, "")
+    assert f"{there.bookie_id} has none of these entries, and they belong on other" in elsewhere.err
     del there.ledgers[ledger_id].entries[8]
     found = run_in(world, *read, "-o", "id", ok=False)
     assert found.out.split() == ["0", "2", "3", "5", "6"]

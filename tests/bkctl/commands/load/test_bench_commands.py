@@ -34,7 +34,29 @@ def test_percentiles_are_latencies_that_were_seen() -> None:
 
 def test_nothing_measured_is_all_zeros() -> None:
     found = measured("x", [], entries=0, size=0, seconds=0)
-    assert (found.p50, found.worst, found.mean, found.entries_per_s) == (0, 0, 0, 0)
+    assert (found.p50, found.worst, found.mean, found.entries_per_s) == (None, 0, 0, 0)
+
+
+def test_a_percentile_of_too_few_latencies_is_not_known() -> None:
+    known = {}
+    for count in (1, 2, 9, 10, 99, 100, 999, 1000):
+        found = measured("x", [0.5] * count, entries=count, size=1, seconds=1)
+        known[count] = [name for name in ("p50", "p90", "p99", "p999") if getattr(found, name)]
+    assert known == {
+        1: [], 2: ["p50"], 9: ["p50"], 10: ["p50", "p90"], 99: ["p50", "p90"],
+        100: ["p50", "p90", "p99"], 999: ["p50", "p90", "p99"],
+        1000: ["p50", "p90", "p99", "p999"],
+    }  # fmt: skip
+
+
+def test_a_threshold_of_a_percentile_that_is_not_known_fails() -> None:
+    words = ("bench", "read", "-n", 50, "--warm-up", 0, "--size", 100)
+    refused = run_in(World(3), *words, "--fail-if", "p99>10m", ok=False)
+    assert refused.status == ExitStatus.PROBLEMS
+    assert "too few for p99: 1 request, each of a chunk of entries; --random times entries" in (
+        refused.err
+    )
+    assert "p99 is not known (p99>10m)" in refused.err
 
 
 class FakeServer:
@@ -139,7 +161,7 @@ def test_writing_is_measured_and_its_ledger_deleted() -> None:
     assert {k: found[k] for k in ("what", "entries", "size", "requests")} == {
         "what": "write", "entries": 50, "size": 5000, "requests": 50,
     }  # fmt: skip
-    assert found["p50"] <= found["p99"] <= found["worst"]
+    assert found["p50"] <= found["p90"] <= found["worst"]
     assert "ledger_id" not in found
     assert ledgers(world) == []
     kept = run_in(world, "bench", "write", *SMALL, "--keep", "--json").json
@@ -270,12 +292,12 @@ def test_a_threshold_that_is_broken_is_status_10_and_nothing_stays(
 ) -> None:
     world = World(3)
     words = ("bench", what, *SMALL, *(("--dir", tmp_path) if what == "journal" else ()))
-    run_in(world, *words, "--fail-if", "p99>10m", "--fail-if", "entries<50")
-    slow = run_in(world, *words, "--fail-if", "p99>=0ms", "--json", ok=False)
+    run_in(world, *words, "--fail-if", "worst>10m", "--fail-if", "entries<50")
+    slow = run_in(world, *words, "--fail-if", "worst>=0ms", "--json", ok=False)
     assert slow.status == ExitStatus.PROBLEMS
     assert slow.json["entries"] == 50
-    assert "p99 is " in slow.err
-    assert "(p99>=0ms)" in slow.err
+    assert "worst is " in slow.err
+    assert "(worst>=0ms)" in slow.err
     assert ledgers(world) == []
     assert list(tmp_path.iterdir()) == []
 

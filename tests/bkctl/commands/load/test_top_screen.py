@@ -218,12 +218,15 @@ class TestScreen:
             assert any(line.endswith("more)") for line in lines)
 
     def test_a_minute_without_adds_is_no_missing_figure(self) -> None:
-        idle = attrs.evolve(load(1).bookies[0], figures=LoadFigures(journal_queue=0))
+        figures = LoadFigures(journal_queue=0)
+        idle = attrs.evolve(load(1).bookies[0], figures=figures, rates=Rates(adds_s=0))
         silent = attrs.evolve(idle, figures=LoadFigures())
-        for one, is_said in ((idle, True), (silent, False)):
+        begun = attrs.evolve(idle, rates=Rates(adds_s=7))
+        none = ["no adds", "no reads", "no syncs"]
+        for one, expected in ((idle, none), (silent, []), (begun, ["no reads", "soon"])):
             shown = [*top_screen.drawing(attrs.evolve(load(1), bookies=(one,)), Canvas(200))]
             row = next(line for line in shown if line.startswith("bk-01"))
-            assert all((words in row) == is_said for words in ("no adds", "no reads", "no syncs"))
+            assert [words for words in (*none, "soon") if words in row] == expected
 
     def test_the_screen_says_why_a_bookie_tells_nothing_where_there_is_room(self) -> None:
         state = TopState(2.0)
