@@ -30,6 +30,7 @@ log = Logger()
 LOG_KEY: Final = "bkctl.log"
 """The custom metadata of a log's ledgers: the log's name."""
 
+_BATCH_DIGITS_MAX: Final = 19
 CONFLICTS_MAX: Final = 10
 READS_MAX: Final = 6
 
@@ -198,7 +199,7 @@ def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
     if not custom or custom.get(STREAM_KEY) != stream.encode():
         return None
     number = custom.get(BATCH_KEY, b"")
-    return int(number) if number.isdigit() else None
+    return int(number) if number.isdigit() and len(number) <= _BATCH_DIGITS_MAX else None
 
 
 async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatch | None:

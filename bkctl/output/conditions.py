@@ -28,6 +28,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
         ">=": operator.ge,
     }
 )
+_ID: Final = re.compile("[0-9]{1,20}")
 _YES: Final = frozenset({"yes", "true", "on", "1"})
 _NO: Final = frozenset({"no", "false", "off", "0"})
 _NOTHING: Final = frozenset({"", "-", "none", "null"})
@@ -81,7 +82,7 @@ class Comparison:
             return _ORDER[self.sign](found if exact else found - found % 1000, self.moment_ms)
         if isinstance(found, (int, float)):
             return _ORDER[self.sign](found, self._number())
-        if self.text.isdecimal() and str(found).isdecimal():  # Ids are texts in machine forms.
+        if _ID.fullmatch(self.text) and _ID.fullmatch(str(found)):  # Texts in machine forms.
             return _ORDER[self.sign](int(found), int(self.text))
         return _ORDER[self.sign](str(found).lower(), self.text.lower())
 

@@ -42,7 +42,7 @@ class FileType(_ParamType):
         if os.sep in value or (value.endswith(self._suffix) and Path(value).is_file()):
             return FileRef(None, Path(value))
         word = value.lower()
-        if re.fullmatch(r"[0-9]+", word):
+        if re.fullmatch(r"[0-9]{1,40}", word):
             number = int(word)
         elif match := re.fullmatch(rf"0x([0-9a-f]+)|([0-9a-f]+){re.escape(self._suffix)}", word):
             number = int(match[1] or match[2], 16)

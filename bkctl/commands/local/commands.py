@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -43,7 +44,7 @@ class _Size(_ParamType):
                 param,
                 ctx,
             )
-        if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
+        if re.fullmatch("[0-9]{1,3}", value) is None or not 1 <= int(value) <= _BOOKIES_MAX:
             words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
             self.fail(
                 f"{value!r} is not 1 to {_BOOKIES_MAX}, {words} or `{_WORDS[-1]}`", param, ctx

@@ -333,4 +333,5 @@ def test_what_is_no_batch_of_a_stream_is_none() -> None:
     assert batch_of({STREAM_KEY: b"s", BATCH_KEY: b"12"}, "s") == 12
     for custom in (None, {}, {STREAM_KEY: b"t", BATCH_KEY: b"1"}, {STREAM_KEY: b"s"}):
         assert batch_of(custom, "s") is None
-    assert batch_of({STREAM_KEY: b"s", BATCH_KEY: b"x"}, "s") is None
+    for number in (b"x", b"9" * 5000):
+        assert batch_of({STREAM_KEY: b"s", BATCH_KEY: number}, "s") is None

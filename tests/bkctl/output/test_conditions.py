@@ -35,6 +35,7 @@ from bkctl.output.conditions import parse_comparison
         ("x!=on", True, False),
         ("x=false", False, True),
         ("x<10", "9", True),
+        ("x=" + "9" * 5000, "7", False),
         ("x=b1", ["b1", "b2"], True),
         ("x!=b1", ["b1", "b2"], False),
         ("x=none", [], True),

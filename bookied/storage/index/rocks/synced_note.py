@@ -11,6 +11,7 @@ made anew counts from 0.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from bookied.errors import DbRecordError
 
 SUFFIX: Final = ".synced"
 """Behind the name of the database."""
+_NUMBER: Final = re.compile("[0-9]{1,20}")
 
 
 class SyncedNote(NamedTuple):
@@ -44,7 +46,7 @@ def check_note(data: bytes, found: SyncedNote, database: Path) -> None:
         DbRecordError: changes are lost.
     """
     identity, _, number = data.decode("ascii", "replace").strip().rpartition(" ")
-    if identity != found.identity or not number.isdecimal() or int(number) <= found.changes:
+    if identity != found.identity or not _NUMBER.fullmatch(number) or int(number) <= found.changes:
         return
     raise DbRecordError(
         database,

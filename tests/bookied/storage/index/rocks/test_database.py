@@ -32,6 +32,7 @@ from bookied.storage.index.rocks.database import (
     open_read_only,
 )
 from bookied.storage.index.rocks.index import RocksIndex
+from bookied.storage.index.rocks.synced_note import SyncedNote, check_note
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 
@@ -335,3 +336,12 @@ def test_damage_does_not_read_as_the_end_of_what_there_is(tmp_path: Path) -> Non
     with pytest.raises(DbRecordError, match="checksum"):
         store.items(b"", b"\xff", 1000)
     store.close()
+
+
+def test_a_note_of_any_text_raises_only_for_a_change_that_is_lost() -> None:
+    found = SyncedNote("id", 7)
+    for number in ("7", "x", "", "-9", "9" * 5000, "\u00b2"):
+        check_note(f"id {number}\n".encode(), found, Path("locations"))
+    check_note(b"other 9\n", found, Path("locations"))
+    with pytest.raises(DbRecordError, match="ends with change 7, and change 8 was durable"):
+        check_note(b"id 8\n", found, Path("locations"))
