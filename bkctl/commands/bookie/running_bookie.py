@@ -82,6 +82,9 @@ def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
 
 def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
     session.emit_all(found, admin_api.GarbageRun)
+    if any(one.logs == 0 for one in found):
+        session.finish()
+        session.note("LOGS, TOTAL and LIVE leave out the entry log that is written to")
     if damaged := sum(one.unreadable_logs or 0 for one in found):
         session.finish()
         session.warn(damaged_logs(damaged))

@@ -150,6 +150,20 @@ def create(session: Session, /, name: str, **values: Any) -> None:
     if made.service_uri is None and made.conf is None and not made.client:
         raise UsageError("a profile of which cluster?", next_step="give -u URI or -c FILE")
     _put(session, file, made, "created", use_it=values["use"])
+    _note_profile_of_local_cluster(session, made)
+
+
+def _note_profile_of_local_cluster(session: Session, made: Profile) -> None:
+    from bkctl.commands.local.directory import PROFILE_FILE, STATE_FILE
+
+    _, scheme, path = (made.service_uri or "").rpartition("sqlite://")
+    home = Path(path).parent
+    if scheme and made.admin_token_file is None and (home / STATE_FILE).is_file():
+        session.finish()
+        session.note(
+            "this cluster has a profile with its admin token and racks: "
+            f"bkctl profile import {shlex.quote(str(home / PROFILE_FILE))}"
+        )
 
 
 def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **values: Any) -> None:

@@ -142,6 +142,7 @@ def test_the_first_minute_has_figures_of_every_bookie(tmp_path: Path) -> None:
         assert ours("bookie", "state", bookie).returncode == 0
         collected = ours("bookie", "gc", bookie, "--yes")  # A change: it needs the token.
         assert collected.returncode == 0, collected.stderr
+        assert "leave out the entry log that" in ours("bookie", "gc-status", bookie).stderr
         assert json.loads(ours("autorecovery", "status", "--json").stdout)["auditor"]
 
 

@@ -359,6 +359,7 @@ def _drain(
             f"{left} left on {bookie_id}, which is read-only now",
             next_step=f"writers leave it with their next entry: run this again, or {then}",
         )
+    session.finish()
     session.note(f"{bookie_id} is empty, and takes nothing more; {then}")
 
 

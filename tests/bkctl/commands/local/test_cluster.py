@@ -192,6 +192,21 @@ def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
     assert cluster.directory.token_file.read_text() == token  # That of bookies that run.
 
 
+def test_a_profile_of_the_address_alone_names_the_one_with_the_token(tmp_path: Path) -> None:
+    (tmp_path / "bk").mkdir(mode=0o700)
+    cluster = LocalCluster(tmp_path / "bk", 1)
+    cluster.save()
+    with closing(FakeHost(environ={"BKCTL_CONFIG": str(tmp_path / "mine.toml")})) as host:
+        assert cli.run(["profile", "create", "prod", "-u", cluster.uri], host) == 0
+        line = f"bkctl profile import {tmp_path}/bk/config.toml"
+        assert line in host.err.text
+        assert cli.run([*line.split()[1:]], host) == 0
+        assert cli.run(["profile", "create", "other", "-u", "sqlite:///l.db"], host) == 0
+        assert host.err.text.count(line) == 1
+    profile = read_profiles({"BKCTL_CONFIG": str(tmp_path / "mine.toml")})["local"]
+    assert profile.admin_token_file == str(cluster.directory.token_file)
+
+
 def test_a_profile_beside_that_of_the_cluster_survives_a_start_and_its_place_is_named(
     tmp_path: Path,
 ) -> None:
