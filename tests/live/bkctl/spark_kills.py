@@ -392,9 +392,14 @@ def _send(those: Sequence[Process], number: int) -> None:
 
 
 def spark_home(directory: Path) -> Path:
-    """Return PySpark's home with a directory for workers that is the caller's, made if missing."""
+    """Return PySpark's home with a directory for workers that is the caller's, made if missing.
+
+    As in sessions of ``bkctl`` it has no archive that each Python worker would compile.
+    """
     directory.mkdir(exist_ok=True)
     for path in pyspark_jars().parent.iterdir():
+        if path.name == "python":
+            continue
         with contextlib.suppress(FileExistsError):
             (directory / path.name).symlink_to(path)
     return directory

@@ -131,6 +131,7 @@ def spark_session(
             PYTHONWARNINGS="ignore::FutureWarning",
             JAVA_HOME=str(java.spark_java_home(scratch, quiet=True)),
             SPARK_CONF_DIR=str(conf_dir),
+            SPARK_HOME=spark_home(scratch, master, os.environ),
             SPARK_LOCAL_IP=own_address(master, os.environ),
         ):
             builder = SparkSession.builder.master(master).appName("bkctl")
@@ -176,6 +177,29 @@ def temporary_files(scratch: Path, environ: Mapping[str, str]) -> dict[str, str]
     users = environ.get("SPARK_SUBMIT_OPTS", "")
     quoted = re.sub(r'(["\\])', r"\\\1", f"-Djava.io.tmpdir={scratch}")
     return {"SPARK_SUBMIT_OPTS": f'"{quoted}" {users}'.rstrip()}
+
+
+def spark_home(scratch: Path, master: str, environ: Mapping[str, str]) -> str | None:
+    """Return Spark's home: the user's, or PySpark's without the archive of its Python code.
+
+    Workers would import from that archive, and each of them compile what it imports; so they import
+    what this process does, which is compiled. A cluster is sent the archive, which stays there.
+    """
+    from bkctl.commands.local.java import SparkNotFoundError, pyspark_jars
+
+    users = environ.get("SPARK_HOME")
+    if users is not None or not master.startswith("local"):
+        return users
+    try:
+        package = pyspark_jars().parent
+    except SparkNotFoundError:
+        return None
+    made = scratch / "home"
+    made.mkdir()
+    for path in package.iterdir():
+        if path.name != "python":
+            (made / path.name).symlink_to(path)
+    return str(made)
 
 
 def own_address(master: str, environ: Mapping[str, str]) -> str | None:
