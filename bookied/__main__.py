@@ -240,8 +240,8 @@ class Process:
                 self._start_extension.stop()
         if self._collects_at_start:
             self._collect()
-        # Or each full collection would stop the reactor for 40 ms to look at what was loaded.
-        gc.collect()
+        # Or each full collection would stop the reactor for 40 ms to look at what was loaded. Such
+        # a collection now would free less than a thousand objects.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self._notifier.notify("READY=1")
