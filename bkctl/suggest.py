@@ -91,6 +91,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root under-replicated": ("autorecovery list",),
     "root underreplicated": ("autorecovery list",),
     "root verify": ("ledger verify --all",),
+    "autorecovery off": ("autorecovery disable --for 30m",),
+    "autorecovery on": ("autorecovery enable",),
     "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
     "autorecovery throttle": ("config show replicationRateByBytes",),
     "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
@@ -128,6 +130,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie retire": ("bookie decommission BOOKIE_ID",),
     "bookie start": ("local start DIR BOOKIE_ID",),
     "bookie uncordon": ("bookie readonly BOOKIE_ID off",),
+    "cluster health": ("cluster status", "doctor"),
+    "cluster top": ("top",),
     "cluster check": ("doctor", "cluster ping"),
     "cluster events": ("cluster watch",),
     "cluster history": ("cluster watch",),
@@ -150,6 +154,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk show": ("disk files", "disk usage"),
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
+    "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
+    "ledger lac": ("ledger show LEDGER_ID --columns confirmed_entry",),
     "ledger copy": (_COPY,),
     "ledger cp": (_COPY,),
     "ledger count": ("ledger list --count",),
@@ -162,6 +168,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger under-replicated": ("autorecovery list",),
     "ledger underreplicated": ("autorecovery list",),
     "profile set": ("profile edit NAME -X KEY=VALUE",),
+    "log cut": ("log trim NAME",),
+    "log truncate": ("log trim NAME",),
     "log export": ("export --log NAME --to DIR",),
     "topic consume": ("topic peek TOPIC",),
     "topic read": ("topic peek TOPIC",),
@@ -185,6 +193,7 @@ _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is 
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
+_EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
 _LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
 _BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
@@ -237,6 +246,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --state underreplicated": "`bkctl autorecovery list` lists them",
     "ledger list --state recovering": "use --state in-recovery",
     "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
+    "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
+    "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
+    "bookie list --all": "it lists all bookies; --state selects some",
+    "ledger --lac": "use `bkctl ledger show LEDGER_ID --columns confirmed_entry`",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",
     "bookie config --changed": _DEFAULTS,
@@ -250,7 +263,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger read -n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw, or --out FILE for the original bytes",
     "log append -f": "use --file",
-    "log tail -n": "use --from INDEX:ENTRY; `bkctl log show NAME` shows the ledgers",
+    "log tail --since": "entries have no times; use --from INDEX:0 of a ledger by `bkctl log show`",
     "log tail --no-follow": "use --exit-at-end",
     "profile --tls": _TLS_FILES,
     "profile --tls-ca": _TLS_FILES,

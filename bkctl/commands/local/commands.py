@@ -36,6 +36,8 @@ class _Size(_ParamType):
             return value
         if value in {"log", "logs"}:
             self.fail("`bkctl local status DIR` names the log of each bookie", param, ctx)
+        if value in {"list", "ls"}:
+            self.fail("`bkctl local status` names the clusters that run here", param, ctx)
         if value == "add":
             self.fail("`bkctl local N --dir DIR` with a larger N adds bookies", param, ctx)
         if value == "restart":
