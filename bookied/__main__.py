@@ -96,6 +96,7 @@ def _run(
     findings: Findings,
     options: DaemonOptions,
 ) -> int:
+    gc.disable()  # What is loaded stays: looking through it for garbage is a seventh of a start.
     from bookied.process.log import Logging
 
     os.umask(os.umask(0o777) | config.umask)
@@ -213,6 +214,8 @@ class Process:
         from bookied.service.bookie import BookieService
         from bookied.service.out_of_memory import OutOfMemoryWatch
 
+        gc.freeze()
+        gc.enable()
         _report_settings(self._log, self._config, self._findings)
         options = {} if self._client_config is None else {"client_config": self._client_config}
         try:

@@ -605,10 +605,16 @@ def test_garbage_collections_of_a_bookie_that_serves_leave_out_what_its_start_ma
     hook = machine.directory / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(
-        "import atexit, gc\natexit.register(lambda: print('tracked', len(gc.get_objects())))\n"
+        "import atexit, gc\n"
+        "say = lambda: print('tracked', len(gc.get_objects()), gc.isenabled(), "
+        "gc.get_stats()[2]['collections'])\n"
+        "atexit.register(say)\n"
     )
     bookie = machine.start(machine.conf(), PYTHONPATH=str(hook)).ready()
     assert bookie.stop() == 0
-    (tracked,) = re.findall(r"^tracked (\d+)$", bookie.output.read_text(), re.MULTILINE)
+    said = re.findall(r"^tracked (\d+) (\w+) (\d+)$", bookie.output.read_text(), re.MULTILINE)
+    ((tracked, enabled, full_collections),) = said
     # 80,000 without: a full collection stops the reactor for some 40 ms.
     assert int(tracked) < 20_000
+    assert enabled == "True"
+    assert int(full_collections) < 3  # Each that looks through all that is loaded takes 20 ms.
