@@ -134,16 +134,16 @@ class Engine:
         """
         if was_dirty(self._parts.files, self._found):
             log.info("the last stop was not clean")
-        found = await self._blocking(
-            partial(
-                recover,
-                self._parts.files,
-                self.storages,
-                self._found.journal_dirs,
-                skip_invalid=self._config.skip_invalid_records,
-                may_be_missing=may_be_missing,
-            )
+        replay = partial(
+            recover,
+            self._parts.files,
+            self.storages,
+            self._found.journal_dirs,
+            skip_invalid=self._config.skip_invalid_records,
+            may_be_missing=may_be_missing,
+            writes_beside=self._parts.threads,
         )
+        found = await self._blocking(replay)
         log.info(
             "replayed {entries} entries ({size_bytes} bytes) of {journals} journals",
             entries=found.entries,

@@ -34,7 +34,7 @@ from bookied.storage.journal.reader import (
     JournalScan,
     open_scan,
 )
-from bookied.storage.replay_batch import BATCH_BYTES, ReplayBatch, Target
+from bookied.storage.replay_batch import BATCH_BYTES, ReplayBatch, Target, WritesBeside
 from bookied.storage.storages import Storages
 
 log = Logger()
@@ -79,9 +79,10 @@ def recover(
     skip_invalid: bool = False,
     may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
+    writes_beside: bool = False,
     tell: Callable[[int], None] = lambda _bytes: None,
 ) -> ReplayReport:
-    """Replay all journals, put everything into files and move the marks. Blocks, in one thread.
+    """Replay all journals, put everything into files and move the marks. Blocks.
 
     Java agrees but for what storage.md section 17 lists: BookieImpl.readJournal (4.18.0).
 
@@ -93,6 +94,7 @@ def recover(
         may_be_missing: go on without journals that are gone: what they held is fetched from other
             bookies afterwards (``bookied.repair.integrity``).
         drain_bytes: how much may be in memory before it is written out.
+        writes_beside: write in a second thread, while as much again is read.
         tell: hears now and then how many bytes of entries were replayed.
 
     Raises:
@@ -107,11 +109,15 @@ def recover(
         skip_invalid=skip_invalid,
         may_be_missing=may_be_missing,
         drain_bytes=drain_bytes,
+        writes=WritesBeside(storages) if writes_beside else None,
         tell=tell,
     )
     marks = storages.marks.read(len(journal_directories))
-    for directory, mark in zip(journal_directories, marks, strict=True):
-        replay.found.marks.append(replay.directory(directory, mark))
+    try:
+        for directory, mark in zip(journal_directories, marks, strict=True):
+            replay.found.marks.append(replay.directory(directory, mark))
+    finally:
+        replay.end_writes()
     is_in_files = replay.put_into_files(lambda: run_now(storages.flush(do_now)))
     is_cut_allowed = may_be_missing or skip_invalid
     if not is_in_files or not _write_marks(storages, replay.found.marks, lower=is_cut_allowed):
@@ -147,8 +153,10 @@ class _Replay:
         skip_invalid: bool,
         may_be_missing: bool,
         drain_bytes: int,
+        writes: WritesBeside | None,
         tell: Callable[[int], None],
     ) -> None:
+        self._writes = writes
         self._files, self._storages, self._tell = files, storages, tell
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
@@ -397,9 +405,15 @@ class _Replay:
         self._targets.clear()  # A checkpoint takes the pages away.
         for batch in self._batches.values():
             batch.undrained_bytes = 0
-        storages = self._storages
-        if self.put_into_files(storages.write_out) and storages.needs_checkpoint:
+        storages, writes = self._storages, self._writes
+        if self.end_writes() and writes is not None and not storages.needs_checkpoint:
+            writes.begin()
+        elif self.put_into_files(storages.write_out) and storages.needs_checkpoint:
             self.put_into_files(lambda: run_now(storages.flush(do_now)))
+
+    def end_writes(self) -> bool:
+        """Wait for the thread that writes; return whether it met no trouble."""
+        return self._writes is None or self._writes.wait()
 
     def put_into_files(self, write: Callable[[], None]) -> bool:
         """Write what is in memory; say whether there was space.

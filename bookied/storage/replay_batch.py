@@ -5,6 +5,7 @@ Of a run only the location in the index page is looked after entry by entry.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from bookied.storage.index.new_locations import WritablePage
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import EntryHead
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.storages import Storages
 
 log = Logger()
 
@@ -122,3 +124,29 @@ class ReplayBatch:
             self._storage.adds.append(blob, counted, locations=self._entries)
             self._pieces, self._counted, self._entries = [], {}, 0
         self._next = self._limit = 0
+
+
+class WritesBeside:
+    """Writes replayed entries to their logs in a thread, while more of them are read."""
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._thread: threading.Thread | None = None
+        self._is_done = True
+
+    def begin(self) -> None:
+        """Write all that storages have got so far; ``wait`` before this is called again."""
+        self._storages.write_soon()
+        self._is_done = False
+        self._thread = threading.Thread(target=self._write, name="replay-writes", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> bool:
+        """Return once nothing is written any more; whether all was, for ``write_out`` says why."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        return self._is_done
+
+    def _write(self) -> None:
+        self._is_done = self._storages.write_handed_over()

@@ -260,6 +260,10 @@ class Storages:
         for shard in self._shards:
             shard.adds.hand_over()
 
+    def write_handed_over(self) -> bool:
+        """Write what the entry logs' threads have been given; see ``EntryAdds``. Blocks."""
+        return all(shard.adds.write_handed_over() for shard in self._shards)
+
     def write_out(self) -> None:
         """Write the entries so far to their logs; see ``EntryAdds.write_out``. Blocks."""
         for shard in self._shards:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from bookied.errors import JournalRecordError
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.unreadable import lost_is_damaged, read_before_loss
+
+LARGE_READ_BYTES: Final = 1024 * 1024
+"""Who reads so much at once reads on."""
+
+AHEAD_BYTES: Final = 8 * 1024 * 1024
+"""So far ahead of a large read, as much is brought into memory: the disk works meanwhile."""
 
 
 @attrs.frozen
@@ -29,6 +36,8 @@ class JournalBytes:
         Raises:
             JournalRecordError: those cannot be read.
         """
+        if size >= LARGE_READ_BYTES:
+            self.file.read_ahead(offset + AHEAD_BYTES, size)
         with lost_is_damaged(self.path, JournalRecordError, offset):
             return read_before_loss(self.file, offset, size, size if least is None else least)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from bookied.errors import StorageError
 from bookied.storage.entrylog.format import LOCATION_BITS
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
@@ -120,6 +121,19 @@ class EntryAdds:
     def hand_over(self) -> None:
         """Give the entry log's thread the entries so far."""
         self._log.hand_over()
+
+    def write_handed_over(self) -> bool:
+        """Write what was handed over to their logs, without a sync. Blocks; any thread.
+
+        Returns:
+            Whether that is all; ``write_out`` meets the same trouble, and says what it is.
+        """
+        try:
+            while self._log.step():
+                pass
+        except (OSError, StorageError):
+            return False
+        return True
 
     def write_out(self) -> None:
         """Write the entries so far to their logs, without a sync. Blocks; where no thread does it.

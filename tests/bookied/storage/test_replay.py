@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -124,17 +125,20 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
         assert (one.master_key, three.master_key) == (KEY, b"other")
 
 
-def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_places() -> None:
+@pytest.mark.parametrize("beside", ["not", "written", "failing"])
+def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_places(
+    beside: str,
+) -> None:
     """Each run is cut where the storage changes, and where the entries are dropped."""
     desk, other = Desk(), Path("/m/current")
     desk.files.mkdirs(other)
-    rng = Random(3)
+    rng, payload = Random(3), bytes(1000)
     known = [2, 3, 4, 5]
     records = [layout.ledger_key_record(number, KEY) for number in known]
     expected: dict[int, list[int]] = {number: [] for number in known}
     for number in range(1500):
         ledger = rng.choice([*known, 8, 9])
-        records.append(entry(ledger, number))
+        records.append(entry(ledger, number, payload))
         if ledger in expected:
             expected[ledger].append(number)
     desk.journal(5, *records)
@@ -149,14 +153,25 @@ def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_plac
     ]
     storages = Storages(desk.files, shards)
     storages.open()
-    found = recover(desk.files, storages, [J], drain_bytes=20_000)
+    threads: set[str] = set()
+
+    def fault(_operation: str, path: Path) -> OSError | None:
+        if path.suffix != ".log":
+            return None
+        threads.add(name := threading.current_thread().name)
+        return no_space(path) if beside == "failing" and name == "replay-writes" else None
+
+    desk.files.fault = fault
+    found = recover(desk.files, storages, [J], drain_bytes=20_000, writes_beside=beside != "not")
+    assert ("replay-writes" in threads) is (beside != "not")
+    assert "replay-writes" not in {thread.name for thread in threading.enumerate()}
     assert found.entries == sum(map(len, expected.values()))
     assert found.dropped == 1500 - found.entries
     for ledger, numbers in expected.items():
         reads = storages.of(ledger).reads
         assert stored_entries(storages.of(ledger), ledger) == numbers
         for number in numbers:
-            assert reads.read_disk(0, ledger, number) == entry(ledger, number)[4:]
+            assert reads.read_disk(0, ledger, number) == entry(ledger, number, payload)[4:]
         state = storages.of(ledger).ledgers.lookup(ledger)
         assert state is not None
         assert (state.last_entry, state.lac) == (numbers[-1], numbers[-1] - 1)
