@@ -128,15 +128,16 @@ class Cursors:
             raise NoSuchCursorError(f"{self.source} has no cursor {name}")
         return deleted
 
-    async def delete_all(self) -> None:
-        """Delete all cursors: the log or topic is gone."""
+    async def forget(self, known: tuple[Cursor, ...]) -> None:
+        """Delete cursors as they are known: one that was moved since is kept."""
 
-        async def none(cursors: dict[str, Cursor]) -> bool:
-            had = bool(cursors)
-            cursors.clear()
-            return had
+        async def without(cursors: dict[str, Cursor]) -> bool:
+            gone = [one.name for one in known if cursors.get(one.name) == one]
+            for name in gone:
+                del cursors[name]
+            return bool(gone)
 
-        await self._update(none)
+        await self._update(without)
 
     @property
     def is_topic(self) -> bool:
@@ -159,7 +160,9 @@ class Cursors:
             return True
         record = (await LedgerList(self._client, self.source).read_patiently()).record
         at = cursor.position
-        return at.index <= record.next_index and record.lists_at(at.index, at.ledger_id)
+        if at.ledger_id is None:
+            return at.index <= record.next_index
+        return at.index < record.next_index and record.lists_at(at.index, at.ledger_id)
 
     async def _read(self) -> tuple[dict[str, Cursor], int]:
         stored = await self._client.store.read_cursors(self.source)

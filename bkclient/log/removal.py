@@ -16,7 +16,7 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
-from bkclient.log.cursors import Cursors
+from bkclient.log.cursors import Cursor, Cursors
 from bkclient.log.errors import LogError, LogInUseError
 from bkclient.log.ledger_list import BATCH_KEY, CONFLICTS_MAX, LOG_KEY, SWEPT_KEY, LedgerList
 from bkclient.log.ledger_list import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
@@ -102,16 +102,27 @@ class LogRemoval:
         if not force and await self._has_entries(known.record):
             ledgers = len(known.record.ledgers)
             raise LogInUseError(f"log {name} has {ledgers} ledgers with entries")
+        cursors = await self._cursors(name)
         await self._client.store.remove_log(name, known.version)
-        await self._forget_cursors(name)
+        await self._forget(name, cursors)
         for one in known.record.ledgers:
             await self._fence_and_delete(one.ledger_id, known.record.options.password)
         return len(known.record.ledgers)
 
-    async def _forget_cursors(self, name: str) -> None:
-        """Delete a log's cursors; one that is left is replaced by the first reader of its name."""
+    async def _cursors(self, name: str) -> tuple[Cursor, ...]:
         try:
-            await Cursors(self._client, name).delete_all()
+            return await Cursors(self._client, name).list()
+        except ClientError as error:
+            log.warn("the cursors of log {name} are left: {error}", name=name, error=error)
+            return ()
+
+    async def _forget(self, name: str, cursors: tuple[Cursor, ...]) -> None:
+        """Delete the cursors of a deleted log, and none of another log that has its name by now.
+
+        A cursor that is left is replaced by the first reader of its name.
+        """
+        try:
+            await Cursors(self._client, name).forget(cursors)
         except ClientError as error:
             log.warn("the cursors of log {name} are left: {error}", name=name, error=error)
 

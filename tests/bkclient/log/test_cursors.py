@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from twisted.internet.task import deferLater
 
 from bkclient.errors import IncorrectParameterError
 from bkclient.log import LogManager, LogOptions, Position
@@ -19,6 +20,7 @@ from bkclient.log.cursors import (
 )
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NoSuchLogError
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
@@ -94,6 +96,35 @@ def test_a_deleted_log_takes_its_cursors_along() -> None:
     readers.run(readers.manager.delete("events", force=True))
     readers.run(readers.manager.create("events", ONE))
     assert readers.positions() == {}
+
+
+def test_a_deletion_keeps_the_cursors_of_a_log_that_is_made_again_at_that_moment() -> None:
+    readers = Readers()
+    readers.append_ledger()
+    readers.advance(0, 1)
+    readers.advance(0, 1, name="audit")
+    other = readers.world.client()
+    deleting: set[int] = set()
+
+    def delay_s(operation: TreeOperation) -> float:
+        if operation.name == "set" and operation.path == zk_paths.log("events"):
+            deleting.add(operation.session_id)
+        is_late = operation.session_id in deleting and operation.path.startswith(".cursors/")
+        return 20.0 if is_late else 0.01
+
+    async def made_again() -> None:
+        while not deleting:
+            await deferLater(readers.world.clock, 0.01, lambda: None)
+        await deferLater(readers.world.clock, 0.1, lambda: None)
+        await LogManager(other).create("events", ONE)
+        await Cursors(other, "events").advance("etl", Position(0, 0))
+
+    async def both() -> None:
+        readers.world.metadata.delay_s = delay_s
+        await together([readers.manager.delete("events", force=True), made_again()])
+
+    readers.run(both())
+    assert readers.positions() == {"etl": "0:0"}
 
 
 def test_a_cursor_of_an_earlier_log_of_the_name_does_not_hold_the_new_one_back() -> None:
