@@ -23,6 +23,7 @@ from bookied.errors import (
     JournalRecordError,
 )
 from bookied.storage.files.files import Files
+from bookied.storage.files.unreadable import read_before_loss
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.damage import blank_ends, check_end, journals_to_replay, trusted_mark
@@ -229,11 +230,11 @@ class _Replay:
 
         A process that died may have left it unsynced, or have failed to sync it: then the system
         takes it for written, and reads it, until a power cut takes it from under the mark. Old
-        journals would be replayed over what is newer.
+        journals would be replayed over what is newer. What the disk has lost of a torn rest stays.
         """
         with closing(self._files.open_update(path)) as file:
             begin = min(end, max(marked, end - UNSYNCED_BYTES_MAX))
-            file.write_at(begin, file.read_at(begin, end - begin))
+            file.write_at(begin, read_before_loss(file, begin, end - begin, 0))
             file.sync()
 
     def _journal(self, scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bookied.errors import CorruptError
-from bookied.storage.files.files import ReadFile
+from bookied.storage.files.files import ReadFile, UpdateFile
 
 _LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _BLOCK_BYTES: Final = 4096
@@ -32,7 +32,7 @@ def lost_is_damaged(
         raise kind(path, offset, f"cannot be read: {error}") from error
 
 
-def read_before_loss(file: ReadFile, offset: int, size: int, least: int) -> bytes:
+def read_before_loss(file: ReadFile | UpdateFile, offset: int, size: int, least: int) -> bytes:
     """Return up to ``size`` bytes: fewer at the end of the file, or in front of what the disk lost.
 
     Raises:

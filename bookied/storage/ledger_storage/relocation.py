@@ -120,7 +120,7 @@ class Relocation:
             try:
                 self._logs.check(*sample)
             except CorruptError as error:
-                raise StorageError(f"copies had no space at their target: {error}") from error
+                raise StorageError(f"copies are not where they were written: {error}") from error
 
     async def switch(self, moves: Sequence[Move], run_blocking: RunBlocking) -> None:
         """Point entries elsewhere whose location is still the old one, durably.

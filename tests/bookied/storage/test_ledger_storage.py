@@ -697,6 +697,6 @@ def test_copies_are_read_before_the_index_points_at_them() -> None:
             file.close()
         return do_now(step)
 
-    with pytest.raises(StorageError, match="copies had no space at their target"):
+    with pytest.raises(StorageError, match="copies are not where they were written"):
         run_now(desk.storage.relocation.sync([(base + 4, 7, 0)], damage_before_the_second))
     assert len(steps) == 2

@@ -498,12 +498,25 @@ def test_what_the_disk_lost_of_a_journal_is_damage_and_costs_nothing_in_front_of
         data += entry(1, 1, b"p" * 2000)
     desk.files.write_atomic(J / "5.txn", data)
     desk.journal(6, entry(1, 2))
-    desk.files.unreadable[J / "5.txn"] = lost_at
+    desk.files.unreadable[J / "5.txn"] = {lost_at}
     with pytest.raises(JournalRecordError, match=r"5\.txn at offset \d+: cannot be read") as caught:
         desk.replay()
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
     desk.replay(skip_invalid=True)
     assert stored_entries(desk.storage, 1) == [0, 2]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_torn_rest_that_the_disk_has_lost_can_be_passed_over(version: int) -> None:
+    desk = Desk()
+    data = layout.header(version) + layout.ledger_key_record(1, KEY) + entry(1, 0)
+    torn = entry(1, 1, b"p" * 9000)[:-1000]
+    desk.files.write_atomic(J / "5.txn", data + torn)
+    desk.files.unreadable[J / "5.txn"] = {len(data) + 5000}
+    found = desk.replay(skip_invalid=True)
+    assert found.marks == [LastMark(5, len(data + torn))]
+    assert desk.replay(skip_invalid=True).marks == found.marks
+    assert stored_entries(desk.storage, 1) == [0]
 
 
 @pytest.mark.parametrize("has_groups", [False, True])
@@ -515,7 +528,7 @@ def test_what_the_disk_lost_in_front_of_the_mark_stops_no_start(*, has_groups: b
     else:
         desk.journal(5, *(record for some in records for record in some))
     assert desk.replay().entries == 2
-    desk.files.unreadable[J / "5.txn"] = 700
+    desk.files.unreadable[J / "5.txn"] = {700}
     assert desk.restart().entries == 0
     desk.journal(6, entry(1, 2))
     assert desk.replay().entries == 1
