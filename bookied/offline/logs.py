@@ -233,8 +233,11 @@ class LogRecords:
                     number += 1
                     if self._is_sound(body_at):
                         sound_end = body_at + len(record.body)
+        after = scan.after_lost()
+        if after is not None:
+            return Gap(sound_end, after, end)
         for body_at in places[number:]:
-            if body_at > scan.end and self._is_sound(body_at):
+            if body_at > scan.end + layout.LENGTH.size and self._is_sound(body_at):
                 return Gap(sound_end, body_at - layout.LENGTH.size, end)
         map_at = 0 if scan.header is None else scan.header.map_offset
         if map_at > scan.end and scan.head_at(map_at) == (layout.NO_LEDGER, layout.MAP_ENTRY_ID):

@@ -206,16 +206,32 @@ class LogScan:
     def head_at(self, at: int) -> tuple[int, int] | None:
         """Return the ledger id and entry id of the record that begins there, if one can."""
         with contextlib.suppress(EntryLogRecordError):
-            head = self._read(at, layout.RECORD.size, layout.RECORD.size)
-            if len(head) < layout.RECORD.size:
-                return None
-            length, ledger_id, entry_id = layout.RECORD.unpack(head)
-            stop = at + layout.LENGTH.size + length
-            if length < layout.BODY_BYTES_MIN or stop > self.size:
-                return None
-            if may_follow(self._read(stop, NEXT.size, NEXT.size), stop):
-                return ledger_id, entry_id
+            if (record := self._record_at(at)) is not None:
+                ledger_id, entry_id, stop = record
+                if may_follow(self._read(stop, NEXT.size, NEXT.size), stop):
+                    return ledger_id, entry_id
         return None
+
+    def after_lost(self) -> int | None:
+        """Return where the next record begins, after one that the disk has lost but for its head.
+
+        None where the head is lost too, or no record can begin there.
+        """
+        with contextlib.suppress(EntryLogRecordError):
+            record = self._record_at(self._at)
+            if record is not None and self.head_at(record[2]) is not None:
+                return record[2]
+        return None
+
+    def _record_at(self, at: int) -> tuple[int, int, int] | None:
+        """Return ledger id, entry id and end of the record at a place, by its head alone."""
+        head = self._read(at, layout.RECORD.size, layout.RECORD.size)
+        if len(head) < layout.RECORD.size:
+            return None
+        length, ledger_id, entry_id = layout.RECORD.unpack(head)
+        stop = at + layout.LENGTH.size + length
+        is_record = length >= layout.BODY_BYTES_MIN and stop <= self.size
+        return (ledger_id, entry_id, stop) if is_record else None
 
     def resume(self, at: int) -> None:
         """Go on with the record that begins there, after damage or an end."""
@@ -232,18 +248,19 @@ def open_scan(files: Files, path: Path) -> LogScan:
     """Open an entry log to read all its entries.
 
     Raises:
-        EntryLogFormatError: the file is not an entry log.
+        EntryLogFormatError: the file is not an entry log, or the disk has lost its header.
         FileNotFoundError: it is not there.
     """
     log_id = layout.used_log_id(path.name)
     if log_id is None:
         raise EntryLogFormatError(path, None, "no name of an entry log")
-    file = files.open_read(path)
-    try:
-        return LogScan(path, log_id, _read_header(file, path), file.size(), file)
-    except BaseException:
-        file.close()
-        raise
+    with lost_is_damaged(path, EntryLogFormatError):
+        file = files.open_read(path)
+        try:
+            return LogScan(path, log_id, _read_header(file, path), file.size(), file)
+        except BaseException:
+            file.close()
+            raise
 
 
 def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
@@ -259,9 +276,12 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
 
     Raises:
         LedgersMapError: there is no map, or it cannot be trusted: scan the log.
-        EntryLogFormatError: this is not an entry log.
+        EntryLogFormatError: this is not an entry log, or the disk has lost a part of it.
     """
-    with contextlib.closing(files.open_read(path)) as file:
+    with (
+        lost_is_damaged(path, EntryLogFormatError),
+        contextlib.closing(files.open_read(path)) as file,
+    ):
         header, size = _read_header(file, path), file.size()
         if header is None or header.version < 1 or header.map_offset == 0:
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, "no ledgers map")
@@ -464,11 +484,12 @@ class EntryLogReader:
         Java agrees: DefaultEntryLogger.checkEntry (4.18.0), which does not look for the end.
 
         Raises:
-            EntryLogRecordError: the disk has lost the head.
+            EntryLogRecordError: the disk has lost the head, or the log's file.
             CorruptError: as ``read``.
         """
         log_id, offset = layout.split_location(location)
-        with self._reading(log_id) as (file, path), lost_is_damaged(path, EntryLogRecordError):
+        lost = lost_is_damaged(self._path(log_id), EntryLogRecordError)
+        with lost, self._reading(log_id) as (file, path):
             at = max(0, offset - layout.LENGTH.size)
             start = file.read_at(at, layout.RECORD.size)
             end = offset + _check_head(start, path, offset, ledger_id, entry_id)

@@ -16,6 +16,7 @@ from twisted.internet.task import Clock
 
 from bookied.errors import MissingLogError
 from bookied.storage.entrylog.format import file_name as log_name
+from bookied.storage.entrylog.format import split_location
 from bookied.storage.index.format import HEADER_BYTES, relative_path
 from bookied.storage.scrubber import TOLD_MAX, Scrubber, ScrubResult
 from tests.bookied.storage.test_storage_golden import JavaBookie, open_copy
@@ -180,7 +181,7 @@ def test_a_file_that_cannot_be_opened_ends_the_pass_and_not_the_scrubber() -> No
     assert scrubber.counters.passes == 1
 
 
-@pytest.mark.parametrize("where", ["log", "index"])
+@pytest.mark.parametrize("where", ["log", "index", "file"])
 def test_what_the_disk_has_lost_is_found_and_the_rest_looked_at(where: str) -> None:
     bookie = GcWorld(1)
     for entry_id in range(12):
@@ -191,21 +192,33 @@ def test_what_the_disk_has_lost_is_found_and_the_rest_looked_at(where: str) -> N
     bookie.stop()
     bookie.start()
     world = World(FakeStorage({}))
-    scrubber = Scrubber(
-        world.clock, bookie.storages, run_blocking=world.blocking, interval_s=0, rate=0
-    )
-    assert (once(scrubber).entries, once(scrubber).count) == (36, 0)
-    location = next(bookie.storages.of(1).reads.stored_pages(1))[1][3]
-    current = Path("/l0/current")
+
+    def scrubber() -> Scrubber:
+        return Scrubber(
+            world.clock, bookie.storages, run_blocking=world.blocking, interval_s=0, rate=0
+        )
+
+    assert (once(scrubber()).entries, once(scrubber()).count) == (36, 0)
+    pages = {one: next(bookie.storages.of(one).reads.stored_pages(one))[1] for one in range(3)}
+    log_id, offset = split_location(pages[1][3])
+    log = Path("/l0/current") / log_name(log_id)
+    entries, found = 36, [(1, 3)]
     if where == "log":
-        bookie.files.unreadable[current / log_name(location >> 32)] = location & 0xFFFFFFFF
+        bookie.files.unreadable[log] = {offset}
+    elif where == "index":
+        entries, found = 25, [(1, -1)]
+        bookie.files.unreadable[log.parent / relative_path(1)] = {HEADER_BYTES}
     else:
-        bookie.files.unreadable[current / relative_path(1)] = HEADER_BYTES
-    result = once(scrubber)
-    found = [(one.ledger_id, one.entry_id) for one in result.found]
-    assert (result.entries, found) == ((36, [(1, 3)]) if where == "log" else (25, [(1, -1)]))
+        bookie.stop()
+        bookie.start()  # No log is open yet.
+        bookie.files.unopenable.add(log)
+        heads = [(ledger_id, one) for ledger_id in range(3) for one in range(12)]
+        found = [(one, n) for one, n in heads if split_location(pages[one][n])[0] == log_id]
+        assert 0 < len(found) < entries
+    result = once(scrubber())
+    assert result.entries == entries
+    assert [(one.ledger_id, one.entry_id) for one in result.found] == found
     assert "cannot be read" in str(result.found[0].error)
-    assert scrubber.counters.detected_fatal_errors == 0
 
 
 # Real storages -----------------------------------------------------------------------------------

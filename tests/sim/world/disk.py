@@ -148,8 +148,10 @@ class SimFiles:
         self.bytes_max: int | None = None
         self.room: dict[Path, int] = {}
         """The most that the files below some directories may hold together; others are endless."""
-        self.unreadable: dict[Path, int] = {}
-        """Files with a byte that no read gets past: a bad sector."""
+        self.unreadable: dict[Path, set[int]] = {}
+        """Bytes of files that no read gets past: bad sectors."""
+        self.unopenable: set[Path] = set()
+        """Files whose place on the disk is lost: opening them to read fails."""
         self._generation = 0
 
     # What happens to the disk ---------------------------------------------------------------------
@@ -205,6 +207,8 @@ class SimFiles:
         return _SimAppendFile(self, path, file, direct=direct, preallocate=preallocate)
 
     def open_read(self, path: Path) -> _SimFile:
+        if path in self.unopenable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return _SimFile(self, path, self._file(path))
 
     def open_update(self, path: Path, *, create: bool = False) -> _SimFile:
@@ -357,7 +361,8 @@ class _SimFile:
     def read_at(self, offset: int, size: int) -> bytes:
         if offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
-        if offset <= self._disk.unreadable.get(self._path, -1) < offset + size:
+        lost = self._disk.unreadable.get(self._path, ())
+        if lost and any(offset <= at < offset + size for at in lost):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
         fault = self._disk.read_fault
         if fault is not None and (error := fault("read", self._path)) is not None:

@@ -289,13 +289,46 @@ class TestWhatCannotBeRead:
         keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
         path = "/l0/current/0.log"
         files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
-        files.unreadable[Path(path)] = 1028 + 2 * 100 * size + 3
+        files.unreadable[Path(path)] = {1028 + 2 * 100 * size + 3}
         rebuilt = rebuild(files, FOUND, None)
         seven = rebuilt.ledgers[0]
         assert (seven.entries, seven.unreadable) == (199, 1)
         assert entries(files, 7) == dict(enumerate(places)), "it keeps its place"
         assert set(range(200)) - entries(files, 8).keys() == {100}, "no index says where it begins"
         assert rebuilt.damaged[0].path == Path(path)
+
+    @pytest.mark.parametrize("lost_at", [16, 30, 38])
+    @pytest.mark.parametrize("numbers", [(100,), (100, 101), (0, 1, 3, 198, 199)])
+    def test_the_entry_behind_one_that_the_disk_has_lost_is_found(
+        self, numbers: tuple[int, ...], lost_at: int
+    ) -> None:
+        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(400)))
+        size = len(packet(0, 0)) + 4
+        places = tuple(location(0, 1028 + 2 * number * size) for number in range(200))
+        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
+        path = "/l0/current/0.log"
+        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        files.unreadable[Path(path)] = {1028 + 2 * one * size + lost_at for one in numbers}
+        rebuilt = rebuild(files, FOUND, None)
+        seven = rebuilt.ledgers[0]
+        assert (seven.entries, seven.unreadable) == (200 - len(numbers), len(numbers))
+        assert entries(files, 7) == dict(enumerate(places)), "they keep their places"
+        assert set(range(200)) == entries(files, 8).keys()
+        assert rebuilt.damaged[0].path == Path(path)
+
+    def test_a_log_that_the_disk_does_not_open_keeps_its_entries_in_the_index(self) -> None:
+        data = log(*(packet(7, entry_id) for entry_id in range(20)))
+        size = len(packet(0, 0)) + 4
+        places = tuple(location(0, 1028 + number * size) for number in range(20))
+        path = Path("/l0/current/0.log")
+        for header_only in (False, True):
+            files = world({str(path): data, str(INDEX_7): index(places=places)})
+            files.unreadable[path] = {8}
+            files.unopenable = set() if header_only else {path}
+            rebuilt = rebuild(files, FOUND, None)
+            assert (rebuilt.ledgers[0].entries, rebuilt.ledgers[0].unreadable) == (0, 20)
+            assert entries(files, 7) == dict(enumerate(places))
+            assert "cannot be read" in str(rebuilt.damaged[0])
 
     @pytest.mark.parametrize("at", [4, 11])
     @pytest.mark.parametrize(

@@ -124,9 +124,9 @@ def test_an_entry_in_front_of_what_the_disk_has_lost_is_read() -> None:
     locations = [layout.location(3, end - len(one)) for end, one in zip(ends, bodies, strict=True)]
     for count in (0, 1):
         for lost_at in range(ends[count], ends[count] + 24):
-            files.unreadable[A / "3.log"] = lost_at
+            files.unreadable[A / "3.log"] = {lost_at}
             assert reader.read(locations[count], 1, count) == bodies[count]
-    files.unreadable[A / "3.log"] = ends[1] - 1
+    files.unreadable[A / "3.log"] = {ends[1] - 1}
     with pytest.raises(OSError, match="Input/output"):
         reader.read(locations[1], 1, 1)
     assert [reader.read(locations[count], 1, count) for count in (0, 2)] == [bodies[0], bodies[2]]
@@ -136,7 +136,7 @@ def test_a_scan_gives_what_lies_in_front_of_what_the_disk_has_lost() -> None:
     files = SimFiles(Random(1))
     records = [layout.LENGTH.pack(len(packet(one))) + packet(one) for one in range(200)]
     written(files, b"".join(records)).close()
-    files.unreadable[A / "3.log"] = layout.HEADER_BYTES + 150 * len(records[0]) + 40
+    files.unreadable[A / "3.log"] = {layout.HEADER_BYTES + 150 * len(records[0]) + 40}
     found = []
     with (
         contextlib.closing(open_scan(files, A / "3.log")) as scan,

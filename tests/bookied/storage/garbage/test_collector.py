@@ -308,7 +308,7 @@ def test_what_the_disk_cannot_read_stays_and_the_rest_is_collected(
     before = sound.log_names()
     sound.collect()
     bad = LOGS / (relative_path(3) if where == "index" else min(before - sound.log_names()))
-    world.files.unreadable[bad] = {"header": 8, "records": 1500, "index": HEADER_BYTES}[where]
+    world.files.unreadable[bad] = {{"header": 8, "records": 1500, "index": HEADER_BYTES}[where]}
     world.collect()
     assert status(world).ledgers_dropped == 3
     if where != "index":
@@ -632,7 +632,7 @@ def test_an_index_that_cannot_be_read_while_its_entries_move_stops_no_later_coll
     world = make_world(transactional=transactional)
     fill(world, ledgers=3)
     collect_until_switch(world)
-    world.files.unreadable[LOGS / relative_path(1)] = HEADER_BYTES
+    world.files.unreadable[LOGS / relative_path(1)] = {HEADER_BYTES}
     world.run_jobs()
     before = world.log_names()
     world.collect()

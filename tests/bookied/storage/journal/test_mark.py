@@ -51,7 +51,7 @@ def test_a_bad_mark_is_ignored(files: SimFiles, data: bytes) -> None:
 
 def test_a_mark_that_the_disk_has_lost_is_ignored_and_written_again(files: SimFiles) -> None:
     write_mark(files, [A, B], "lastMark", LastMark(3, 4))
-    files.unreadable[A / "lastMark"] = 0
+    files.unreadable[A / "lastMark"] = {0}
     assert read_mark(files, [A, B], "lastMark") == LastMark(3, 4)
     assert read_mark(files, [A], "lastMark") == START
     written = []
