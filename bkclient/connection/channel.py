@@ -23,6 +23,7 @@ from zope.interface import implementer
 from bkclient.config.client import ClientConfig, KeepAlive
 from bkclient.connection.add_stream import AddStream, AddStreams, Writability
 from bkclient.connection.requests import BulkAnswer, RequestsInFlight, SentRequest
+from bkclient.connection.security.tls_reads import start_tls
 from bkclient.connection.tcp import Silence, reason_of
 from bkclient.errors import (
     BookieUnavailableError,
@@ -169,7 +170,7 @@ class BookieChannel(Protocol):
         transport: Any = self.transport
         handshake: Deferred[None] = Deferred()
         self._tls_end = end
-        transport.startTLS(end, True)
+        start_tls(transport, end)
         self._handshake = handshake
         return handshake
 

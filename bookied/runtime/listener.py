@@ -17,8 +17,8 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
 from bkclient.config.client import KeepAlive
+from bkclient.connection.security.tls_reads import TlsReads
 from bookied.errors import AddressError, PortInUseError
-from bookied.runtime.tls_reads import TlsReads
 
 BACKLOG: Final = 512
 

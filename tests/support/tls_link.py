@@ -19,6 +19,8 @@ class LinkTransport(StringTransport):
         super().__init__(peerAddress=IPv4Address("TCP", "192.0.2.1", 4711))
         self._clock = clock
         self.protocol, self._is_client = protocol, is_client
+        self.bufferSize = 65536
+        """The most that one read takes, as Twisted's connections have it."""
         self.is_aborted = False
         self._tls: Any = None
         protocol.makeConnection(self)
@@ -115,6 +117,9 @@ class Link:
             return 0  # It does not read; what was written stays on the way.
         data = source.value()
         source.clear()
-        if data:
-            target.protocol.dataReceived(data)
+        at = 0
+        while at < len(data):
+            part = data[at : at + target.bufferSize]
+            target.protocol.dataReceived(part)
+            at += len(part)
         return len(data)

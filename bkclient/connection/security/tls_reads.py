@@ -14,6 +14,24 @@ RECORDS_MAX: Final = 256
 READ_BYTES_MIN: Final = 4096
 
 
+def start_tls(transport: Any, end: object) -> None:
+    """Put TLS between a connection of the reactor's and its protocol, with ``TlsReads`` behind it.
+
+    For a transport whose ``bufferSize`` is how much it reads at once, as Twisted's clients have it.
+    """
+    reads, read_bytes_max = TlsReads(transport.protocol), transport.bufferSize
+    transport.protocol = reads
+    transport.startTLS(end, True)
+    decrypt = transport.protocol.dataReceived
+
+    def received(data: bytes) -> None:
+        decrypt(data)
+        reads.end_read(len(data))
+        transport.bufferSize = min(read_bytes_max, reads.read_bytes_max)
+
+    transport.protocol.dataReceived = received
+
+
 @implementer(IProtocol, IHandshakeListener)
 class TlsReads:
     """Stands between TLS and a connection's protocol: each read is one call, not each record.
