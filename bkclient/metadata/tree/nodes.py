@@ -192,13 +192,16 @@ class Tree(Protocol):
         ...
 
 
-async def insist(operation: Callable[[], Awaitable[T]]) -> T:
-    """Do what may be done twice again and again until its answer arrives."""
+async def insist(
+    operation: Callable[[], Awaitable[T]], *, is_too_late: Callable[[], bool] = lambda: False
+) -> T:
+    """Do what may be done twice again and again until its answer arrives, or it is too late."""
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return await operation()
         except AnswerLostError:
-            continue
+            if is_too_late():
+                raise
     return await operation()
 
 

@@ -110,6 +110,7 @@ class KazooTree:
         """``secure`` makes nodes that only their maker may touch; ``session`` is KazooSession's."""
         self._root, self._secure = uri.root, secure
         self._session = KazooSession(uri, **session)
+        self._reactor = session["reactor"]
         self._watches = Watches(self._remove_watch)
         self._request = self._session.request
 
@@ -191,11 +192,22 @@ class KazooTree:
                 transaction.create(self._full(path), value, acl=self._acl(open_to_all=False))
             return transaction.commit_async()
 
-        for result in await self._request("multi", commit):
+        path, value = max(nodes, key=lambda node: len(node[1]))
+        for result in await self._write("multi", commit, path, value):
             if isinstance(result, Exception) and not isinstance(
                 result, (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
             ):
                 raise translated(self.uri, result) from result
+
+    async def _insist(
+        self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str
+    ) -> Any:
+        """Send what may be sent twice until its answer arrives, for two session time-outs."""
+        until_s = self._reactor.seconds() + 2 * self.session_timeout_s
+        return await insist(
+            lambda: self._request(name, ask, path),
+            is_too_late=lambda: self._reactor.seconds() >= until_s,
+        )
 
     async def make_root_parents(self) -> None:
         names = self._root.split("/")[1:-1]
@@ -205,26 +217,20 @@ class KazooTree:
     async def _make_outside(self, full_path: str) -> None:
         acl = self._acl(open_to_all=False)
         try:
-            await insist(
-                lambda: self._request(
-                    "create", lambda kazoo: kazoo.create_async(full_path, acl=acl)
-                )
-            )
+            await self._insist("create", lambda kazoo: kazoo.create_async(full_path, acl=acl), "")
         except NodeExistsError:
             return
 
     async def get(self, path: str) -> Node:
-        value, stat = await insist(
-            lambda: self._request("get_data", lambda kazoo: kazoo.get_async(self._full(path)), path)
+        value, stat = await self._insist(
+            "get_data", lambda kazoo: kazoo.get_async(self._full(path)), path
         )
         return Node(value or b"", _stat(stat))
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
         watch = self._watches.add(path, fired, of_children=False)
-        stat = await insist(
-            lambda: self._request(
-                "exists", lambda kazoo: kazoo.exists_async(self._full(path), watch), path
-            )
+        stat = await self._insist(
+            "exists", lambda kazoo: kazoo.exists_async(self._full(path), watch), path
         )
         return None if stat is None else _stat(stat)
 
@@ -239,7 +245,7 @@ class KazooTree:
                 kazoo.sync_async(self._full(path))
             return kazoo.get_children_async(self._full(path), watch)
 
-        names: list[str] = await insist(lambda: self._request("get_children", ask, path))
+        names: list[str] = await self._insist("get_children", ask, path)
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:

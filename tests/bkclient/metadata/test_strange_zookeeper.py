@@ -56,7 +56,7 @@ class Strange:
     ) -> None:
         self._answer, self._floods, self._welcome = answer, floods, welcome
         self._trickles = trickles
-        self.flood_bytes = self.clients = 0
+        self.flood_bytes = self.clients = self.requests = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.uri = f"zk+hierarchical://127.0.0.1:{self._socket.getsockname()[1]}/ledgers"
         threading.Thread(target=self._run, daemon=True).start()
@@ -87,6 +87,7 @@ class Strange:
                 if operation == 11:  # A ping.
                     client.sendall(framed(header(-2)))
                     continue
+                self.requests += 1
                 client.sendall(self._answer(xid))
                 while self._trickles:
                     client.sendall(b"\0")
@@ -209,6 +210,15 @@ def connected_tree(uri: str) -> Iterator[KazooTree]:
         run(tree.close())
 
 
+def test_a_question_is_asked_again_for_two_session_timeouts_and_no_longer() -> None:
+    claimed = struct.pack(">i", 60_000_000)
+    with strange(lambda _: claimed, trickles=True) as server, connected_tree(server.uri) as tree:
+        asked = server.requests
+        with pytest.raises(MetadataStoreError, match="/L7"):
+            run(tree.get("/L7"))
+        assert server.requests - asked <= 3
+
+
 def test_a_list_of_more_names_than_its_bytes_can_hold_is_not_read() -> None:
     names = struct.pack(">i", 1 << 22) + bytes(1 << 24)
     expected = f"a list of {1 << 22} names in .* bytes"
@@ -224,14 +234,20 @@ def hang_up(_xid: int) -> bytes:
     raise ConnectionAbortedError
 
 
-@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("way", ["set", "create", "create_together"])
 def test_a_write_for_which_the_server_ends_the_connection_names_node_and_size(
-    *, is_new: bool
+    way: str,
 ) -> None:
     with strange(hang_up) as server, connected_tree(server.uri) as tree:
-        write = tree.create if is_new else tree.set
+
+        async def write(value: bytes) -> None:
+            if way == "create_together":
+                await tree.create_together([("/L6", b""), ("/L7", value)])
+            else:
+                await getattr(tree, way)("/L7", value)
+
         with pytest.raises(MetadataStoreError, match=r"/L7: .* 2097152 bytes .*jute\.maxbuffer"):
-            run(write("/L7", bytes(2 << 20)))
+            run(write(bytes(2 << 20)))
         with pytest.raises(MetadataStoreError) as small:
-            run(write("/L7", b"small"))
+            run(write(b"small"))
         assert "jute" not in str(small.value)
