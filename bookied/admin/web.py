@@ -154,6 +154,8 @@ class Api:
     ) -> HttpReply:
         """Return the answer to a request, whatever happens."""
         path, given = path.rstrip("/") or "/", given or Credentials()
+        if asked.method == "HEAD":  # As GET; ``_send`` leaves the body out.
+            asked = attrs.evolve(asked, method="GET")
         try:
             if path in self._v1:
                 return await self._answer_v1(self._v1[path], asked, given)
@@ -368,11 +370,10 @@ class AdminResource(Resource):
             self._unsent.hold(len(body))
         self._counts.answered(reply.status)
         _set_head(reply, request)
+        request.setHeader("Content-Length", str(len(body)))
         if request.method == b"HEAD":
             self._unsent.give_back(len(body))
             body = b""
-        else:
-            request.setHeader("Content-Length", str(len(body)))
         sending = AnswerBody(request, body, self._unsent.give_back)
         gone.addCallback(lambda _done: sending.stopProducing())
         sending.begin()

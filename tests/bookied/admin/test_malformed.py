@@ -61,6 +61,9 @@ class Sender:
         self._factory = site(operator.api.answer, self._world.clock, HttpCounts(self._world.clock))
 
     def status(self, method: str, target: str, body: bytes = b"") -> int:
+        return int(self.answer(method, target, body)[9:12])
+
+    def answer(self, method: str, target: str, body: bytes = b"") -> bytes:
         connection, transport = self._connect()
         head = (
             f"{method} {target} HTTP/1.1\r\nHost: b\r\n"
@@ -70,7 +73,7 @@ class Sender:
         if not transport.value():  # It waits for its turn, or for a bookie that is not there.
             self._world.run_for(PATIENCE_S)
         connection.connectionLost(Failure(ConnectionDone()))
-        return int(transport.value()[9:12])
+        return transport.value()
 
     def _connect(self) -> tuple[Protocol, StringTransport]:
         connection, transport = self._factory.buildProtocol(ADDRESS), StringTransport()
@@ -117,6 +120,27 @@ def test_a_malformed_request_is_the_client_s_error(
     ]
     assert wrong == []
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/heartbeat", f"{PREFIX}/metrics", f"{PREFIX}/openapi.json", "/nothing"]
+)
+def test_head_is_answered_as_get_without_the_body(operator: Operator, path: str) -> None:
+    sender = Sender(operator)
+    (head, none), (got, body) = (
+        sender.answer(method, path).split(b"\r\n\r\n", 1) for method in ("HEAD", "GET")
+    )
+    assert none == b""
+    assert body
+    assert head.splitlines()[0] == got.splitlines()[0]
+    assert int(_length(head)) > 0
+    if "metrics" not in path:  # The one counts the other.
+        assert _length(head) == _length(got) == b"%d" % len(body)
+
+
+def _length(head: bytes) -> bytes:
+    (found,) = (one for one in head.splitlines() if one.lower().startswith(b"content-length:"))
+    return found.split()[1]
 
 
 def _filled(path: str, number: str) -> str:
