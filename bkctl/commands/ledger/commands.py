@@ -301,7 +301,7 @@ ledger.command(
         ("bkctl ledger show 42 -o json | jq .fragments", "the same for programs"),
         ("bkctl ledger list -o id --state open | bkctl ledger show -", "ids from a pipe"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell ledgermetadata -ledgerid ID",
 )
 

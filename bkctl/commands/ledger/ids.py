@@ -85,19 +85,19 @@ def each(
         after(value)
         return
     failures: list[str] = []
-    session.emit_all(_outcomes(session, ids, work, after, failures), kind)
-    session.about = ""
-    if failures:
-        raise PartlyDoneError(f"{len(failures)} failed: {'; '.join(failures[:3])}")
+    session.emit_all(outcomes(session, ids, work, failures, after=after), kind)
+    insist_all(session, failures)
 
 
-def _outcomes(
+def outcomes(
     session: Session,
     ids: Iterable[LedgerId],
     work: Callable[[Session, LedgerId], Any],
-    after: Callable[[Any], object],
     failures: list[str],
+    *,
+    after: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Any]:
+    """Yield what ``work`` gives for one ledger after another; warn of ``failures`` and go on."""
     for ledger_id in ids:
         try:
             value = work(session, ledger_id)
@@ -106,3 +106,10 @@ def _outcomes(
         except BookKeeperError as error:
             failures.append(f"ledger {ledger_id}: {error}")
             session.warn(failures[-1])
+
+
+def insist_all(session: Session, failures: list[str]) -> None:
+    """Raise ``PartlyDoneError`` if the work on a ledger has failed."""
+    session.about = ""
+    if failures:
+        raise PartlyDoneError(f"{len(failures)} failed: {'; '.join(failures[:3])}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -158,10 +158,10 @@ def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
     from bkclient.admin.handover import is_handed_over
+    from bkctl.commands.ledger.ids import insist_all, outcomes
 
-    details = _details(session, session.input.words(ledger_ids, LEDGER_ID))
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
-        one = next(details)
+        one = _details(session, LedgerId(ledger_ids[0]))
         session.emit(one)
         if not one.metadata.is_closed and session.options.is_for_people:
             if not is_handed_over(one.metadata):
@@ -170,11 +170,16 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
                     f"`bkctl ledger map {one.ledger_id}` asks the bookies"
                 )
             session.note(writer_text(one.ledger_id, one.metadata))
-    elif session.options.output in {None, "wide"}:
-        for one in details:
+        return
+    ids = map(LedgerId, session.input.words(ledger_ids, LEDGER_ID))
+    failures: list[str] = []
+    found = outcomes(session, ids, _details, failures)
+    if session.options.output in {None, "wide"}:
+        for one in found:
             session.emit(one)
     else:
-        session.emit_all(details, LedgerDetails)
+        session.emit_all(found, LedgerDetails)
+    insist_all(session, failures)
 
 
 def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
@@ -197,19 +202,18 @@ def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
     return f"{writer}. New entries show that a writer runs: bkctl ledger tail {ledger_id} -f -n 0"
 
 
-def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:
-    """Yield each ledger with all that is shown, in the order of ``ids``."""
+def _details(session: Session, ledger_id: LedgerId) -> LedgerDetails:
+    """Return a ledger with all that is shown."""
     from bkclient.admin import operations
 
-    for ledger_id in ids:
-        session.about = f"ledger {ledger_id}"
-        stored = session.call(operations.read_metadata, ledger_id)
-        yield LedgerDetails(
-            ledger_id,
-            stored.value,
-            stored.version,
-            stored.value.password if session.options.show_secrets else None,
-        )
+    session.about = f"ledger {ledger_id}"
+    stored = session.call(operations.read_metadata, ledger_id)
+    return LedgerDetails(
+        ledger_id,
+        stored.value,
+        stored.version,
+        stored.value.password if session.options.show_secrets else None,
+    )
 
 
 def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:

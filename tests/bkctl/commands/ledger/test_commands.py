@@ -458,6 +458,17 @@ def test_deleting_shows_what_goes_and_wants_the_ledgers_id(run: Run) -> None:
     assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
 
 
+@pytest.mark.parametrize("options", [(), ("-o", "json")])
+def test_one_ledger_that_cannot_be_shown_hides_no_other(run: Run, options: tuple[str, ...]) -> None:
+    first, last = (run("ledger", "write", "-", typed="a\n").id for _ in range(2))
+    for words, typed in (((first, "777777", last), ""), (("-",), f"{first}\n777777\n{last}\n")):
+        shown = run("ledger", "show", *words, *options, typed=typed, ok=False)
+        assert shown.status == ExitStatus.PARTLY
+        assert first in shown.out
+        assert last in shown.out
+        assert "ledger 777777" in shown.err
+
+
 def test_deleting_several_ledgers_wants_the_instance_id(run: Run) -> None:
     instance = run("cluster", "info", "--json").json["instance_id"]
     ids = [run("ledger", "write", "-", typed="a\n").id for _ in range(2)]
