@@ -62,9 +62,11 @@ def local(
         from bkctl.commands.local import running_bookie, running_cluster
         from bkctl.commands.local.directory import directory_in_use
 
-        if bookie_id is None and where is not None and _is_bookie_id(where):
+        known = directory or directory_in_use(session.host.environ)
+        one_known = None if bookies == "status" else known
+        if bookie_id is None and where is not None and _is_bookie_id(where, one_known):
             where, bookie_id = None, where
-        directory = directory or where or directory_in_use(session.host.environ)
+        directory = directory or where or known
         if directory is None:
             here = ", ".join(map(str, running_cluster.running_directories()))
             raise click.UsageError(
@@ -102,9 +104,11 @@ def local(
     )
 
 
-def _is_bookie_id(text: str) -> bool:
-    """Return whether a word can only be a bookie's id: DIR may be left out."""
-    return text.rpartition(":")[2].isdecimal() and not Path(text).exists()
+def _is_bookie_id(text: str, directory: str | None) -> bool:
+    """Return whether a word can only be a bookie's id: DIR may be left out if it is known."""
+    if Path(text).exists():
+        return False
+    return text.rpartition(":")[2].isdecimal() or (directory is not None and "/" not in text)
 
 
 def _refuse_bookie_id(word: str, bookie_id: str | None) -> None:

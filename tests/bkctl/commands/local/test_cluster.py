@@ -23,13 +23,16 @@ from bkctl.commands.local.directory import (
     STATE_FILE,
     TOKEN_FILE,
     LocalDirectory,
+    bookie_directory,
     refuse_others_directory,
 )
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks
+from bookied.directories.roots import CURRENT, VERSION
 from tests.bkctl.support.terminal import FakeHost
+from wire.records.cookie import Cookie, encode_cookie
 
 
 def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
@@ -397,6 +400,22 @@ def test_a_directory_need_not_be_named_where_its_environment_was_read(tmp_path: 
     with closing(FakeHost(environ={"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)})) as host:
         assert cli.run(["local", "stop", bookie_id], host) == ExitStatus.DONE
         assert f"bookie {bookie_id} does not run" in host.err.text
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_a_bookie_without_a_port_in_its_id_needs_no_directory(
+    tmp_path: Path, *, is_typed: bool
+) -> None:
+    LocalCluster(tmp_path, 1).save()
+    current = bookie_directory(tmp_path, 1) / "ledgers" / CURRENT
+    current.mkdir(mode=0o700, parents=True)
+    (current / VERSION).write_bytes(encode_cookie(Cookie("one", "/j", ("/l",))))
+    environ = {} if is_typed else {"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)}
+    more = ["--dir", str(tmp_path)] if is_typed else []
+    for bookie_id, said in (("one", "bookie one does not run"), ("two", "has no bookie two")):
+        with closing(FakeHost(environ=environ)) as host:
+            cli.run(["local", "stop", bookie_id, *more], host)
+            assert said in host.err.text
 
 
 def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) -> None:
