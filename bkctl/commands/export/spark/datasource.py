@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
 from bkctl.commands.export.spark.source_options import (
+    SourceOptionError,
     SourceOptions,
     check_use,
     cursor_of,
@@ -171,6 +172,8 @@ class LedgerSource(DataSource):
     def reader(self, schema: StructType) -> LedgerSourceReader:
         """Return what plans and reads one query."""
         check_use(self._asked)
+        if self._asked.push_filters and not hasattr(DataSourceReader, "pushFilters"):
+            raise SourceOptionError("option pushFilters needs PySpark 4.1 or newer")
         query = Query.of(self._asked, schema)
         return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
 

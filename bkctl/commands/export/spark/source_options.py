@@ -250,7 +250,7 @@ def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool 
         "readStream": () if is_stream or is_sink else _OF_STREAM,
         "write or writeStream": () if is_sink else ("value_column",),
     }
-    if options.starting == LATEST and not is_stream:
+    if options.starting == LATEST and not (is_stream or is_sink):
         raise SourceOptionError("startingPosition=latest is for readStream: a query has no rows")
     for place, fields in misplaced.items():
         for name in _given(options, [*fields]):

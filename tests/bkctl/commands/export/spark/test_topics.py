@@ -22,6 +22,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors
 from bkclient.topic.names import TopicName, parse_topic
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker, pairs
+from tests.bkctl.commands.export.spark.versions import needs_read_limits
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import until
 
@@ -221,6 +222,7 @@ class TestStreams:
         writer = stream.options(**options).load().writeStream.foreachBatch(sink)
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
 
+    @needs_read_limits
     def test_topics_are_followed_over_rolls_restarts_and_new_partitions(
         self, spark, pulsar, tmp_path
     ) -> None:
@@ -313,6 +315,7 @@ def copying(spark, uri: str, directory: str):
     return writer.trigger(processingTime="100 milliseconds")
 
 
+@needs_read_limits
 def test_each_message_comes_once_though_the_driver_is_killed(spark, pulsar, tmp_path: Path) -> None:
     made = pulsar.topic("killed")
     expected: list[bytes] = []
