@@ -10,7 +10,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import FakeBookie, World
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Request

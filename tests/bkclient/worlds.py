@@ -1,6 +1,6 @@
 """Bookies and a network in memory, for the client's real code on a ``Clock``.
 
-A ``World`` has a metadata service (``MemoryCluster``), bookies with dictionaries for disks, and
+A ``World`` has a metadata service (``MemoryZooKeeper``), bookies with dictionaries for disks, and
 clients. Every message takes one turn of the clock. What happens to it is up to the bookie's
 ``policy``, so a test can lose, hold back or answer for itself exactly the message it is about.
 """
@@ -23,7 +23,7 @@ from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.placement.topology import RackScript, RunScript
 from bkclient.quorum.distribution import write_set
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire import digest
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection
@@ -369,7 +369,7 @@ class World:
         self.rng = random.Random(seed)
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.on_stored: Callable[[FakeBookie, AddRequest], None] = lambda _bookie, _request: None
-        self.metadata = MemoryCluster.initialized(self.clock)
+        self.metadata = MemoryZooKeeper.initialized(self.clock)
         self.bookies: dict[BookieId, FakeBookie] = {}
         self._sessions: dict[BookieId, MemoryMetadata] = {}
         for number in range(1, bookies + 1):

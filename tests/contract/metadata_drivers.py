@@ -17,7 +17,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from tests.contract.zk_proxy import ZooKeeperProxy
 from tests.support import reactor
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from tests.support.waiting import START_S
 from wire.ids import LedgerId
 
@@ -89,7 +89,7 @@ class MemoryDriver(DriverBase):
         super().__init__()
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
-        self.cluster = MemoryCluster(self.clock)
+        self.cluster = MemoryZooKeeper(self.clock)
         self.layout = layout
 
     async def open(self, **options: Any) -> MemoryMetadata:

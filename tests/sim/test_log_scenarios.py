@@ -15,7 +15,7 @@ from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from tests.sim.engine.scene import TRIPLE, Scene
 from tests.sim.stories.log_story import LogOracle
 from tests.sim.world.cluster import SimClient
-from tests.support.memory_cluster import TreeOperation
+from tests.support.memory_zookeeper import TreeOperation
 from wire.ids import LedgerId
 
 

@@ -54,6 +54,7 @@ MODULES: Final = (
 
 ALIASES: Final = MappingProxyType(
     {
+        "BK-FENCED": "BK-LEDGER-FENCED",
         "BK-COOKIE-MISMATCH": "BK-WRONG-IDENTITY",
         "BK-NO-METADATA": "BK-METADATA-UNAVAILABLE",
     }

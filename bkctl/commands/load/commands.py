@@ -85,7 +85,7 @@ OF_BOOKIES: Final = (
     ),
     Command(
         "plot",
-        body="bkctl.commands.load.plot:plot",
+        body="bkctl.commands.load.bookie_plot:plot",
         help="""Draw a metric of a bookie as a curve.
 
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,

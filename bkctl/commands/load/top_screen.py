@@ -1,4 +1,4 @@
-"""The screen of `top`: what is drawn of one look, and the keys that change it."""
+"""The screen of `top`: the tables and curves of one look, and the keys that change it."""
 
 from __future__ import annotations
 

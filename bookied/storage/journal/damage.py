@@ -1,5 +1,7 @@
 """What a crash can do to a directory's journals, told from damage: rules of storage.md section 3.
 
+``reader`` finds where a record is torn or wrong.
+
 A crash tears the last journal, behind all that was acknowledged. A gap between journals, a tear in
 one that another followed, complete groups behind the place where reading stopped, a mark where no
 record begins: those no crash makes. To go on would be to take acknowledged entries for never

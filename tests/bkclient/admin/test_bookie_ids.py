@@ -7,7 +7,7 @@ import attrs
 from bkclient.admin.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

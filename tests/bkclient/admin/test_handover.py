@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.creation import NewLedger
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import Fragment

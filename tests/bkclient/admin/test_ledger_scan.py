@@ -11,7 +11,7 @@ from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers, walk
 from bkclient.errors import MetadataSerializationError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import StoredLedger, Versioned
 from tests.bkclient.metadata.values import metadata, run
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import LedgerId
 
 
@@ -46,7 +46,7 @@ def test_a_store_that_fails_is_never_a_shorter_list() -> None:
 
 def test_a_walk_meets_every_ledger_once_in_order() -> None:
     clock = Clock()
-    store = MemoryCluster.initialized(clock).metadata()
+    store = MemoryZooKeeper.initialized(clock).metadata()
 
     async def scenario() -> list[int]:
         await store.connect()

@@ -29,7 +29,7 @@ from bkclient.log.ledger_list import (
 from bkclient.log.record import STREAMS_MAX, LogRecord, decode_record
 from bkclient.metadata import zk_paths
 from tests.bkclient.worlds import World
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.ids import LedgerId
 
 TRIPLE = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)

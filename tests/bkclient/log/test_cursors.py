@@ -24,7 +24,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NoSuchLogError
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 
 TOPIC = "persistent://shop/eu/orders"
 ONE = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)

@@ -35,7 +35,7 @@ from bkclient.log.record import LEDGERS_MAX, LogLedger, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from tests.bkclient.worlds import Fate, Running, World, is_add, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

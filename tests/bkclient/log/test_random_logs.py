@@ -19,7 +19,7 @@ from bkclient.log.record import LogRecord, decode_record
 from bkclient.metadata import zk_paths
 from tests.bkclient.log.promises import LogPromises
 from tests.bkclient.worlds import Fate, World, is_add
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.ids import LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import Request

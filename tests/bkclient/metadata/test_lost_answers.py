@@ -21,7 +21,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, run, start
-from tests.support.memory_cluster import Fault, MemoryCluster, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import Fault, MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId
 
 L1 = LedgerId(1)
@@ -50,7 +50,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = MemoryZooKeeper.initialized(self.clock)
         self.store = self.open()
         self.witness = self.open()
 

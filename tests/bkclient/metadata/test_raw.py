@@ -9,11 +9,11 @@ from twisted.internet.task import Clock
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId
 
 
-def connected(cluster: MemoryCluster, layout: str | None = None) -> MemoryMetadata:
+def connected(cluster: MemoryZooKeeper, layout: str | None = None) -> MemoryMetadata:
     store = cluster.metadata(layout=layout)
     done(store.connect())
     return store
@@ -35,13 +35,13 @@ async def everything(store: MemoryMetadata) -> list[StoredNode]:
 
 
 def test_nodes_of_another_layout_than_the_uri_asks_for_are_refused() -> None:
-    store = connected(MemoryCluster(Clock()), layout="flat")
+    store = connected(MemoryZooKeeper(Clock()), layout="flat")
     with pytest.raises(IncompatibleLayoutError, match="asks for the layout flat"):
         done(store.add_nodes([StoredNode("/00", b"", 0)], "hierarchical"))
 
 
 def test_a_leaf_costs_one_request() -> None:
-    cluster = MemoryCluster.initialized(Clock())
+    cluster = MemoryZooKeeper.initialized(Clock())
     for name in range(50):
         cluster.create(f"/leaf-{name}", b"x")
     store = connected(cluster)
@@ -56,15 +56,15 @@ def test_a_leaf_costs_one_request() -> None:
 
 @pytest.mark.parametrize("layout", ["hierarchical", "longhierarchical"])
 def test_many_ids_are_skipped_by_going_on_to_long_ones(layout: str) -> None:
-    cluster = MemoryCluster.initialized(Clock(), layout)
+    cluster = MemoryZooKeeper.initialized(Clock(), layout)
     store = connected(cluster)
     done(store.skip_ledger_ids(LedgerId(10_000_000), layout))
     assert done(store.allocate_ledger_id()) == 2**32
 
 
-def near_the_end_of_short_ids(layout: str) -> MemoryCluster:
+def near_the_end_of_short_ids(layout: str) -> MemoryZooKeeper:
     """Return a cluster that has given all short ids but 2,000."""
-    cluster = MemoryCluster.initialized(Clock(), layout)
+    cluster = MemoryZooKeeper.initialized(Clock(), layout)
     parent = zk_paths.LAYOUTS[layout].id_parent
     if parent != "":
         cluster.create(parent, b"")
@@ -90,13 +90,13 @@ def test_a_flat_layout_can_use_up_its_last_ids() -> None:
 
 
 def test_a_flat_layout_has_short_ids_alone() -> None:
-    store = connected(MemoryCluster.initialized(Clock(), "flat"))
+    store = connected(MemoryZooKeeper.initialized(Clock(), "flat"))
     done(store.skip_ledger_ids(LedgerId(700), "flat"))
     assert done(store.allocate_ledger_id()) == 701
 
 
 def test_a_flat_layout_does_not_use_up_ids_without_end() -> None:
-    cluster = MemoryCluster.initialized(Clock(), "flat")
+    cluster = MemoryZooKeeper.initialized(Clock(), "flat")
     store = connected(cluster)
     failed = store.skip_ledger_ids(LedgerId(2**31 - 2), "flat")
     with pytest.raises(LedgerIdOverflowError, match="more than 1000000 are refused"):

@@ -36,7 +36,7 @@ from tests.bkclient.repairs import (
     payloads,
 )
 from tests.bkclient.worlds import FakeBookie, Fate, World, is_recovery_add, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import AddFlag, ProtocolVersion, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import AddRequest, AddResponse, ReadRequest, Request

@@ -39,7 +39,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 

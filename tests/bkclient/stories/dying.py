@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from tests.bkclient.worlds import Fate, World
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.messages import Request
 
 LATE_S = 600.0

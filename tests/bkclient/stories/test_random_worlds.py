@@ -21,7 +21,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import Fate, Ruling, World
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
 from wire.digest import Entry
 from wire.errors import BookKeeperError

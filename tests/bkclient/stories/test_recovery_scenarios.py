@@ -36,7 +36,7 @@ from tests.bkclient.worlds import (
     is_recovery_add,
     is_recovery_read,
 )
-from tests.support.memory_cluster import TreeOperation
+from tests.support.memory_zookeeper import TreeOperation
 from wire import digest
 from wire.codes import (
     FRAME_BYTES_MAX,

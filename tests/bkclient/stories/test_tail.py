@@ -19,7 +19,7 @@ from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
 from bkclient.ledger.writer import LedgerWriter
 from tests.bkclient.worlds import FakeBookie, Fate, Running, World, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.digest import Entry
 from wire.ids import NO_ENTRY

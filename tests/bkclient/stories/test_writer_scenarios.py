@@ -23,7 +23,7 @@ from bkclient.ledger.recovery import mark
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.update import LocalMetadata
 from tests.bkclient.worlds import Fate, World, collect, is_add, is_fence, when
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion, ReturnCode
 from wire.ids import LedgerId
 from wire.messages import AddRequest, AddResponse, Request

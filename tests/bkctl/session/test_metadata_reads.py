@@ -7,7 +7,7 @@ import pytest
 from bkctl.cli.root import cli
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldHost, run_in
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 
 COMMANDS = (
     "ledger create",

@@ -22,7 +22,7 @@ from bookied.errors import BadCookieError, BookieExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for, done
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import encode_cookie
 
@@ -34,7 +34,7 @@ class World:
     """One bookie's directories and its cluster's metadata."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.cluster = MemoryCluster.initialized(Clock())
+        self.cluster = MemoryZooKeeper.initialized(Clock())
         self.store = self.cluster.metadata()
         done(self.store.connect())
         self.instance_id = done(self.store.instance_id())

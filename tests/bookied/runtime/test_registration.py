@@ -17,7 +17,7 @@ from bookied.errors import (
 )
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
@@ -30,7 +30,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = MemoryZooKeeper.initialized(self.clock)
         self.store = self._connected()
         self.onlooker = self._connected()
         done(self.onlooker.write_cookie(B1, b"4\ncookie", NEW))

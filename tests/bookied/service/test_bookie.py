@@ -44,7 +44,7 @@ from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for
 from tests.bookied.worlds.raw_client import RawClient
 from tests.support.certificates import Authority, write_pem
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from tests.support.reactor import call, run, the_reactor, until
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
@@ -59,7 +59,7 @@ class Running:
 
     def __init__(self, tmp_path: Path) -> None:
         self.config = config_for(tmp_path)
-        self.cluster: MemoryCluster = call(MemoryCluster.initialized, the_reactor())
+        self.cluster: MemoryZooKeeper = call(MemoryZooKeeper.initialized, the_reactor())
         self.onlooker = self.new_store()
         run(self.onlooker.connect())
         self.services: list[BookieService] = []
@@ -413,7 +413,7 @@ def test_metadata_out_of_reach_stops_the_start(running: Running) -> None:
 
 
 def test_a_cluster_that_was_never_made_stops_the_start(running: Running) -> None:
-    running.cluster = call(MemoryCluster, the_reactor())
+    running.cluster = call(MemoryZooKeeper, the_reactor())
     with pytest.raises(MetadataStartError, match="bkctl cluster init"):
         running.start()
 

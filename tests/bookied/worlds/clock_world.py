@@ -19,7 +19,7 @@ from bookied.service.bookie import BookieService
 from bookied.stats.counters import MetadataStats
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import FakeHost, config_for, done, nobody_there
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 
 
 class FakePort:
@@ -57,10 +57,10 @@ class NoLocks:
 
 
 class World:
-    def __init__(self, tmp_path: Path, cluster: MemoryCluster | None = None, **conf: Any) -> None:
+    def __init__(self, tmp_path: Path, cluster: MemoryZooKeeper | None = None, **conf: Any) -> None:
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
-        self.cluster = cluster or MemoryCluster.initialized(self.clock)
+        self.cluster = cluster or MemoryZooKeeper.initialized(self.clock)
         self.store = self.cluster.metadata()
         self.listener = FakeListener()
         self.failures: list[Exception] = []

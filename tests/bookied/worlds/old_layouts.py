@@ -18,7 +18,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.disk import PowerCut, SimFiles
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId
 from wire.records.cookie import Cookie
 
@@ -45,7 +45,7 @@ class OldBookie:
     """A bookie whose roots have layout 1 or 2, and its cluster."""
 
     def __init__(self, files: Files, version: int = 1) -> None:
-        self.cluster = MemoryCluster.initialized(Clock())
+        self.cluster = MemoryZooKeeper.initialized(Clock())
         self.store = self.cluster.metadata()
         done(self.store.connect())
         self.files = files

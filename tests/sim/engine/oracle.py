@@ -17,7 +17,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from bkclient.quorum.distribution import write_set
 from tests.sim.world.network import Message
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire import digest
 from wire.codes import AddFlag, DigestType, LedgerState, ReadFlag, ReturnCode
 from wire.errors import BookKeeperError
@@ -48,7 +48,7 @@ class BrokenInvariantError(AssertionError):
         self.name = name
 
 
-class WatchedCluster(MemoryCluster):
+class WatchedCluster(MemoryZooKeeper):
     """A metadata service that tells each change of a ledger, and of its mark."""
 
     changed: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)

@@ -36,7 +36,7 @@ from tests.sim.engine.plan import STORM_S, Item, Plan
 from tests.sim.world.bookie import SimBookie
 from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, packets_of
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import AddFlag, LedgerState, ReadFlag
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

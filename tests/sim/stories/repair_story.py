@@ -28,7 +28,7 @@ from tests.sim.stories.replicas import Place, RepairOracle
 from tests.sim.world.bookie import RESTART_S
 from tests.sim.world.cluster import SimClient
 from tests.sim.world.network import Fate, Message, entries_of
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire import digest
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

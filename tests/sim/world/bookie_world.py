@@ -2,7 +2,7 @@
 
 The bookie is the product's own ``BookieService`` with everything below it: cookies, replay,
 journals, entry logs, indexes, checkpoints, the wire. The world around it is simulated: the disk
-(``SimFiles``), the metadata service (``MemoryCluster``), the clock, the connections. One seed
+(``SimFiles``), the metadata service (``MemoryZooKeeper``), the clock, the connections. One seed
 decides all of it. Blocking work waits in ``Jobs`` until its turn comes, so that the power can go,
 or a client can ask something, between any two steps.
 """
@@ -47,7 +47,7 @@ from tests.sim.world.bookie_parts import (
 )
 from tests.sim.world.disk import PowerCut, SimFiles
 from tests.sim.world.key_values import SimKeyValues
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
@@ -221,7 +221,7 @@ class BookieWorld:
         self._build = build
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = MemoryZooKeeper.initialized(self.clock)
         self._admin = self.cluster.metadata()
         self._at_once(self._admin.connect())
         self.model: dict[int, Kept] = {}

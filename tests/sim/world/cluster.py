@@ -25,7 +25,7 @@ from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SimSqlite, SqliteCluster
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire.codes import ProtocolVersion
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import Version
 from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, insist
 from tests.sim.engine.oracle import WatchedCluster
-from tests.support.memory_cluster import MemoryMetadata, MemoryTree
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryTree
 
 T = TypeVar("T")
 

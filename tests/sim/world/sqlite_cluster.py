@@ -28,7 +28,7 @@ from bkclient.metadata.sqlite.database import Core, OneThread
 from bkclient.metadata.sqlite.store import SqliteMetadata
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.ids import BookieId, LedgerId
 
 MEMORY = Path("/dev/shm")

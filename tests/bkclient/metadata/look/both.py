@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from tests.bkclient.metadata.look.server import CTIME_MS, Server
 from tests.bkclient.metadata.values import run
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 
 ROOT = "/test/ledgers"
 
@@ -25,7 +25,7 @@ class Both:
     def of(cls, layout: str = "hierarchical") -> Both:
         clock = Clock()
         clock.advance(CTIME_MS / 1000)
-        store = MemoryCluster.initialized(clock, layout).metadata()
+        store = MemoryZooKeeper.initialized(clock, layout).metadata()
         run(store.connect(), clock)
         return cls(store, clock)
 

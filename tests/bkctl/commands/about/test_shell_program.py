@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from bkctl.commands.about.shell_program import Connection, cluster_state
 from bkctl.errors import CommandError
 from tests.bkclient.metadata.values import run, start
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(clock: Clock) -> MemoryMetadata:
-    store = MemoryCluster.initialized(clock).metadata()
+    store = MemoryZooKeeper.initialized(clock).metadata()
     run(store.connect(), clock)
     return store
 

@@ -18,7 +18,7 @@ from tests.bkclient.metadata.values import B1, B2
 from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import LedgerId
 
 

@@ -27,7 +27,7 @@ from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
@@ -343,7 +343,7 @@ def test_the_address_is_the_published_one_and_every_address_means_the_bookie_s_o
     tmp_path: Path, published: str, host: str
 ) -> None:
     world = World(tmp_path)
-    store = MemoryCluster.initialized(world.clock).metadata()
+    store = MemoryZooKeeper.initialized(world.clock).metadata()
     done(store.connect())
     own = Endpoint("bookie", 3181, "bookie7", BOOKIE_RPC)
     info = BookieServiceInfo((own, Endpoint("httpserver", 8080, published, "http")))

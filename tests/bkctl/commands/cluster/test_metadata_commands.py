@@ -32,7 +32,7 @@ from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost, Stream
 from tests.bkctl.support.world import WorldHost, run_in
-from tests.support.memory_cluster import TreeOperation
+from tests.support.memory_zookeeper import TreeOperation
 from wire.ids import BookieId, LedgerId
 from wire.messages import Request
 from wire.records.cookie import Cookie, encode_cookie

@@ -14,7 +14,7 @@ from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
 from tests.bkctl.support.stopped import new_bookie
 from tests.bkctl.support.world import run_in
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

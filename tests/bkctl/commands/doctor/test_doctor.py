@@ -33,7 +33,7 @@ from tests.bkclient.repairs import closed_ledger
 from tests.bkclient.worlds import FakeLedger, Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire import digest
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId

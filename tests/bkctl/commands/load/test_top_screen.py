@@ -18,7 +18,7 @@ from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.load import bookie_loads as top_work
-from bkctl.commands.load import plot, top_screen
+from bkctl.commands.load import bookie_plot, top_screen
 from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, LoadSampler, outliers
 from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
@@ -393,7 +393,7 @@ class TestPlot:
         def sleep(s: float) -> None:
             seconds[0] += s
 
-        found = plot.points(
+        found = bookie_plot.points(
             BookieId("b1"), "x", lambda: next(source), len(values) - 1.0, 1.0, grows=grows,
             clock=(lambda: seconds[0], lambda: 0.0), sleep=sleep,
         )  # fmt: skip
@@ -408,18 +408,18 @@ class TestPlot:
         assert self.points([10, 30, None, 5], grows=False) == [10, 30, None, 5]
 
     def test_a_word_or_any_metric_can_be_asked_for(self) -> None:
-        assert plot.curve("adds").grows
-        assert not plot.curve("add-p99").grows
-        assert plot.curve("bookie_gc_MAJOR_COMPACTION_TOTAL_count").grows
-        assert plot.curve("adds").label(1500.0) == "1.5k/s"
+        assert bookie_plot.curve("adds").grows
+        assert not bookie_plot.curve("add-p99").grows
+        assert bookie_plot.curve("bookie_gc_MAJOR_COMPACTION_TOTAL_count").grows
+        assert bookie_plot.curve("adds").label(1500.0) == "1.5k/s"
 
     @pytest.mark.parametrize("width", WIDTHS)
     def test_the_curve_has_a_title_and_a_scale(self, width: int) -> None:
         seen = [
-            plot.PlotPoint(
+            bookie_plot.PlotPoint(
                 time_ms=n * 1000, bookie_id=BookieId("b1"), metric="adds", value=float(n * n)
             )
             for n in range(60)
         ]
-        lines = plot.drawing(seen, plot.curve("adds").label, Canvas(width), 8)
+        lines = bookie_plot.drawing(seen, bookie_plot.curve("adds").label, Canvas(width), 8)
         check_drawing("plot", lines, width)

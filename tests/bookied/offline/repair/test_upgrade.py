@@ -28,7 +28,7 @@ from tests.bookied.worlds.old_layouts import (
     put_files,
 )
 from tests.sim.world.disk import SimFiles
-from tests.support.memory_cluster import Fault
+from tests.support.memory_zookeeper import Fault
 from wire.records.cookie import encode_cookie
 
 

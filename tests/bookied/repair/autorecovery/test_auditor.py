@@ -25,7 +25,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, Running, World
-from tests.support.memory_cluster import Fault, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import Fault, MemoryMetadata, TreeOperation
 from wire.ids import BookieId, LedgerId
 
 AUDITOR = BookieId("auditor")

@@ -36,7 +36,7 @@ from tests.bookied.repair.autorecovery.workers import (
     RunningWorker,
     run_until_no_marks,
 )
-from tests.support.memory_cluster import Fault, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import Fault, MemoryMetadata, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.messages import Request

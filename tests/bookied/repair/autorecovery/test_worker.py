@@ -32,7 +32,7 @@ from tests.bkclient.repairs import (
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
 from tests.bookied.repair.autorecovery.workers import RunningWorker, run_until_no_marks
-from tests.support.memory_cluster import Fault, TreeOperation
+from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment

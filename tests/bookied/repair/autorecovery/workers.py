@@ -11,7 +11,7 @@ from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.repair.autorecovery.worker import Worker
 from tests.bkclient.repairs import marks
 from tests.bkclient.worlds import Running, World
-from tests.support.memory_cluster import MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import BookieId
 
 CHECKS_OFF: dict[str, Any] = {"ledger_check_interval_s": 0, "bookie_check_interval_s": 0}

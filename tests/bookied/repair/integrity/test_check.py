@@ -15,7 +15,7 @@ from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bookied.errors import DbRecordError
 from bookied.repair.integrity.check import IntegrityCheck
 from tests.bookied.repair.integrity.test_plan import HERE, metadata
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire.codes import DigestType, LedgerState
 from wire.digest import master_key
 from wire.ids import EntryId, LedgerId
@@ -140,7 +140,7 @@ class Ledgers:
 class World:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = MemoryZooKeeper.initialized(self.clock)
         self.store = self.cluster.metadata()
         self.run(self.store.connect())
         self.storage = MemoryStorage()

@@ -17,7 +17,7 @@ from bookied.repair.integrity.cookies import IntegrityCookies
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import header
 from tests.bookied.worlds.fakes import config_for, done
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire.ids import BookieId
 
 FILES = RealFiles()
@@ -36,7 +36,7 @@ def cookies_of(config: BookieConfig, store: MemoryMetadata) -> IntegrityCookies:
 
 
 def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_path: Path) -> None:
-    cluster = MemoryCluster.initialized(Clock())
+    cluster = MemoryZooKeeper.initialized(Clock())
     store = cluster.metadata()
     done(store.connect())
     config = config_for(tmp_path, check_integrity=True, stamp_missing_cookies=True)
@@ -61,7 +61,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
 
 
 def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path) -> None:
-    cluster = MemoryCluster.initialized(Clock())
+    cluster = MemoryZooKeeper.initialized(Clock())
     store = cluster.metadata()
     done(store.connect())
     roots = (str(tmp_path / "all"),)

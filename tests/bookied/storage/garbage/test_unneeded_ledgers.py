@@ -19,7 +19,7 @@ from bookied.storage.garbage.unneeded_ledgers import (
     LedgerGarbage,
     Membership,
 )
-from tests.support.memory_cluster import Fault, MemoryCluster, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import Fault, MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -46,7 +46,7 @@ class Stage:
 
     def __init__(self, **options: Any) -> None:
         self.clock = Clock()
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = MemoryZooKeeper.initialized(self.clock)
         self.store = self.connect()
         self.done(self.store.write_cookie(US, b"cookie", -2))
         instance_id = self.done(self.store.instance_id())

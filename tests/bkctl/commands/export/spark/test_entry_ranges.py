@@ -23,7 +23,7 @@ from bkctl.commands.export.spark.entry_ranges import (
 )
 from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
 from tests.bkclient.worlds import World
-from tests.support.memory_cluster import TreeOperation
+from tests.support.memory_zookeeper import TreeOperation
 
 ENTRIES = 50
 ROUND_TRIP_S = 0.01

@@ -15,7 +15,7 @@ from bkclient.metadata import zk_paths
 from bkctl.commands.export.task.extents import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
 from tests.bkclient.worlds import World
-from tests.support.memory_cluster import TreeOperation
+from tests.support.memory_zookeeper import TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

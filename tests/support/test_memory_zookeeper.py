@@ -18,7 +18,7 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
 )
 from tests.bkclient.metadata.values import B1, info, metadata, run, start
-from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
+from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from tests.wire.vectors import load
 from wire.errors import FormatError
 from wire.ids import LedgerId
@@ -33,24 +33,24 @@ def clock() -> Clock:
     return clock
 
 
-def opened(cluster: MemoryCluster, clock: Clock, **options: Any) -> MemoryMetadata:
+def opened(cluster: MemoryZooKeeper, clock: Clock, **options: Any) -> MemoryMetadata:
     store = cluster.metadata(**options)
     run(store.connect(), clock)
     return store
 
 
 @pytest.fixture
-def cluster(clock: Clock) -> MemoryCluster:
-    return MemoryCluster.initialized(clock)
+def cluster(clock: Clock) -> MemoryZooKeeper:
+    return MemoryZooKeeper.initialized(clock)
 
 
 @pytest.fixture
-def store(cluster: MemoryCluster, clock: Clock) -> MemoryMetadata:
+def store(cluster: MemoryZooKeeper, clock: Clock) -> MemoryMetadata:
     return opened(cluster, clock)
 
 
 class TestTree:
-    def test_nodes_behave_as_zookeepers(self, cluster: MemoryCluster) -> None:
+    def test_nodes_behave_as_zookeepers(self, cluster: MemoryZooKeeper) -> None:
         with pytest.raises(NoNodeError):
             cluster.create("/a/b", b"")
         cluster.create("/a", b"1")
@@ -69,14 +69,14 @@ class TestTree:
         with pytest.raises(NoNodeError):
             cluster.get("/c")
 
-    def test_sequence_numbers_count_all_children_ever_made(self, cluster: MemoryCluster) -> None:
+    def test_sequence_numbers_count_all_children_ever_made(self, cluster: MemoryZooKeeper) -> None:
         cluster.create("/a", b"")
         cluster.create("/a/x", b"")
         assert cluster.create("/a/n-", b"", sequence=True) == "/a/n-0000000001"
         cluster.delete("/a/n-0000000001")
         assert cluster.create("/a/n-", b"", sequence=True) == "/a/n-0000000002"
 
-    def test_a_watch_fires_once_and_later(self, cluster: MemoryCluster, clock: Clock) -> None:
+    def test_a_watch_fires_once_and_later(self, cluster: MemoryZooKeeper, clock: Clock) -> None:
         calls: list[str] = []
         cluster.create("/a", b"")
         cluster.stat("/a", lambda: calls.append("value"))
@@ -90,13 +90,13 @@ class TestTree:
         clock.advance(0)
         assert len(calls) == 2
 
-    def test_ephemeral_nodes_have_no_children(self, cluster: MemoryCluster) -> None:
+    def test_ephemeral_nodes_have_no_children(self, cluster: MemoryZooKeeper) -> None:
         cluster.create("/e", b"", owner=7)
         with pytest.raises(NoNodeError):
             cluster.create("/e/x", b"")
 
     def test_operations_of_a_session_never_overtake_each_other(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         delays = iter([1.0, 0.1, 0.5, 0.0])
         cluster.delay_s = lambda _operation: next(delays)
@@ -115,7 +115,7 @@ class TestTree:
         assert done == [0, 1, 2, 3]
 
     def test_a_delayed_operation_is_applied_half_way(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         cluster.delay_s = lambda _operation: 1.0
         creating = start(store.session.create("/a"))
@@ -128,7 +128,7 @@ class TestTree:
         assert creating.called
 
     def test_faults_see_what_is_asked(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         seen: list[TreeOperation] = []
         ordinary = cluster.faults
@@ -144,11 +144,11 @@ class TestTree:
 
 class TestIds:
     def test_a_new_flat_cluster_begins_with_3(self, clock: Clock) -> None:
-        store = opened(MemoryCluster.initialized(clock, "flat"), clock)
+        store = opened(MemoryZooKeeper.initialized(clock, "flat"), clock)
         (vector,) = load("metadata.json")["id_generation"]["flat"]
         assert [run(store.allocate_ledger_id(), clock) for _ in range(2)] == vector["ids"]
 
-    def test_ids_agree_with_java(self, cluster: MemoryCluster, clock: Clock) -> None:
+    def test_ids_agree_with_java(self, cluster: MemoryZooKeeper, clock: Clock) -> None:
         first, empty, seventh = load("metadata.json")["id_generation"]["hierarchical"]
         store = opened(cluster, clock)
         assert [run(store.allocate_ledger_id(), clock) for _ in range(2)] == first["ids"]
@@ -163,7 +163,7 @@ class TestIds:
         assert not set(left) & set(seventh["deleted"])
         assert len(left) == 3
 
-    def test_31_bits_run_out_once(self, cluster: MemoryCluster, clock: Clock) -> None:
+    def test_31_bits_run_out_once(self, cluster: MemoryZooKeeper, clock: Clock) -> None:
         one, other = opened(cluster, clock), opened(cluster, clock)
         assert run(one.allocate_ledger_id(), clock) == 0
         assert run(other.allocate_ledger_id(), clock) == 1
@@ -175,21 +175,23 @@ class TestIds:
         given = [run(store.allocate_ledger_id(), clock) for store in (one, other)]
         assert given == [2 * 2**32, 2 * 2**32 + 1]
 
-    def test_a_number_that_wrapped_is_no_id(self, cluster: MemoryCluster, clock: Clock) -> None:
+    def test_a_number_that_wrapped_is_no_id(self, cluster: MemoryZooKeeper, clock: Clock) -> None:
         store = opened(cluster, clock)
         assert store._number_of("/idgen/ID--2147483648") is None
         assert store._number_of("/idgen/ID-2147483647") is None
         assert store._number_of("/idgen/ID-2147483646") == 2147483646
 
     def test_old_layouts_run_out(self, clock: Clock) -> None:
-        cluster = MemoryCluster.initialized(clock, "legacyhierarchical")
+        cluster = MemoryZooKeeper.initialized(clock, "legacyhierarchical")
         store = opened(cluster, clock)
         assert run(store.allocate_ledger_id(), clock) == 0
         cluster._nodes["/idgen"].created_below = 2**31 - 1
         with pytest.raises(LedgerIdOverflowError):
             run(store.allocate_ledger_id(), clock)
 
-    def test_a_deleted_epoch_is_not_made_again(self, cluster: MemoryCluster, clock: Clock) -> None:
+    def test_a_deleted_epoch_is_not_made_again(
+        self, cluster: MemoryZooKeeper, clock: Clock
+    ) -> None:
         cluster.create("/idgen-long", b"")
         store = opened(cluster, clock)
         assert run(store.allocate_ledger_id(), clock) == 2**32
@@ -203,7 +205,7 @@ class TestIds:
 
 class TestStore:
     def test_a_shaded_layout_is_known_by_its_last_part(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         cluster.set(
             zk_paths.LAYOUT,
@@ -215,14 +217,14 @@ class TestStore:
 
     @pytest.mark.parametrize("layout", [b"", b"3\nx:1"])
     def test_a_damaged_layout_is_named(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock, layout: bytes
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock, layout: bytes
     ) -> None:
         cluster.set(zk_paths.LAYOUT, layout)
         with pytest.raises(FormatError, match="/LAYOUT cannot be read"):
             run(store.allocate_ledger_id(), clock)
 
     def test_an_unknown_layout_is_refused(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         cluster.set(zk_paths.LAYOUT, b"2\norg.example.OtherFactory:1")
         with pytest.raises(IncompatibleLayoutError) as caught:
@@ -230,18 +232,18 @@ class TestStore:
         assert caught.value.exit_status == 7
 
     def test_a_new_cluster_cannot_have_an_old_layout(self, clock: Clock) -> None:
-        store = opened(MemoryCluster(clock), clock)
+        store = opened(MemoryZooKeeper(clock), clock)
         for layout in ("legacyhierarchical", "ms"):
             with pytest.raises(IncompatibleLayoutError):
                 run(store.initialize(layout), clock)
-        flat = opened(MemoryCluster(clock), clock, layout="flat")
+        flat = opened(MemoryZooKeeper(clock), clock, layout="flat")
         with pytest.raises(IncompatibleLayoutError):
             run(flat.initialize("hierarchical"), clock)
         run(flat.initialize(), clock)
         assert run(flat.layout(), clock).name == "flat"
 
     def test_unreadable_metadata_names_its_ledger(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         run(store.create_ledger(L1, metadata()), clock)
         cluster.set("/00/0000/L0001", b"garbage")
@@ -249,7 +251,7 @@ class TestStore:
             run(store.read_ledger(L1), clock)
 
     def test_strange_nodes_among_ledgers_are_passed_over(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         run(store.create_ledger(L1, metadata()), clock)
         for path in ("/00/0000/other", "/00/other", "/00/0000/L1", "/mine", "/000", "/7"):
@@ -261,7 +263,7 @@ class TestStore:
         assert run(listed(), clock) == [1]
 
     def test_a_strange_repair_layout_is_refused(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         cluster.create("/underreplication", b"")
         cluster.create("/underreplication/LAYOUT", b'type: "OTHER"\nversion: 1\n')
@@ -269,7 +271,7 @@ class TestStore:
             run(store.mark_underreplicated(L1, (B1,)), clock)
 
     def test_a_damaged_delay_is_said(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         run(store.set_lost_bookie_recovery_delay(3), clock)
         cluster.set(zk_paths.LOST_BOOKIE_DELAY, b"soon")
@@ -277,7 +279,7 @@ class TestStore:
             run(store.lost_bookie_recovery_delay(), clock)
 
     def test_a_race_between_pruning_and_creation_is_won_by_creation(
-        self, cluster: MemoryCluster, clock: Clock
+        self, cluster: MemoryZooKeeper, clock: Clock
     ) -> None:
         # Two sessions create and remove neighbours, with every interleaving that delays bring.
         chance = random.Random(1)
@@ -296,7 +298,7 @@ class TestStore:
             run(other.close(), clock)
 
     def test_a_poll_that_met_a_half_made_mark_is_woken_when_it_is_whole(
-        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+        self, cluster: MemoryZooKeeper, store: MemoryMetadata, clock: Clock
     ) -> None:
         calls: list[int] = []
         run(store.watch_underreplicated(lambda: calls.append(1)), clock)
@@ -313,7 +315,7 @@ class TestStore:
         assert run(store.poll_underreplicated(), clock) == 1
 
     def test_registering_waits_as_long_as_it_must(
-        self, cluster: MemoryCluster, clock: Clock
+        self, cluster: MemoryZooKeeper, clock: Clock
     ) -> None:
         old, new = opened(cluster, clock), opened(cluster, clock)
         run(old.register(B1, info(B1), read_only=False), clock)
@@ -323,7 +325,7 @@ class TestStore:
         assert 10 <= clock.seconds() - started_s < 10.5
 
     def test_a_bookie_that_restarts_read_only_leaves_its_old_entry_to_its_old_session(
-        self, cluster: MemoryCluster, clock: Clock
+        self, cluster: MemoryZooKeeper, clock: Clock
     ) -> None:
         old, new = opened(cluster, clock), opened(cluster, clock)
         run(old.register(B1, info(B1), read_only=False), clock)

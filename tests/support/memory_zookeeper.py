@@ -79,7 +79,7 @@ class _StoredNode:
         return Stat(self.version, self.ctime_ms, self.owner, len(self.names), self.created)
 
 
-class MemoryCluster:
+class MemoryZooKeeper:
     """The service: one tree, shared by the sessions of ``connect``.
 
     ``faults``, ``delay_s`` and ``watch_delay_s`` may be replaced at any time; by default nothing
@@ -253,7 +253,7 @@ class MemoryCluster:
 class _Journey:
     """Operations of one session on their way, in order, where the service has delays."""
 
-    def __init__(self, cluster: MemoryCluster, clock: IReactorTime) -> None:
+    def __init__(self, cluster: MemoryZooKeeper, clock: IReactorTime) -> None:
         """``clock`` is what answers come by."""
         self._cluster, self._clock = cluster, clock
         self._flying: dict[Deferred[None], None] = {}
@@ -308,7 +308,7 @@ class _Journey:
 class _Watches:
     """The watches of one session: each fires once, and not once it is forgotten."""
 
-    def __init__(self, cluster: MemoryCluster, clock: IReactorTime) -> None:
+    def __init__(self, cluster: MemoryZooKeeper, clock: IReactorTime) -> None:
         self._cluster, self._clock = cluster, clock
         self._called_by: dict[Fired, Fired] = {}
         """What the cluster calls for each."""
@@ -346,10 +346,10 @@ class _Watches:
 
 
 class MemoryTree:
-    """One session with a ``MemoryCluster``; implements ``Tree``."""
+    """One session with a ``MemoryZooKeeper``; implements ``Tree``."""
 
     def __init__(
-        self, cluster: MemoryCluster, session_timeout_s: float, clock: IReactorTime
+        self, cluster: MemoryZooKeeper, session_timeout_s: float, clock: IReactorTime
     ) -> None:
         self._cluster, self._timeout_s = cluster, session_timeout_s
         self._state = SessionState(clock, cluster.uri)
@@ -521,7 +521,7 @@ class MemoryTree:
 
 
 class MemoryMetadata(TreeMetadata):
-    """A store on a ``MemoryCluster``; ``session`` has the switches for what can go wrong."""
+    """A store on a ``MemoryZooKeeper``; ``session`` has the switches for what can go wrong."""
 
     def __init__(self, tree: MemoryTree, **rest: Any) -> None:
         super().__init__(tree, **rest)
