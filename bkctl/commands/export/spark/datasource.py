@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
+from bkctl.commands.export.spark.query import Query, TaskPartition, short_errors
 from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     SourceOptions,
@@ -32,6 +32,7 @@ from bkctl.commands.export.spark.source_options import (
     cursor_of,
     parse_options,
 )
+from bkctl.commands.export.spark.spark_schema import fields_of
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
 
