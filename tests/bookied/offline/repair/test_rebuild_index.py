@@ -316,6 +316,19 @@ class TestWhatCannotBeRead:
         assert set(range(200)) == entries(files, 8).keys()
         assert rebuilt.damaged[0].path == Path(path)
 
+    def test_a_lost_entry_that_an_index_has_is_passed_once(self) -> None:
+        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(40)))
+        size = len(packet(0, 0)) + 4
+        places = tuple(location(0, 1028 + 2 * number * size) for number in range(20))
+        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
+        path = "/l0/current/0.log"
+        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        body, next_head = 1028 + 2 * 10 * size + 30, 1024 + 2 * 11 * size + 5
+        files.unreadable[Path(path)] = {body, next_head}
+        seven = rebuild(files, FOUND, None).ledgers[0]
+        assert (seven.entries, seven.unreadable) == (18, 2)
+        assert entries(files, 7) == dict(enumerate(places)), "they keep their places"
+
     def test_a_log_that_the_disk_does_not_open_keeps_its_entries_in_the_index(self) -> None:
         data = log(*(packet(7, entry_id) for entry_id in range(20)))
         size = len(packet(0, 0)) + 4
