@@ -177,6 +177,28 @@ def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_plac
         assert (state.last_entry, state.lac) == (numbers[-1], numbers[-1] - 1)
 
 
+@pytest.mark.parametrize("writes_beside", [False, True])
+def test_what_a_full_disk_does_not_take_goes_to_another(*, writes_beside: bool) -> None:
+    desk, payload = Desk(), bytes(1000)
+    other, index_dir = Path("/m/current"), Path("/i/current")
+    for directory in (other, index_dir):
+        desk.files.mkdirs(directory)
+    records = [entry(1, number, payload) for number in range(3000)]
+    desk.journal(5, layout.ledger_key_record(1, KEY), *records)
+    index = IndexFiles(desk.files, [index_dir])
+    events = StorageEvents(on_fatal=print)
+    rng = Random(2)  # It takes the first directory first.
+    storage = LedgerStorage(desk.files, [L, other], index, events=events, rng=rng)
+    storages = Storages(desk.files, [storage])
+    storages.open()
+    desk.files.room[L] = desk.files.used(L) + 1_000_000
+    found = recover(desk.files, storages, [J], drain_bytes=500_000, writes_beside=writes_beside)
+    assert found.entries == len(records)
+    assert {path.parent for path in storage.adds._log.paths.values()} == {L, other}
+    for number, record in enumerate(records):
+        assert storage.reads.read_disk(0, 1, number) == record[4:]
+
+
 def test_entries_of_many_ledgers_do_not_fill_the_memory_with_index_pages() -> None:
     desk = Desk()
     ledgers = range(1, 3001)
