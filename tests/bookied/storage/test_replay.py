@@ -438,6 +438,22 @@ def test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows(space:
     assert desk.replay().entries == 2
 
 
+def test_a_mark_stays_where_only_the_mark_itself_has_space() -> None:
+    desk = Desk()
+    desk.files.write_atomic(J / "5.txn", in_groups([layout.ledger_key_record(1, KEY)]))
+    before = desk.replay().marks
+    desk.files.write_atomic(
+        J / "5.txn", in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)])
+    )
+    desk.files.fault = lambda _, path: no_space(path) if path.suffix in {".log", ".idx"} else None
+    assert desk.replay().entries == 1
+    assert desk.storages.marks.read(1) == before
+    desk.files.crash()
+    desk.files.fault = None
+    assert desk.restart().entries == 1
+    assert stored_entries(desk.storage, 1) == [0]
+
+
 def test_a_tear_that_the_mark_of_another_bookie_is_in_keeps_its_bytes() -> None:
     """Or the journal would end before that mark, as one that was cut does."""
     desk = Desk()
