@@ -8,34 +8,19 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from twisted.internet import main, tcp
 from twisted.internet.defer import maybeDeferred
-from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
 from bkclient.config.client import KeepAlive
-from bkclient.connection.security.tls_reads import TlsReads
 from bookied.errors import AddressError, PortInUseError
+from bookied.runtime.client_transport import PromptConnection
 
 BACKLOG: Final = 512
 
 ACCEPTS_MAX: Final = 1
 """Connections that one turn of the reactor accepts. Each takes 0.3 ms, from accept to close."""
-
-
-GATHER_BYTES: Final = 64 * 1024
-"""Answers of so many bytes are handed to the system in pieces; copying fewer costs less."""
-
-GATHER_MAX: Final = 64
-"""Pieces handed to the system at once; more are joined. It takes 1,024 at most."""
-
-SEND_BYTES: Final = 1024 * 1024
-"""The most that a turn of the reactor sends to one client: 0.3 ms."""
-
-_NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
 
 class BoundPort(Protocol):
@@ -113,89 +98,6 @@ class _TcpPort:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-class PromptConnection(tcp.Server):
-    """A client's connection that sends at once what the system takes.
-
-    Twisted sends in the next turn of the reactor, and tells epoll before and after it that there is
-    something to send. That costs more than the answer to a few requests.
-    """
-
-    _tls_reads: TlsReads | None = None
-
-    def startTLS(self, ctx: object, normal: bool = True) -> None:  # noqa: FBT001, FBT002, N802
-        """Put TLS between the connection and its protocol; see ``ITLSTransport``."""
-        self._tls_reads = self.protocol = TlsReads(self.protocol)
-        super().startTLS(ctx, normal)  # type: ignore[no-untyped-call]
-
-    def doRead(self) -> Any:
-        """Read what has come, in TLS as much as one turn of the reactor can decrypt."""
-        reads = self._tls_reads
-        if reads is None:
-            return super().doRead()
-        try:
-            data = self.socket.recv(min(self.bufferSize, reads.read_bytes_max))
-        except OSError as error:
-            return None if error.errno in _NOT_NOW else main.CONNECTION_LOST
-        if not data:
-            return main.CONNECTION_DONE
-        self.protocol.dataReceived(data)
-        reads.end_read(len(data))
-        return None
-
-    def writeSequence(self, iovec: Iterable[bytes]) -> None:  # noqa: N802 -- Twisted's name
-        """Send the frames, after those that wait; see ``ITransport``."""
-        if self.TLS or not self.connected or self.disconnecting or self._has_waiting():
-            super().writeSequence(iovec)  # type: ignore[no-untyped-call]
-            return
-        frames = list(iovec)
-        size_bytes = sum(map(len, frames))
-        if len(frames) > GATHER_MAX or size_bytes < GATHER_BYTES:
-            frames = [b"".join(frames)]
-        sent = self._send(frames if size_bytes <= SEND_BYTES else _first(frames, SEND_BYTES))
-        # What is not a number is the reason why the connection is lost: the next turn finds it too.
-        left = sent if isinstance(sent, int) else 0
-        for number, frame in enumerate(frames):
-            if left < len(frame):
-                self._keep(frame, left, frames[number + 1 :])
-                return
-            left -= len(frame)
-
-    def writeSomeData(self, data: bytes | memoryview) -> int | ConnectionLost:  # noqa: N802
-        """Send what the system takes, more at once than Twisted's 128 KiB."""
-        return self._send((memoryview(data)[:SEND_BYTES],))
-
-    def _send(self, buffers: Sequence[bytes | memoryview]) -> int | ConnectionLost:
-        """Return how many bytes the system took, or why the connection is lost."""
-        try:
-            return int(self.socket.sendmsg(buffers))
-        except OSError as error:
-            if error.errno in _NOT_NOW:
-                return 0
-            return main.CONNECTION_LOST
-
-    def _keep(self, frame: bytes, sent: int, others: Sequence[bytes]) -> None:
-        """Have the reactor send the rest of a frame, and others behind it; nothing is copied."""
-        self.dataBuffer, self.offset = frame, sent
-        self._tempDataBuffer.extend(others)
-        self._tempDataLen += sum(map(len, others))
-        self._maybePauseProducer()  # type: ignore[no-untyped-call]
-        self.startWriting()  # type: ignore[no-untyped-call]
-
-    def _has_waiting(self) -> bool:
-        return bool(self._tempDataBuffer) or len(self.dataBuffer) > self.offset
-
-
-def _first(frames: Sequence[bytes], size_bytes: int) -> list[bytes | memoryview]:
-    """Return the begin of some frames, so many bytes of it."""
-    some: list[bytes | memoryview] = []
-    for frame in frames:
-        some.append(memoryview(frame)[:size_bytes])
-        size_bytes -= len(frame)
-        if size_bytes <= 0:
-            break
-    return some
 
 
 def _accept_few(port: Any) -> None:
