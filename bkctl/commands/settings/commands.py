@@ -51,7 +51,8 @@ config.command(
     body="bkctl.commands.settings.config_files:show",
     help="""Show the settings in effect, or explain KEYs. Secrets are masked.
 
-    The first source counts: flag, environment, profile, settings file, default.
+    The first source counts: option, profile of --profile, environment, default profile, settings
+    file, default.
 
     With KEY the command explains keys of settings files: what a key does, its value in effect, its
     default and the allowed values. KEY is a name (also one of Java's or an older one), a part of a
@@ -120,7 +121,7 @@ profile = SubGroup(
     help="""Profiles: clusters by name.
 
     Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile` selects
-    one, and only -u, -c and -o override that one. Without `--profile`, $BKCTL_SERVICE_URI,
+    one, and only -u, -X and -o override that one. Without `--profile`, $BKCTL_SERVICE_URI,
     $BKCTL_CONF and $BKCTL_OUTPUT override the profile, which is that of $BKCTL_PROFILE or the
     default. Each profile overrides the settings file.
     """,
