@@ -10,7 +10,7 @@ class Effect(enum.Enum):
     """What a command can do to a cluster; it decides how the command asks before it acts."""
 
     READ = "reads only"
-    REVERSIBLE = "adds or changes, and deletes nothing"
+    REVERSIBLE = "adds or changes, and loses no entry"
     FENCES = "fences a writer"
     LOSES_DATA = "deletes data or metadata for good"
 
@@ -56,7 +56,7 @@ MEANING: Final = {
     ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
     ExitStatus.REFUSED: "refused: not confirmed, no terminal to ask, wrong password, safety check",
     ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
-    ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
+    ExitStatus.TIME_LIMIT: "time limit reached: the work of the command is incomplete",
     ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
     ExitStatus.PARTLY: "partly done; the output says what is missing",
     ExitStatus.WARNINGS: "a check found only warnings",

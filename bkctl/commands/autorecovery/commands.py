@@ -112,8 +112,8 @@ autorecovery.command(
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
     off until `enable`, or until --for has passed: `bkctl doctor` and every command that succeeds
-    say so, with the user and host that disabled it. Java's auditors and workers ignore --for; if
-    only they run, the line for cron is printed.
+    say so, with the user and host that disabled it. Java's auditors and workers ignore --for. If no
+    bookied runs autorecovery, the command prints a line for cron that enables it.
     """,
     params=(
         option(

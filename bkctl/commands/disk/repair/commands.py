@@ -103,8 +103,8 @@ bookieformat = Command(
     short_help="Short for `disk format`, with Java's options.",
     help="""Remove all data of a stopped bookie: `disk format` with Java's options.
 
-    Unlike Java's command, it asks if any directory has data, refuses a running bookie, and deletes
-    the cookie after the data.
+    Unlike Java's command, it asks if any directory has data, refuses a running bookie, and with -d
+    deletes the stored cookie after the data.
     """,
     params=(
         option(
