@@ -189,7 +189,6 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("PUT", f"{REPAIR}/decommission", {}, ""),
     ("PUT", f"{REPAIR}/decommission", {"bookie_src": "127.0.0.1:1"}, ""),
     ("PUT", "/metrics", None, ""),
-    ("HEAD", "/heartbeat", None, ""),
     ("PATCH", "/heartbeat", None, ""),
     ("DELETE", f"{LEDGER}/delete", None, ""),
     ("DELETE", f"{LEDGER}/delete?ledger_id=7777", None, ""),

@@ -189,7 +189,7 @@ def test_writing_and_reading_are_measured_on_java_bookies(stage: Stage) -> None:
     for words in (("write",), ("read",), ("read", "--random")):
         found = stage.ours("bench", *words, *small).json
         assert found["entries"] == 200
-        assert 0 < found["p50"] <= found["p99"] <= found["worst"]
+        assert 0 < found["mean"] <= found["worst"]
     assert stage.ours("ledger", "list", "-o", "id").out == before
 
 

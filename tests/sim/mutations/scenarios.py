@@ -264,7 +264,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "G1 G2",
         _ids_of_logs_ignored,
         "made_again",
-        40,
+        160,
     ),
     "no-limbo": switch(
         "a bookie with empty disks says that it never had an entry",
