@@ -31,7 +31,7 @@ class ClientError(BookKeeperError):
 
 
 class ReadFailedError(ClientError):
-    """No bookie of the write set returned the entry, or it is behind the last add confirmed."""
+    """No bookie of the write set returned the entry, or it is after the last add confirmed."""
 
     code = -1
 

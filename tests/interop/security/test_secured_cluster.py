@@ -135,7 +135,7 @@ def cluster(java_vm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     directory = tmp_path_factory.mktemp("closed")
     (recipe,) = blocks("sh")
     script = recipe.replace("bookie1.example.org", "localhost")
-    subprocess.run(["bash", "-euc", script], cwd=directory, check=True, capture_output=True)
+    subprocess.run(["sh", "-euc", script], cwd=directory, check=True, capture_output=True)
     bookkeeper, zookeeper = blocks("text")
     server, client = zookeeper.split("Client {")
     (directory / "jaas.conf").write_text(f"{bookkeeper}Client {{{client}")
