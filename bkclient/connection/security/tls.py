@@ -62,9 +62,9 @@ _REASONS: Final = (
     ("no shared cipher", "both ends share no cipher suite"),
     ("no suitable signature", "its certificate's kind does not fit the cipher suites"),
     ("unsupported protocol", "both ends share no TLS version"),
-    ("wrong version number", "it does not speak TLS here, or speaks in clear"),
-    ("packet length too long", "it does not speak TLS here, or speaks in clear"),
-    ("record layer failure", "it does not speak TLS here, or speaks in clear"),
+    ("wrong version number", "it does not speak TLS here"),
+    ("packet length too long", "it does not speak TLS here"),
+    ("record layer failure", "it does not speak TLS here"),
     ("http request", "it speaks HTTP"),
     ("certificate verify failed", "its certificate cannot be trusted"),
 )

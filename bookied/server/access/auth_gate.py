@@ -152,7 +152,7 @@ class TlsGate:
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Refuse a request, whatever it is."""
         self._stats.requests_unauthenticated += 1
-        self._report(self._host, "clear", "it asks in clear, and tlsRequired is set")
+        self._report(self._host, "clear", "it asks without TLS, and tlsRequired is set")
         return _refused(request, reply_to)
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:

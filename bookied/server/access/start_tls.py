@@ -55,14 +55,14 @@ class TlsUpgrade:
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
 
     def insist_allowed(self, request: Request) -> None:
-        """Weigh a request in clear behind START_TLS.
+        """Weigh a request without TLS after START_TLS.
 
         Raises:
             TlsOrderError: it is not the one AUTH that Java's client sends there. An attacker on the
                 way could have put it there, to be taken for the client's own.
         """
         if self._was_asked or not isinstance(request, AuthRequest):
-            raise TlsOrderError("a request in clear behind START_TLS")
+            raise TlsOrderError("a request without TLS after START_TLS")
         self._was_asked = True
 
     def begin(self, data: bytes) -> None:

@@ -263,7 +263,7 @@ def token_of_a_megabyte(intruder: Intruder) -> object:
     return closed(intruder)
 
 
-STRANGER, CLEAR = "it has not shown who it is", "it asks in clear, and tlsRequired is set"
+STRANGER, CLEAR = "it has not shown who it is", "it asks without TLS, and tlsRequired is set"
 AUTH, ASKED = "bookied_auth_failures_total", "bookied_unauthenticated_requests_total"
 TLS, KEYS = "bookied_tls_failures_total", "bookied_ledger_keys_refused_total"
 FRAMES = 'bookied_limit_hits_total{limit="frames"}'
@@ -306,18 +306,19 @@ NAME_WAYS: dict[str, tuple[Way, object, str, str]] = {
 }
 TLS_WAYS: dict[str, tuple[Way, object, str, str]] = {
     "a request put behind START_TLS": (
-        injected(add()), (ReturnCode.EOK, True), TLS, "no TLS: a request in clear behind START_TLS",
+        injected(add()), (ReturnCode.EOK, True),
+        TLS, "no TLS: a request without TLS after START_TLS",
     ),
     "two names put behind START_TLS": (
         injected(AuthRequest(SASL, b""), AuthRequest(SASL, b"")), (ReturnCode.EOK, True),
-        TLS, "no TLS: a request in clear behind START_TLS",
+        TLS, "no TLS: a request without TLS after START_TLS",
     ),
     "half a request put behind START_TLS": (
         half_a_frame, None, FRAMES, "a frame was too long, or could not be read",
     ),
     "START_TLS twice, in clear": (
         injected(StartTlsRequest()), (ReturnCode.EOK, True),
-        TLS, "no TLS: a request in clear behind START_TLS",
+        TLS, "no TLS: a request without TLS after START_TLS",
     ),
     "START_TLS in TLS": (
         lambda i: i.begin_tls().ask(StartTlsRequest()), [None], TLS, "no TLS: START_TLS twice",

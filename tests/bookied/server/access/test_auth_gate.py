@@ -537,7 +537,7 @@ def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names
         assert client.is_closed
     assert stage.stats.requests_unauthenticated == 7
     assert stage.serving.storage.ledgers.count == 0
-    why = "it asks in clear, and tlsRequired is set"
+    why = "it asks without TLS, and tlsRequired is set"
     assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
 
 

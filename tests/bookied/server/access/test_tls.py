@@ -351,7 +351,7 @@ def test_any_other_request_in_clear_behind_start_tls_closes(
     assert client.is_closed
     assert (stage.stats.packets_received, stage.stats.tls_failures) == (1, 1)
     said = [line for line in logs if "refused" in line]
-    assert said == ["refused 192.168.1.1: no TLS: a request in clear behind START_TLS"]
+    assert said == ["refused 192.168.1.1: no TLS: a request without TLS after START_TLS"]
 
 
 def test_start_tls_within_tls_closes(stage: Stage, logs: list[str]) -> None:
