@@ -122,13 +122,13 @@ class Thresholds:
             ProblemsError: one does, or its field is not known; the message has the field and its
                 value.
         """
-        broken = [one for one in self._limits if one.holds(self._record(one, value))]
-        broken += [one for one in self._limits if self._view[one.field].get(value) is None]
+        broken = [one for one in self._limits if self._is_broken(one, value)]
         if broken:
             raise ProblemsError("; ".join(f"{self._said(one, value)} ({one})" for one in broken))
 
-    def _record(self, one: Comparison, value: Any) -> Mapping[str, Any]:
-        return {one.field: self._view[one.field].get(value)}
+    def _is_broken(self, one: Comparison, value: Any) -> bool:
+        found = self._view[one.field].get(value)
+        return found is None or one.holds({one.field: found})
 
     def _said(self, one: Comparison, value: Any) -> str:
         field = self._view[one.field]

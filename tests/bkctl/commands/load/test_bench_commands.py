@@ -51,12 +51,14 @@ def test_a_percentile_of_too_few_latencies_is_not_known() -> None:
 
 def test_a_threshold_of_a_percentile_that_is_not_known_fails() -> None:
     words = ("bench", "read", "-n", 50, "--warm-up", 0, "--size", 100)
-    refused = run_in(World(3), *words, "--fail-if", "p99>10m", ok=False)
+    limits = ("--fail-if", "p99>10m", "--fail-if", "p99!=0ms")
+    refused = run_in(World(3), *words, *limits, ok=False)
     assert refused.status == ExitStatus.PROBLEMS
     assert "too few for p99: 1 request, each of a chunk of entries; --random times entries" in (
         refused.err
     )
     assert "p99 is not known (p99>10m)" in refused.err
+    assert refused.err.count("p99 is not known") == len(limits) / 2, "each is said once"
 
 
 class FakeServer:

@@ -71,6 +71,20 @@ def world(changes: dict[str, bytes], files: SimFiles | None = None) -> SimFiles:
     return files
 
 
+def two_ledgers_by_turns(count: int) -> tuple[SimFiles, str, tuple[int, ...], int]:
+    """Return files with a log of ledgers 7 and 8 by turns, an index of 7 alone, and both keys.
+
+    With them the log's path, the places of ledger 7, and how many bytes of the log an entry takes.
+    """
+    data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(2 * count)))
+    size = len(packet(0, 0)) + 4
+    places = tuple(location(0, 1028 + 2 * number * size) for number in range(count))
+    keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
+    path = "/l0/current/0.log"
+    files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+    return files, path, places, size
+
+
 def stored(files: Files, path: Path = INDEX_7) -> layout.IndexHeader:
     file = files.open_read(path)
     try:
@@ -283,12 +297,7 @@ class TestWhatCannotBeRead:
         assert (told.path, told.offset) == (Path(path), begin - size), "behind entry 4999 of 7"
 
     def test_what_the_disk_has_lost_of_a_log_costs_no_other_entry(self) -> None:
-        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(400)))
-        size = len(packet(0, 0)) + 4
-        places = tuple(location(0, 1028 + 2 * number * size) for number in range(200))
-        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
-        path = "/l0/current/0.log"
-        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        files, path, places, size = two_ledgers_by_turns(200)
         files.unreadable[Path(path)] = {1028 + 2 * 100 * size + 3}
         rebuilt = rebuild(files, FOUND, None)
         seven = rebuilt.ledgers[0]
@@ -302,12 +311,7 @@ class TestWhatCannotBeRead:
     def test_the_entry_behind_one_that_the_disk_has_lost_is_found(
         self, numbers: tuple[int, ...], lost_at: int
     ) -> None:
-        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(400)))
-        size = len(packet(0, 0)) + 4
-        places = tuple(location(0, 1028 + 2 * number * size) for number in range(200))
-        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
-        path = "/l0/current/0.log"
-        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        files, path, places, size = two_ledgers_by_turns(200)
         files.unreadable[Path(path)] = {1028 + 2 * one * size + lost_at for one in numbers}
         rebuilt = rebuild(files, FOUND, None)
         seven = rebuilt.ledgers[0]
@@ -317,12 +321,7 @@ class TestWhatCannotBeRead:
         assert rebuilt.damaged[0].path == Path(path)
 
     def test_a_lost_entry_that_an_index_has_is_passed_once(self) -> None:
-        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(40)))
-        size = len(packet(0, 0)) + 4
-        places = tuple(location(0, 1028 + 2 * number * size) for number in range(20))
-        keys = journal(*(journal_layout.ledger_key_record(one, KEY) for one in (7, 8)))
-        path = "/l0/current/0.log"
-        files = world({path: data, str(INDEX_7): index(places=places), "/j/current/1.txn": keys})
+        files, path, places, size = two_ledgers_by_turns(20)
         body, next_head = 1028 + 2 * 10 * size + 30, 1024 + 2 * 11 * size + 5
         files.unreadable[Path(path)] = {body, next_head}
         seven = rebuild(files, FOUND, None).ledgers[0]
