@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from bkclient.log.record import EARLIEST as EARLIEST
     from bkclient.log.record import LATEST as LATEST
     from bkclient.log.record import Position as Position
-    from bkclient.metadata.api import MetadataUnavailableError as MetadataUnavailableError
+    from bkclient.metadata.errors import MetadataUnavailableError as MetadataUnavailableError
 
 __all__ = [
     "EARLIEST",
@@ -117,7 +117,7 @@ _HOMES: Final = {
     "LedgerReader": "bkclient.ledger.reader",
     "LedgerWriter": "bkclient.ledger.writer",
     "LogManager": "bkclient.log.manager",
-    "MetadataUnavailableError": "bkclient.metadata.api",
+    "MetadataUnavailableError": "bkclient.metadata.errors",
     "Position": "bkclient.log.record",
 }
 """The module of each name; the names that are not here are of ``bkclient.errors``."""

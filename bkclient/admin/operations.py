@@ -21,7 +21,8 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import UNREADABLE, MetadataStore, NotFoundError, Versioned
+from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from bkclient.metadata.stored_values import BookieState, BookieStatus, states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry

@@ -29,7 +29,8 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.metadata.api import BookieRegistry, NotFoundError
+from bkclient.metadata.api import BookieRegistry
+from bkclient.metadata.errors import NotFoundError
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (

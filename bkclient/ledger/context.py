@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +23,8 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
-from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, replace_failed
+from bkclient.placement.policy import Ensemble, Placement, PlacementRequest
+from bkclient.placement.replacement import Replacement
 from bkclient.placement.topology import RackScript, ScriptError, Topology
 from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
@@ -192,38 +192,6 @@ class Cluster:
             writable=writable,
             failing=self.health.failing(writable),
             quarantined=await self._quarantined(),
-        )
-
-
-@attrs.frozen(kw_only=True)
-class Replacement:
-    """Who can take the places of failed bookies, with the registrations of the moment."""
-
-    placement: Placement
-    failed: dict[int, BookieId]
-    write_quorum: int
-    ack_quorum: int
-    writable: frozenset[BookieId]
-    failing: frozenset[BookieId]
-    quarantined: frozenset[BookieId]
-
-    def of(self, ensemble: Ensemble) -> Ensemble:
-        """Return the ensemble with as many of the failed replaced as possible.
-
-        Raises:
-            NotEnoughBookiesError: not one can be replaced.
-        """
-        for excluded in (self.failing | self.quarantined, self.quarantined):
-            with contextlib.suppress(NotEnoughBookiesError):
-                return self._of(ensemble, self.writable - excluded)
-        return self._of(ensemble, self.writable)
-
-    def _of(self, ensemble: Ensemble, writable: frozenset[BookieId]) -> Ensemble:
-        return replace_failed(
-            self.placement,
-            ensemble,
-            self.failed,
-            PlacementRequest(self.write_quorum, self.ack_quorum, writable=writable),
         )
 
 

@@ -30,7 +30,7 @@ from bkclient.log.errors import (
     NotLeaderError,
 )
 from bkclient.log.record import Position
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.metadata.errors import NoSuchLogError
 from wire.ids import LedgerId
 
 DEPOSED: Final = (ClientLedgerFencedError, MetadataVersionError, NotLeaderError)

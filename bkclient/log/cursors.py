@@ -20,7 +20,7 @@ from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.log.errors import NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import FORMAT, Position, decode_json
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from wire.ids import LedgerId
 
 CURSORS_MAX: Final = 1000

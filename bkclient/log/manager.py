@@ -40,7 +40,7 @@ from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LastBatch, LogOptions, LogRecord, Position
 from bkclient.log.removal import SWEEP_AGE_S, LogRemoval
 from bkclient.log.writer import LogWriter
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

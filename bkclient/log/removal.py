@@ -21,7 +21,7 @@ from bkclient.log.errors import LogError, LogInUseError
 from bkclient.log.ledger_list import BATCH_KEY, CONFLICTS_MAX, LOG_KEY, SWEPT_KEY, LedgerList
 from bkclient.log.ledger_list import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.record import LogRecord, Position
-from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
+from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from wire.ids import LedgerId
 
 log = Logger()

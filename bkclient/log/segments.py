@@ -12,7 +12,7 @@ from bkclient.log.append import DEPOSED, Segment, not_appended
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 
 log = Logger()
 

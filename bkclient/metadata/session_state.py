@@ -11,7 +11,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError
-from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import MetadataUnavailableError
 
 log = Logger()
 

@@ -10,15 +10,8 @@ import attrs
 
 from bkclient.errors import MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    IncompatibleLayoutError,
-    LayoutInfo,
-    NotFoundError,
-    NotInitializedError,
-    StoredLedger,
-    Version,
-    Versioned,
-)
+from bkclient.metadata.api import LayoutInfo, StoredLedger, Version, Versioned
+from bkclient.metadata.errors import IncompatibleLayoutError, NotFoundError, NotInitializedError
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata

@@ -24,7 +24,8 @@ from bkclient.errors import (
     NoSuchLedgerError,
     UnexpectedConditionError,
 )
-from bkclient.metadata.api import LedgerStore, MetadataUnavailableError, Versioned
+from bkclient.metadata.api import LedgerStore, Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -1,4 +1,6 @@
-"""Whom to ask for an entry or for the LAC, and when enough have answered: rules, no I/O.
+"""When the next bookie is asked for an entry or the LAC, and when enough have answered: no I/O.
+
+The order of the bookies comes from ``ledger.reads.read_order``.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
 TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp.

@@ -15,7 +15,8 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.api import UNREADABLE, HeldLock, NotFoundError
+from bkclient.metadata.api import HeldLock
+from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 

@@ -13,7 +13,8 @@ from typing import Final
 import attrs
 
 from bkclient.client import Client
-from bkclient.metadata.api import NotFoundError, Versioned
+from bkclient.metadata.api import Versioned
+from bkclient.metadata.errors import NotFoundError
 from bkclient.topic.managed_ledger import (
     TopicCursor,
     TopicLedgers,

@@ -17,7 +17,7 @@ import attrs
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
-from bkclient.metadata.api import NotFoundError
+from bkclient.metadata.errors import NotFoundError
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import CodecMissingError, TopicError, TopicFormatError, TopicName

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from bkclient.config.declaration import MASKED, is_secret_key
-from bkclient.metadata.api import NotFoundError
+from bkclient.metadata.errors import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown

@@ -25,7 +25,7 @@ from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.runtime.listener import BoundPort
 from bookied.service.bookie import BookieService
-from bookied.stats.counters import Summaries
+from bookied.stats.metrics import Summaries
 from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import (

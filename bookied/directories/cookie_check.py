@@ -18,7 +18,8 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Versioned
+from bkclient.metadata.api import NEW, CookieStore, Versioned
+from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import forget
 from bookied.directories.identity import Identity

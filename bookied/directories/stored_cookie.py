@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from bkclient.metadata.api import CookieNotFoundError, CookieStore, Versioned
+from bkclient.metadata.api import CookieStore, Versioned
+from bkclient.metadata.errors import CookieNotFoundError
 from wire.ids import BookieId
 
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]

@@ -37,7 +37,7 @@ from bookied.errors import (
 )
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.server.disk_reads import RunBlocking
-from bookied.stats.counters import MetadataStats
+from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_values import OpenKeyValues
 

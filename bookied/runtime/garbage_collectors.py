@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.runtime.dependencies import Parts
-from bookied.stats.counters import CollectorStats
+from bookied.stats.metrics import CollectorStats
 from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects

@@ -17,13 +17,11 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.metadata.api import (
+from bkclient.metadata.api import MetadataStore, SessionEvent, Watch
+from bkclient.metadata.errors import (
     CookieNotFoundError,
-    MetadataStore,
     MetadataUnavailableError,
     RegistrationExistsError,
-    SessionEvent,
-    Watch,
 )
 from bookied.errors import BookieStopError, RegistrationError, SessionLostError, WrongIdentityError
 from wire.errors import BookKeeperError

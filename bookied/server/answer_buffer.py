@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 
 WRITE_BYTES: Final = 256 * 1024
 """Answers are gathered up to this size before they are handed to the transport."""

@@ -15,7 +15,7 @@ from bookied.server.disk_reads import ReadLanes
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
-from bookied.stats.counters import ADD, operation_of
+from bookied.stats.metrics import ADD, operation_of
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.errors import LocalProtocolError
 from wire.frames import v2, v3

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from wire.ids import LedgerId
 from wire.messages import BatchReadResponse, ReadResponse, Response
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -20,7 +20,7 @@ from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart
-from bookied.stats.counters import RepairStats
+from bookied.stats.metrics import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

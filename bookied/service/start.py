@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from bkclient.errors import lacks_threads
-from bkclient.metadata.api import (
+from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
     NotInitializedError,

@@ -24,7 +24,7 @@ class WriteCache:
     """At most ``bytes_max`` of joined records, oldest out first.
 
     What is not in a file yet stays whatever the limit: who accepts adds watches the unwritten
-    bytes. Belongs to the reactor's thread.
+    bytes. Belongs to the reactor's thread. ``config.storage`` has the size (skipListSizeLimit).
     """
 
     def __init__(self, *, bytes_max: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bkclient.client import Client
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.api import CookieNotFoundError
+from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import FakeBookie, World
 from tests.support.memory_zookeeper import MemoryMetadata

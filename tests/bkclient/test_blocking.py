@@ -30,11 +30,8 @@ from bkclient.errors import (
 )
 from bkclient.ledger.creation import NewLedger
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import (
-    MetadataStoreError,
-    MetadataUnavailableError,
-    NotInitializedError,
-)
+from bkclient.metadata.api import MetadataStoreError
+from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from tests.bkclient.worlds import FakeBookie
 from tests.support.reactor import call, run, the_reactor
 from wire.codes import ProtocolVersion

@@ -16,7 +16,7 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from tests.bkclient.worlds import Fate, World, is_add, when
 from wire.codes import ReturnCode
 

@@ -12,7 +12,8 @@ import pytest
 
 from bkclient.admin import operations
 from bkclient.concurrency import for_each
-from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.api import NEW
+from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zookeeper_reader import open_metadata_reader
 from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 from bkctl.commands.local.metadata import ZooKeeperProcess

@@ -17,9 +17,8 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    ANY,
-    NEW,
+from bkclient.metadata.api import ANY, NEW, SessionEvent, StoredNode, Versioned
+from bkclient.metadata.errors import (
     AlreadyInitializedError,
     AlreadySetError,
     ClusterInUseError,
@@ -30,9 +29,6 @@ from bkclient.metadata.api import (
     NotFoundError,
     NotInitializedError,
     RegistrationExistsError,
-    SessionEvent,
-    StoredNode,
-    Versioned,
 )
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start

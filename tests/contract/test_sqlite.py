@@ -18,11 +18,11 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.errors import IncorrectParameterError, MetadataStoreError, MetadataVersionError
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import (
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
     NotInitializedError,
-    SessionEvent,
 )
 from bkclient.metadata.sqlite.database import Core, Database, file_system_of
 from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows

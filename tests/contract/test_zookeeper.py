@@ -14,13 +14,13 @@ from twisted.internet.threads import deferToThread
 
 from bkclient.errors import LedgerExistsError
 from bkclient.metadata import open_metadata, zk_paths
-from bkclient.metadata.api import (
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import (
     ClusterInUseError,
     IncompatibleLayoutError,
     MetadataAccessError,
     MetadataUnavailableError,
     NotInitializedError,
-    SessionEvent,
 )
 from bkctl.commands.local.metadata import ZooKeeperProcess
 from bkctl.commands.local.process import free_port

@@ -2,7 +2,7 @@
 
 ``python -m tests.sim.storage --seeds 1000`` runs that many, in as many processes as ``--workers``
 says, and ends at the first that breaks a promise, with the one command that runs it again.
-``--fault NAME`` builds in one of ``tests.sim.world.faults``, to see the hunt find it.
+``--fault NAME`` builds in one of ``tests.sim.world.broken_bookies``, to see the hunt find it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from twisted.logger import globalLogBeginner
 from bookied.errors import BookieStopError, StorageError
 from tests.sim.engine.hunting import Found, hunt, left_lying
 from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
+from tests.sim.world.broken_bookies import FAULTS
 from tests.sim.world.disk import Fault, PowerCut, failing
-from tests.sim.world.faults import FAULTS
 from wire.errors import BookKeeperError
 
 LIVES_MAX = 4

@@ -16,7 +16,7 @@ import pytest
 from tests.sim.engine.hunting import Found, hunt, with_first
 from tests.sim.storage import READ_SEEDS, command, try_seed
 from tests.sim.world.bookie_world import DB_SEEDS
-from tests.sim.world.faults import FAULTS
+from tests.sim.world.broken_bookies import FAULTS
 
 SEEDS_OF_THE_DAY = int(os.environ.get("BOOKIED_SIM_SEEDS", "20"))
 FIXED, A_TURN = 40 * int(os.environ.get("BKCTL_SIM_TIMES", "1")), 20

@@ -10,7 +10,8 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerIdOverflowError, MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import IncompatibleLayoutError, SessionEvent
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import IncompatibleLayoutError
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,

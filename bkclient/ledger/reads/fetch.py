@@ -19,7 +19,8 @@ from bkclient.connection.pool import BookiePool
 from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientError, InterruptedOperationError, RequestTimeoutError
 from bkclient.ledger.reads.lac_reads import LacReads
-from bkclient.ledger.reads.replica_read import ReadOrder, ReadRun, as_client_error
+from bkclient.ledger.reads.read_order import ReadOrder
+from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
 from bkclient.quorum.read_rules import ReplicaRead, Speculation

@@ -16,7 +16,8 @@ from bkclient.concurrency import Alarms
 from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError
-from bkclient.ledger.reads.replica_read import ReadOrder, ReadRun, as_client_error
+from bkclient.ledger.reads.read_order import ReadOrder
+from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.read_rules import (
     AnyLac,

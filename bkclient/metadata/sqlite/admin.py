@@ -9,16 +9,13 @@ from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
+from bkclient.metadata.api import LayoutInfo, StoredNode, Version, Versioned
+from bkclient.metadata.errors import (
     AlreadyInitializedError,
     ClusterInUseError,
     IncompatibleLayoutError,
-    LayoutInfo,
     NotFoundError,
     NotInitializedError,
-    StoredNode,
-    Version,
-    Versioned,
 )
 from bkclient.metadata.sqlite.base import (
     AVAILABLE,

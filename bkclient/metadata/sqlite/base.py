@@ -13,13 +13,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError, ClientError
-from bkclient.metadata.api import (
-    AlreadySetError,
-    MetadataUnavailableError,
-    NotInitializedError,
-    SessionEvent,
-    Watch,
-)
+from bkclient.metadata.api import SessionEvent, Watch
+from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError, NotInitializedError
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.sqlite.database import META, Core, OneThread, StepOutcome
 from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows

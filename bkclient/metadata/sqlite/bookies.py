@@ -7,16 +7,8 @@ from typing import Final
 
 from twisted.internet.task import deferLater
 
-from bkclient.metadata.api import (
-    ANY,
-    NEW,
-    CookieExistsError,
-    NotFoundError,
-    RegistrationExistsError,
-    Version,
-    Versioned,
-    Watch,
-)
+from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
+from bkclient.metadata.errors import CookieExistsError, NotFoundError, RegistrationExistsError
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.rows import Rows
 from bkclient.metadata.stored_values import decode_info

@@ -38,7 +38,7 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
+from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
     NotInitializedError,

@@ -12,15 +12,8 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    AlreadySetError,
-    DamagedMark,
-    HeldLock,
-    MetadataUnavailableError,
-    Missing,
-    Versioned,
-    Watch,
-)
+from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Versioned, Watch
+from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
 from bkclient.metadata.sqlite.database import META, Core
 from bkclient.metadata.sqlite.rows import Key, Rows

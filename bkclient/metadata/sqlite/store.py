@@ -12,7 +12,7 @@ from typing import Any
 
 from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError
-from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
+from bkclient.metadata.errors import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies

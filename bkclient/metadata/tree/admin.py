@@ -13,16 +13,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
+from bkclient.metadata.api import StoredNode, Version, Versioned
+from bkclient.metadata.errors import (
     AlreadyInitializedError,
     AlreadySetError,
     ClusterInUseError,
     IncompatibleLayoutError,
     MetadataAccessError,
     NotFoundError,
-    StoredNode,
-    Version,
-    Versioned,
 )
 from bkclient.metadata.stored_values import decode_instance_id
 from bkclient.metadata.tree.base import TreePart

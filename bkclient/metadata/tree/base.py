@@ -11,7 +11,8 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo, MetadataAccessError
+from bkclient.metadata.api import LayoutInfo
+from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.stored_values import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import (
     FoundValue,

@@ -15,17 +15,13 @@ from twisted.logger import Logger
 
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    ANY,
-    NEW,
+from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
+from bkclient.metadata.errors import (
     CookieExistsError,
     CookieNotFoundError,
     NotFoundError,
     NotInitializedError,
     RegistrationExistsError,
-    Version,
-    Versioned,
-    Watch,
 )
 from bkclient.metadata.stored_values import decode_info
 from bkclient.metadata.tree.base import TreePart

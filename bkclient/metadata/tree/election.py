@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NoNodeError,

@@ -16,15 +16,8 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    ANY,
-    MetadataAccessError,
-    NotInitializedError,
-    StoredLedger,
-    Version,
-    Versioned,
-    Watch,
-)
+from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
+from bkclient.metadata.errors import MetadataAccessError, NotInitializedError
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored, not_readable
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (

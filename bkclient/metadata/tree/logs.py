@@ -12,15 +12,8 @@ from typing import Final
 
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    ANY,
-    NEW,
-    LogExistsError,
-    NoSuchLogError,
-    Version,
-    Versioned,
-    Watch,
-)
+from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
+from bkclient.metadata.errors import LogExistsError, NoSuchLogError
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,

@@ -15,14 +15,11 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    ANY,
+from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
+from bkclient.metadata.errors import (
     MetadataAccessError,
     MetadataUnavailableError,
     NotInitializedError,
-    SessionEvent,
-    Version,
-    Watch,
 )
 
 log = Logger()

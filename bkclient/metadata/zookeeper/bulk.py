@@ -14,7 +14,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataAccessError
+from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.tree.nodes import FoundValue, NodeValue
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper_reader import frames

@@ -22,11 +22,8 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    MetadataAccessError,
-    MetadataUnavailableError,
-    SessionEvent,
-)
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,

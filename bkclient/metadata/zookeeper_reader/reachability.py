@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.zk_uri import parse_uri
 
 Address = tuple[bytes, int]

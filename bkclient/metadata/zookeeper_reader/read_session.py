@@ -12,7 +12,7 @@ from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper_reader import frames
 from bkclient.metadata.zookeeper_reader.frames import HEADER, LENGTH, Body

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    MetadataAccessError,
-    NotFoundError,
-    NotInitializedError,
-    StoredLedger,
-)
+from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.errors import MetadataAccessError, NotFoundError, NotInitializedError
 from bkclient.metadata.stored_values import (
     IDS_AT_ONCE,
     BookieState,

@@ -30,7 +30,7 @@ MODULES: Final = (
     "bkclient.quorum.fragments",
     "bkclient.ledger.handover_state",
     "bkclient.log.errors",
-    "bkclient.metadata.api",
+    "bkclient.metadata.errors",
     "bkclient.metadata.tree.nodes",
     "bkclient.config.properties",
     "bkclient.repair.fragment_copy",

@@ -14,7 +14,7 @@ from bkclient.admin import cookies, operations
 from bkclient.admin.cluster_test import Sanity, check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
-from bkclient.metadata.api import CookieNotFoundError, MetadataAccessError
+from bkclient.metadata.errors import CookieNotFoundError, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair.recover_bookies import copies_by_bookie, size_of

@@ -14,7 +14,8 @@ import attrs
 
 from bkclient.admin import bookie_ids
 from bkclient.client import Client
-from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError, StoredLedger
+from bkclient.metadata.api import NEW, StoredLedger
+from bkclient.metadata.errors import CookieExistsError, CookieNotFoundError
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     insist_current,

@@ -11,7 +11,8 @@ import attrs
 from bkclient.client import Client
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NotFoundError, StoredNode
+from bkclient.metadata.api import StoredNode
+from bkclient.metadata.errors import NotFoundError
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
 from bkctl.commands.ledger.columns import STATE_WORDS

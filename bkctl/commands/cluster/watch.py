@@ -10,7 +10,8 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from bkclient.concurrency import wall_s
-from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.repair.autorecovery import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed
 from bkctl.output.units import human_time

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from bkclient.admin import cookies
 from bkclient.admin.cookies import Reliance, StoredCookie
-from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.metadata.api import NEW
+from bkclient.metadata.errors import CookieNotFoundError
 from bkctl.errors import RefusedError, UsageError, file_errors
 from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole

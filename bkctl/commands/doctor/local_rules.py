@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bkclient.config.findings import Severity
-from bkctl.commands.doctor.state import ClusterFinding, LocalSurvey
+from bkctl.commands.doctor.columns import ClusterFinding
+from bkctl.commands.doctor.state import LocalSurvey
 from bkctl.output.units import human_duration
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"

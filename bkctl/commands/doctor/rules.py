@@ -14,8 +14,9 @@ from bkclient.config.findings import Severity
 from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
 from bkctl.bookies.summary import BookieSummary
+from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
-from bkctl.commands.doctor.state import ClusterFinding, ClusterSurvey, LocalSurvey
+from bkctl.commands.doctor.state import ClusterSurvey, LocalSurvey
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId

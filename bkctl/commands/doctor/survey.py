@@ -15,14 +15,8 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.config.findings import Findings, Severity
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import (
-    UNREADABLE,
-    DamagedMark,
-    LedgerStore,
-    MarkError,
-    MetadataAccessError,
-    Version,
-)
+from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
+from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.repair import autorecovery
@@ -32,14 +26,9 @@ from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.bookies.summary import BookieSummary
+from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose, rules_for
-from bkctl.commands.doctor.state import (
-    ClusterFinding,
-    ClusterSurvey,
-    DoctorLimits,
-    LedgerCensus,
-    LocalSurvey,
-)
+from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
 from bkctl.commands.local.directory import STATE_FILE
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from bkclient.blocking import call_in_reactor, reactor_in_thread
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import AlreadyInitializedError
+from bkclient.metadata.errors import AlreadyInitializedError
 from bkctl.commands.local.columns import LocalZooKeeper
 from bkctl.commands.local.java import Java, find_java, pyspark_jars
 from bkctl.commands.local.process import ChildProcess, ServerProcess, free_port, port_is_free

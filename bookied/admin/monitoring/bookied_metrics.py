@@ -13,7 +13,7 @@ from bookied.admin.control.disks import DiskControl
 from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
-from bookied.stats.counters import ADD, READ
+from bookied.stats.metrics import ADD, READ
 from bookied.stats.summary import Summary
 from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.storages import Storages

@@ -1,5 +1,6 @@
 """A bookie's figures under the names, labels and types that Java's bookie has (4.18.0).
 
+Latencies and counts have their names in ``bookied.stats.metrics``.
 What Java's has and this does not, with the reason, is in docs/metrics.md; a test compares the two
 with what a Java bookie was seen to serve.
 """
@@ -27,7 +28,7 @@ from bookied.runtime.garbage_collectors import Collectors
 from bookied.runtime.state import State
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
-from bookied.stats.counters import (
+from bookied.stats.metrics import (
     ADD,
     FENCE,
     LIST_ENTRIES,

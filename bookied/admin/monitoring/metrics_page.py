@@ -10,7 +10,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from bookied.admin.monitoring.prometheus_text import Family, exposition
-from bookied.stats.counters import Summaries
+from bookied.stats.metrics import Summaries
 from bookied.stats.summary import Summary
 
 LAG_EVERY_S: Final = 0.5

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bookied.admin.monitoring.prometheus_text import Family, declared, gauge
-from bookied.stats.counters import RepairStats
+from bookied.stats.metrics import RepairStats
 
 BESIDE_BOOKIE: Final = "replication_"
 """Before every name where autorecovery runs in a bookie; alone Java gives it no such scope."""

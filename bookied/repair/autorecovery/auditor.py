@@ -20,7 +20,8 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
-from bkclient.metadata.api import UNREADABLE, Versioned, Watch
+from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.errors import UNREADABLE
 from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
 from bkclient.repair.replica_check import LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
@@ -42,7 +43,7 @@ from bookied.repair.autorecovery.audits import (
 )
 from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
 from bookied.repair.autorecovery.wake_up import until_enabled
-from bookied.stats.counters import AuditorStats
+from bookied.stats.metrics import AuditorStats
 from bookied.stats.summary import Summary
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

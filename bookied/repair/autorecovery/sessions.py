@@ -26,7 +26,7 @@ from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.worker import Worker
-from bookied.stats.counters import RepairStats
+from bookied.stats.metrics import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

@@ -43,7 +43,7 @@ from bookied.repair.autorecovery.audits import available_bookies
 from bookied.repair.autorecovery.repair_pauses import RepairPauses
 from bookied.repair.autorecovery.repair_retries import RepairFailures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
-from bookied.stats.counters import WorkerStats
+from bookied.stats.metrics import WorkerStats
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Version
+from bkclient.metadata.api import NEW, CookieStore, Version
+from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import (
     HighestLedger,

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.rules.refusal import refusal
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.messages import (
     AddRequest,

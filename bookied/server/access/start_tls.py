@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from bookied.server.access.auth_gate import ReportRefusal, host_of
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 

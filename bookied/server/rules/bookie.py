@@ -22,7 +22,7 @@ from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_requests import ReadRules
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
 from wire.codes import (

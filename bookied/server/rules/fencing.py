@@ -10,7 +10,7 @@ from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import fence_record
 from wire.errors import LedgerFencedError, NoSuchLedgerError, UnauthorizedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages

@@ -18,7 +18,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore, MetadataUnavailableError
+from bkclient.metadata.api import LedgerStore
+from bkclient.metadata.errors import MetadataUnavailableError
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

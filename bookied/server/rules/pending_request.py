@@ -9,7 +9,7 @@ import attrs
 
 from bookied.server.rules.disk_read import Answer, refusal_code
 from bookied.server.rules.refusal import refusal
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.stats.summary import Summary
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError

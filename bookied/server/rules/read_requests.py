@@ -12,7 +12,7 @@ from bookied.server.rules.entry_reads import EntryReads, in_limbo, insist_sure
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
-from bookied.stats.counters import RequestStats
+from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.storages import Storages
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
 from bookied.errors import NoWritableDirError
-from bookied.stats.counters import CollectorStats
+from bookied.stats.metrics import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_settings import CollectorSettings

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.stats.counters import CollectorStats
+from bookied.stats.metrics import CollectorStats
 from bookied.stats.summary import Summary
 from bookied.storage.files.files import Files
 from bookied.storage.garbage.collector_settings import CollectorSettings

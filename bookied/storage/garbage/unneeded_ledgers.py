@@ -16,7 +16,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import UNREADABLE, CookieNotFoundError, MetadataStore
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.errors import UNREADABLE, CookieNotFoundError
 from bookied.storage.garbage.throttle import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bookied.stats.counters import JournalStats
+from bookied.stats.metrics import JournalStats
 from bookied.stats.summary import Series
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.queue import GROUP_BYTES_MAX, QueuedRecords

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bookied.errors import NO_SPACE
-from bookied.stats.counters import JournalStats
+from bookied.stats.metrics import JournalStats
 from bookied.stats.summary import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout

@@ -22,7 +22,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, DiskWriteFailedError
-from bookied.stats.counters import JournalStats
+from bookied.stats.metrics import JournalStats
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.counts import count_group

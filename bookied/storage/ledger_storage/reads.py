@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from bookied.errors import CorruptError, IndexCutError, MissingLogError
-from bookied.stats.counters import StorageStats
+from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader

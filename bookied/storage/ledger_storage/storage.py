@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import attrs
 
-from bookied.stats.counters import StorageStats
+from bookied.stats.metrics import StorageStats
 from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id

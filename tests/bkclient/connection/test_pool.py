@@ -15,7 +15,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import BookieUnavailableError, ClientClosedError, SecurityError
-from bkclient.metadata.api import NotFoundError
+from bkclient.metadata.errors import NotFoundError
 from tests.bkclient.connection.test_channel import Transport
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId

@@ -21,7 +21,7 @@ from bkclient.log.cursors import (
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.metadata.errors import NoSuchLogError
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
 from tests.support.memory_zookeeper import Fault, TreeOperation

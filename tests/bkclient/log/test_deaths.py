@@ -13,7 +13,7 @@ from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import NoSuchCursorError
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.metadata.errors import NoSuchLogError
 from tests.bkclient.stories.dying import Death, Killed, Processes, deaths, steps_of
 from wire.ids import LedgerId
 

@@ -33,7 +33,7 @@ from bkclient.log.errors import (
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.log.record import LEDGERS_MAX, LogLedger, LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LogExistsError, NoSuchLogError
+from bkclient.metadata.errors import LogExistsError, NoSuchLogError
 from tests.bkclient.worlds import Fate, Running, World, is_add, when
 from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState

@@ -17,7 +17,8 @@ from bkclient.errors import (
     NoSuchLedgerError,
     UnexpectedConditionError,
 )
-from bkclient.metadata.api import MetadataUnavailableError, Versioned
+from bkclient.metadata.api import Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.update import (
     LocalMetadata,
     Updater,

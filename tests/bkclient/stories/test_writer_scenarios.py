@@ -391,7 +391,7 @@ def test_i8_a_failed_close_can_be_tried_again() -> None:
     world.metadata.faults = lambda operation: (
         Fault.REQUEST_LOST if operation.name == "set" else Fault.NONE
     )
-    from bkclient.metadata.api import MetadataUnavailableError
+    from bkclient.metadata.errors import MetadataUnavailableError
 
     with pytest.raises(MetadataUnavailableError):
         world.run(writer.close())

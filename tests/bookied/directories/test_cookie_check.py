@@ -11,7 +11,8 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import ANY, CookieNotFoundError
+from bkclient.metadata.api import ANY
+from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.directories.highest_ledger import highest_ledger

@@ -8,7 +8,8 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import NEW, MetadataStore, MetadataUnavailableError, SessionEvent
+from bkclient.metadata.api import NEW, MetadataStore, SessionEvent
+from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.errors import (
     BookieExitStatus,
     BookieStopError,

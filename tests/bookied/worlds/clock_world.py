@@ -16,7 +16,7 @@ from bookied.runtime.dependencies import CountedRuns, Parts
 from bookied.runtime.state import State
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
-from bookied.stats.counters import MetadataStats
+from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import FakeHost, config_for, done, nobody_there
 from tests.support.memory_zookeeper import MemoryZooKeeper

@@ -14,7 +14,8 @@ from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
-from bkclient.metadata.api import MetadataAccessError, MetadataStore
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.java import Java
 from bkctl.commands.local.metadata import ZooKeeperProcess

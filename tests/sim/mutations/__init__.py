@@ -32,7 +32,8 @@ from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
-from bkclient.metadata.api import ANY, MetadataUnavailableError, Versioned
+from bkclient.metadata.api import ANY, Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.update import LocalMetadata, Updater
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set

@@ -20,7 +20,7 @@ from bkclient.errors import ClientError
 from bkclient.ledger.creation import NewLedger
 from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, decode_handover
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.story import LEDGER, Story
 from wire.ids import EntryId, LedgerId

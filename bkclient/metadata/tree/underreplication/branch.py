@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, IncompatibleLayoutError, MetadataAccessError
+from bkclient.metadata.api import DamagedMark
+from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,

@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import HeldLock, MetadataAccessError, MetadataUnavailableError, Version
+from bkclient.metadata.api import HeldLock, Version
+from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,

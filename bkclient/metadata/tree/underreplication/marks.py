@@ -12,7 +12,8 @@ import attrs
 from bkclient.concurrency import for_each
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, MetadataAccessError, Missing, Version
+from bkclient.metadata.api import DamagedMark, Missing, Version
+from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     FoundValue,

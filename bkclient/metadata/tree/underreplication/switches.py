@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import AlreadySetError, Versioned, Watch
+from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.errors import AlreadySetError
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,

@@ -9,7 +9,8 @@ from pathlib import Path
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataAccessError, StoredNode
+from bkclient.metadata.api import StoredNode
+from bkclient.metadata.errors import MetadataAccessError
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
     BackupDamagedError,

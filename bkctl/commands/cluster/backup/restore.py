@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
+from bkclient.metadata.api import StoredNode
+from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.repair.verify import lost_ledgers
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,

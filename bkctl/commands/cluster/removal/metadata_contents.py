@@ -9,7 +9,8 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore, NotInitializedError
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.errors import NotInitializedError
 from bkclient.repair.autorecovery import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from bkclient.metadata.api import MetadataStore, NotInitializedError
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.errors import NotInitializedError
 from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError

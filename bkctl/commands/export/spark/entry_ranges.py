@@ -14,7 +14,8 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
-from bkclient.metadata.api import NoSuchLogError, StoredLedger
+from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.export.spark.source_options import (
     EARLIEST,
     SourceOptionError,

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.export.spark.entry_ranges import (
     LogPosition,
     log_extents,

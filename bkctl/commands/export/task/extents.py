@@ -22,7 +22,8 @@ from bkclient.concurrency import for_each
 from bkclient.errors import IncorrectParameterError, NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, LedgerList
-from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, StoredLedger
+from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent

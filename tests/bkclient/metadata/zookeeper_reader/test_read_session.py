@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataStoreError
-from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper_reader.frames import Body, data_of, get_data
 from bkclient.metadata.zookeeper_reader.read_session import AT_ONCE, ReadSession

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bkclient.admin import operations
 from bkclient.errors import IncorrectParameterError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    NEW,
+from bkclient.metadata.api import NEW
+from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataAccessError,
     NotInitializedError,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.metadata.api import NEW
+from bkclient.metadata.errors import CookieNotFoundError
 from bkctl.commands.bookie.rename import FLIPPING, Flip
 from bookied.directories.roots import CURRENT
 from tests.bkclient.metadata.values import info, metadata

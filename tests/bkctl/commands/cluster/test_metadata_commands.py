@@ -17,7 +17,8 @@ import pytest
 from bkclient.blocking import with_store
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, NotInitializedError
+from bkclient.metadata.api import NEW
+from bkclient.metadata.errors import NotInitializedError
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import nodes, watch
 from bkctl.commands.cluster.backup import backup_file, restore

@@ -19,14 +19,9 @@ from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
 from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli
+from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose
-from bkctl.commands.doctor.state import (
-    ENDS_READ_MAX,
-    ClusterFinding,
-    ClusterSurvey,
-    DoctorLimits,
-    LedgerCensus,
-)
+from bkctl.commands.doctor.state import ENDS_READ_MAX, ClusterSurvey, DoctorLimits, LedgerCensus
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.repairs import closed_ledger

@@ -13,7 +13,7 @@ from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import StorageClass
-from bookied.stats.counters import RepairStats
+from bookied.stats.metrics import RepairStats
 from tests.bookied.stats.java import Shape, excused, is_excused, java_seen, shapes
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done

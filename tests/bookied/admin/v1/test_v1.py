@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.open_paths import OPEN
 from bookied.admin.v1.bookie import NO_OBJECT

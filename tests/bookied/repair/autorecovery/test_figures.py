@@ -12,7 +12,7 @@ from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.sessions import AutoRecoverySession
-from bookied.stats.counters import FAILURES_MAX, RepairStats, WorkerStats
+from bookied.stats.metrics import FAILURES_MAX, RepairStats, WorkerStats
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
 from tests.bookied.repair.autorecovery.workers import CHECKS_OFF, run_until_no_marks

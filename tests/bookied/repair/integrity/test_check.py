@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
-from bkclient.metadata.api import MetadataUnavailableError, Versioned
+from bkclient.metadata.api import Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.errors import DbRecordError
 from bookied.repair.integrity.check import IntegrityCheck
 from tests.bookied.repair.integrity.test_plan import HERE, metadata

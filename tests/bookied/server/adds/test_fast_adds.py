@@ -21,7 +21,7 @@ from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
-from bookied.stats.counters import READ
+from bookied.stats.metrics import READ
 from bookied.storage.entrylog.usage import read_usage
 from bookied.storage.files.files import Buffer, Files, RealFiles
 from bookied.storage.index.files import IndexFiles

@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import MetadataUnavailableError, Versioned
+from bkclient.metadata.api import Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.server.rules import lost_fences as module
 from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, FenceState, LostFences
 from tests.bkclient.metadata.values import metadata

@@ -10,10 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from bkclient.metadata.api import (
-    MetadataUnavailableError,
-    NotInitializedError,
-)
+from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from bookied.storage.garbage.unneeded_ledgers import (
     CollectionAbortedError,
     LedgerGarbage,

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from pyspark.sql.types import BinaryType, StructType
 
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.commands.export.errors import TaskError
 from bkctl.commands.export.spark.query import Query, short_errors
 from bkctl.commands.export.spark.sink import Sink

@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, LongType, Row, StructType
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.errors import DifferentBatchError, EarlierBatchError
 from bkclient.log.ledger_list import SWEEP_AGE_S
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from tests.bkclient.stories.dying import LATE_S, Death, Killed, Processes, deaths

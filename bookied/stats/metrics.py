@@ -1,4 +1,4 @@
-"""What the parts of a bookie count while they work. Each part has its own; nothing is shared.
+"""The metrics that the parts of a bookie count, with their names. Each part has its own.
 
 A batch is counted once, with the number of its entries: no entry of the hot path costs a call.
 """

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bookied.stats.counters import JournalStats, RequestStats, operation_of
+from bookied.stats.metrics import JournalStats, RequestStats, operation_of
 from wire.codes import AddFlag, BookieInfoFlag, ReadFlag, ReturnCode
 from wire.frames.packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId

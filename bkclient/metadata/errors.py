@@ -1,0 +1,109 @@
+"""Errors of a metadata store: their texts, and the hint that says what to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from bkclient.errors import ClientError, MetadataStoreError
+from wire.errors import FormatError
+
+
+class MetadataUnavailableError(MetadataStoreError):
+    """The metadata service cannot be reached, or the connection was lost during the operation.
+
+    A write that ends so may have been applied: read again before repeating it.
+    """
+
+    outcome_unknown = True
+    hint: ClassVar[str] = "check the metadata service URI, and that the service runs"
+
+    @classmethod
+    def no_answer(cls, uri: str, timeout_s: float, why: str = "") -> MetadataUnavailableError:
+        """Return the error for a session that no server has begun in time."""
+        return cls(f"{uri}: no ZooKeeper answered within {timeout_s:g} s{why}")
+
+
+class MetadataAccessError(MetadataStoreError):
+    """The metadata service does not allow this user to do that."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = "check the credentials for the metadata service"
+
+    @classmethod
+    def denied(cls, node: str) -> MetadataAccessError:
+        """Return the error for one node whose ACL does not allow what was asked."""
+        return cls(f"{node}: access denied by the ACL of the node")
+
+
+UNREADABLE: Final = (FormatError, MetadataAccessError)
+"""What is wrong with one node. A listing goes on without the node."""
+
+
+class NotInitializedError(MetadataStoreError):
+    """The metadata root does not exist, or has no layout."""
+
+    hint: ClassVar[str] = "`bkctl cluster init` makes a new cluster; or check the service URI"
+
+
+class IncompatibleLayoutError(MetadataStoreError):
+    """The layout in the store is unknown, or is not the requested layout."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class AlreadyInitializedError(MetadataStoreError):
+    """The metadata root exists already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class ClusterInUseError(MetadataStoreError):
+    """The cluster still has registered bookies, or its root has nodes of other programs."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class CookieNotFoundError(ClientError):
+    """There is no cookie for this bookie."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "`bkctl cookie list` shows the cookies there are"
+
+
+class CookieExistsError(ClientError):
+    """There is a cookie for this bookie already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class RegistrationExistsError(ClientError):
+    """Another session has registered this bookie id, and stayed: is the bookie running twice?"""
+
+    exit_status: ClassVar[int] = 7
+
+
+class AlreadySetError(ClientError):
+    """The switch is already in that position."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class NoSuchLogError(ClientError):
+    """There is no log of this name."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = (
+        "`bkctl log list` lists the existing logs, `bkctl log create NAME` makes a log"
+    )
+
+
+class LogExistsError(ClientError):
+    """There is a log of this name already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class NotFoundError(ClientError):
+    """The metadata store has no such object."""
+
+    exit_status: ClassVar[int] = 3
