@@ -180,7 +180,7 @@ class Replies:
     def drop_polls(self) -> None:
         """Cancel the requests that wait; they get no answer."""
         polls, self._polls = self._polls, {}
-        for reply, cancel in polls.items():
+        for reply, cancel in reversed(polls.items()):  # Those at the end cost least.
             cancel()
             self.settle(reply)
 

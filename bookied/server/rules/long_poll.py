@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -17,6 +19,9 @@ POLLS_MAX: Final = 10_000
 WAIT_S_MAX: Final = 600.0
 """The longest wait granted, whatever was asked for; Java's client asks for less than 5 s."""
 
+ENDS_IN_TURN: Final = 16
+"""So many polls are answered in one turn of the reactor: 1 ms."""
+
 Woken = Callable[["int | None"], None]
 """Gets the time of the LAC's move in milliseconds since the epoch, None if it did not move."""
 
@@ -25,27 +30,33 @@ Cancel = Callable[[], object]
 
 @attrs.define(eq=False)
 class _Poll:
+    number: int
     ledger_id: LedgerId
     previous_lac: int
+    until_s: float
     woken: Woken
-    timeout: IDelayedCall | None = None
+    is_over: bool = False
 
 
 class LongPolls:
     """The polls that wait, by ledger. At ``polls_max`` of them further ones are refused.
 
     Agrees with BookKeeper 4.18.0, LongPollReadEntryProcessorV3: a poll ends when the LAC passes
-    its ``previous_lac``, when the ledger becomes fenced, or when its time is up.
+    its ``previous_lac``, when the ledger becomes fenced, or when its time is up. That many end
+    together keeps no others waiting: they are answered in turns of their own.
     """
 
     def __init__(self, clock: IReactorTime, *, polls_max: int = POLLS_MAX) -> None:
         self._clock, self._polls_max = clock, polls_max
-        self._count = 0
-        self.waiting: dict[LedgerId, dict[_Poll, None]] = {}
-        """Oldest first, by ledger; the hot path looks here before it reports an advance."""
+        self._number = 0
+        self.waiting: dict[LedgerId, list[tuple[int, int, _Poll]]] = {}
+        """By ledger, the lowest LAC first; the hot path looks here before it reports an advance."""
+        self._by_time: list[tuple[float, int, _Poll]] = []
+        self._woken: deque[tuple[_Poll, int | None]] = deque()
+        self._turn: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._by_time)
 
     def wait(
         self, ledger_id: LedgerId, previous_lac: int, timeout_s: float, woken: Woken
@@ -55,40 +66,78 @@ class LongPolls:
         Raises:
             TooManyRequestsError: as many polls wait as are allowed.
         """
-        if self._count >= self._polls_max:
-            raise TooManyRequestsError(f"{self._count} long polls are waiting")
-        poll = _Poll(ledger_id, previous_lac, woken)
-        wait_s = min(max(timeout_s, 0.0), WAIT_S_MAX)
-        poll.timeout = self._clock.callLater(wait_s, self._end, poll, None)
-        self.waiting.setdefault(ledger_id, {})[poll] = None
-        self._count += 1
-        return partial(self._remove, poll)
+        if len(self) >= self._polls_max:
+            raise TooManyRequestsError(f"{len(self)} long polls are waiting")
+        self._number += 1
+        until_s = self._clock.seconds() + min(max(timeout_s, 0.0), WAIT_S_MAX)
+        poll = _Poll(self._number, ledger_id, previous_lac, until_s, woken)
+        insort(self.waiting.setdefault(ledger_id, []), (previous_lac, poll.number, poll))
+        insort(self._by_time, (until_s, poll.number, poll))
+        if self._by_time[0][-1] is poll:
+            self._set_turn()
+        return partial(self._end, poll)
 
     def lac_advanced(self, ledger_id: LedgerId, lac: int) -> None:
-        """Wake those whom this LAC answers, in the order they came."""
-        moved_ms = int(wall_s(self._clock) * 1000)
-        for poll in list(self.waiting.get(ledger_id, ())):
-            if lac > poll.previous_lac:
-                self._end(poll, moved_ms)
+        """Wake those whom this LAC answers."""
+        passed = bisect_left(self.waiting.get(ledger_id, ()), (lac,))
+        if passed:
+            self._wake(ledger_id, passed, int(wall_s(self._clock) * 1000))
 
     def ledger_changed(self, ledger_id: LedgerId) -> None:
         """Wake all who wait on a ledger that has just been fenced, or deleted."""
-        for poll in list(self.waiting.get(ledger_id, ())):
-            self._end(poll, None)
+        if ledger_id in self.waiting:
+            self._wake(ledger_id, len(self.waiting[ledger_id]), None)
 
-    def _end(self, poll: _Poll, moved_ms: int | None) -> None:
-        if self._remove(poll):
-            poll.woken(moved_ms)
+    def _wake(self, ledger_id: LedgerId, count: int, moved_ms: int | None) -> None:
+        """End the first polls of a ledger in the turns that follow."""
+        is_turn_set = bool(self._woken)
+        self._woken.extend((poll, moved_ms) for *_, poll in self.waiting[ledger_id][:count])
+        self._forget(ledger_id, 0, count)
+        if not is_turn_set:
+            self._set_turn()
 
-    def _remove(self, poll: _Poll) -> bool:
-        polls = self.waiting.get(poll.ledger_id, {})
-        if poll not in polls:
-            return False  # Already woken, or cancelled by one woken before it.
-        del polls[poll]
-        if not polls:
-            del self.waiting[poll.ledger_id]
-        self._count -= 1
-        assert poll.timeout is not None
-        if poll.timeout.active():
-            poll.timeout.cancel()
+    def _take_turn(self) -> None:
+        self._turn = None
+        now_s = self._clock.seconds()
+        try:
+            for _ in range(ENDS_IN_TURN):
+                if self._woken:
+                    poll, moved_ms = self._woken.popleft()
+                elif self._by_time and self._by_time[0][0] <= now_s:
+                    poll, moved_ms = self._by_time[0][-1], None
+                else:
+                    break
+                if self._end(poll):
+                    poll.woken(moved_ms)
+        finally:
+            self._set_turn()
+
+    def _set_turn(self) -> None:
+        """Have the next turn come when a poll is to end."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if self._by_time:
+            due_s = 0.0 if self._woken else self._by_time[0][0] - self._clock.seconds()
+            self._turn = self._clock.callLater(max(0.0, due_s), self._take_turn)
+
+    def _end(self, poll: _Poll) -> bool:
+        """Forget a poll; return whether it had not ended before."""
+        if poll.is_over:
+            return False
+        poll.is_over = True
+        del self._by_time[bisect_left(self._by_time, (poll.until_s, poll.number))]
+        polls = self.waiting.get(poll.ledger_id, [])
+        at = bisect_left(polls, (poll.previous_lac, poll.number))
+        if at < len(polls) and polls[at][-1] is poll:
+            self._forget(poll.ledger_id, at, at + 1)
+        if not self._by_time:
+            self._woken.clear()
+            self._set_turn()
         return True
+
+    def _forget(self, ledger_id: LedgerId, begin: int, end: int) -> None:
+        polls = self.waiting[ledger_id]
+        del polls[begin:end]
+        if not polls:
+            del self.waiting[ledger_id]

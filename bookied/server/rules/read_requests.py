@@ -85,21 +85,28 @@ class ReadRules:
         state = self._reads.ledger(request.ledger_id)
         insist_sure(state)
 
-        began_ns = self._stats.now_ns()
-
-        def answer(moved_ms: int | None) -> None:
-            read = partial(self._read_polled, asked, previous_lac, moved_ms)
-            asked.attempt(timed(read, self._stats, self._stats.poll_read))
-
-        def woken(moved_ms: int | None) -> None:
-            self._stats.poll_wait.note(self._stats.since_us(began_ns), ok=moved_ms is not None)
-            answer(moved_ms)
-
         if request.timeout_ms is None or state.lac > previous_lac:
-            answer(None)
+            self._answer_poll(asked, previous_lac, None)
             return None
         timeout_s = request.timeout_ms / 1000
+        woken = partial(self._poll_woken, asked, previous_lac, self._stats.now_ns())
         return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken)
+
+    def _poll_woken(
+        self,
+        asked: PendingRequest[ReadRequest],
+        previous_lac: int,
+        began_ns: int,
+        moved_ms: int | None,
+    ) -> None:
+        self._stats.poll_wait.note(self._stats.since_us(began_ns), ok=moved_ms is not None)
+        self._answer_poll(asked, previous_lac, moved_ms)
+
+    def _answer_poll(
+        self, asked: PendingRequest[ReadRequest], previous_lac: int, moved_ms: int | None
+    ) -> None:
+        read = partial(self._read_polled, asked, previous_lac, moved_ms)
+        asked.attempt(timed(read, self._stats, self._stats.poll_read))
 
     def _read_polled(
         self, asked: PendingRequest[ReadRequest], previous_lac: int, moved_ms: int | None

@@ -644,6 +644,7 @@ def test_a_poll_is_woken_by_the_lac(serving: Serving, v3: Client, wake: str) -> 
         flags = RECOVERY if wake == "add" else AddFlag.NONE
         v3.ask(add(5, 3, lac=1, flags=flags))
     moved_ms = int(serving.clock.seconds() * 1000)
+    serving.clock.advance(0)
     assert reader.answers() == [
         ReadResponse(EOK, LedgerId(5), EntryId(1), packet(5, 1, lac=-1), 1, moved_ms)
     ]
@@ -657,10 +658,12 @@ def test_a_poll_is_woken_by_the_fence_but_does_not_end_for_being_fenced(
     v3.ask(add(5, 0))
     reader.request(poll(5, 0))
     v3.ask(fence(5))
+    serving.clock.advance(0)
     without = ReadResponse(EOK, LedgerId(5), NO_ENTRY, None, -1)
     assert reader.answers() == [without]
     reader.request(poll(5, 0))
     v3.ask(fence(5))
+    serving.clock.advance(0)
     assert reader.answers() == []
     serving.clock.advance(1.0)
     assert reader.answers() == [without]
