@@ -25,7 +25,7 @@ from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionDropped
+from kazoo.protocol.connection import AUTH_XID, ConnectionDropped
 from kazoo.protocol.serialization import Connect, GetChildren
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
@@ -47,7 +47,8 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
     """
     connection = client._connection  # noqa: SLF001 -- kazoo has no hook for it
     read_socket, read_response = connection._read_socket, connection._read_response  # noqa: SLF001
-    invoke, asked_ms = connection._invoke, client._session_timeout  # noqa: SLF001
+    read_header, invoke = connection._read_header, connection._invoke  # noqa: SLF001
+    asked_ms = client._session_timeout  # noqa: SLF001
 
     def dropped(what: str) -> ConnectionDropped:
         strange(what)
@@ -73,13 +74,23 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
         except _MISREAD as error:
             raise dropped(f"an answer that cannot be read ({error})") from error
 
+    def headed(timeout_s: float) -> Any:
+        header, data, offset = read_header(timeout_s)
+        # Kazoo takes an answer to a login for that to any request.
+        if header.xid == AUTH_XID and client._pending:  # noqa: SLF001
+            insist_first(header.xid)
+        return header, data, offset
+
+    def insist_first(xid: int) -> None:
+        number = client._pending[0][2]  # noqa: SLF001
+        if xid != number:
+            raise dropped(f"an answer to request {xid} instead of {number}")
+
     def expected(header: Any, data: bytes, offset: int) -> Any:
         pending = client._pending  # noqa: SLF001
         if not pending:
             raise dropped("an answer to no request")
-        number = pending[0][2]
-        if header.xid != number:
-            raise dropped(f"an answer to request {header.xid} instead of {number}")
+        insist_first(header.xid)
         if header.err and header.err not in EXCEPTIONS:
             raise dropped(f"error {header.err}")
         if not header.err and isinstance(pending[0][0], GetChildren):
@@ -90,6 +101,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
 
     connection._read, connection._read_socket = bounded, understood  # noqa: SLF001
     connection._read_response, connection._invoke = expected, invoked  # noqa: SLF001
+    connection._read_header = headed  # noqa: SLF001
 
 
 def _read(client: KazooClient, size: int, timeout_s: float) -> bytes:

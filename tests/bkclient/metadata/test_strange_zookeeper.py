@@ -32,6 +32,8 @@ def welcome(session_ms: int) -> bytes:
 
 WELCOME = welcome(10_000)
 NO_NODE = -101
+LOGIN = -4
+"""The number of the answer to a login."""
 CONNECT_REQUESTS = 2
 """What a store asks before it is connected."""
 STAT = bytes(68)
@@ -138,11 +140,12 @@ async def _ask(store: object) -> None:
         (lambda _: struct.pack(">i", -1), "a frame of -1 bytes"),
         (lambda _: framed(b"ab"), "cannot be read"),
         (lambda xid: framed(header(xid + 7)), "an answer to request"),
+        (lambda _: framed(header(LOGIN)), f"an answer to request {LOGIN} instead of"),
         (lambda xid: framed(header(xid, -9999)), "error -9999"),
         (lambda xid: framed(header(xid) + struct.pack(">i", 1 << 30) + STAT), "requires a buffer"),
         (lambda _: framed(header(-1) + struct.pack(">ii", 99, 3)), "cannot be read"),
     ],
-    ids=["negative", "short", "number", "error", "value", "event"],
+    ids=["negative", "short", "number", "login", "error", "value", "event"],
 )
 def test_an_answer_that_no_zookeeper_gives_is_named(
     answer: Callable[[int], bytes], said: str
