@@ -55,8 +55,10 @@ def refuse_unless_forced(
         else:
             left.append((one.why, way))
     if left:
-        whys, ways = zip(*left, strict=True)
-        raise RefusedError("; and ".join(whys), next_step="; ".join(dict.fromkeys(ways)))
+        why, way = left[0]
+        if len(left) > 1:  # What to do stands beside what it helps against.
+            why, way = "; and ".join(f"{why} ({way})" for why, way in left), ""
+        raise RefusedError(why, next_step=way)
 
 
 def named(values: Collection[object]) -> str:

@@ -333,10 +333,14 @@ def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> 
         return None
     found = session.cluster.with_store(read_contents)
     if found is None or not found.is_empty:
+        is_used = found is not None and attrs.evolve(found, registered=()).is_empty
+        why = "has registered bookies" if is_used else "is not empty"
         raise ConflictError(
-            f"{session.uri} is the cluster {target.instance_id}, which is not empty; the backup is"
-            f" of {info.instance_id}",
-            next_step="restore into another root",
+            f"{session.uri} is the cluster {target.instance_id}, which {why}; the backup is of "
+            f"{info.instance_id}",
+            next_step="stop the bookies, and run the command again"
+            if is_used
+            else "restore into another root",
         )
     return target.instance_id
 

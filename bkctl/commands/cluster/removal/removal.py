@@ -30,12 +30,13 @@ def _formatted(v: ClusterFormatted) -> str:
     said = (
         f"The cluster was formatted: {counted(v.ledgers, 'ledger')} deleted. "
         f"Its new instance id is {v.instance_id} (was {v.was}). "
-        "Run `bkctl bookieformat` on each bookie before its next start."
+        "To go on with it, run `bkctl bookieformat` on each bookie before its next start: "
+        "this deletes the bookie's entries."
     )
     if v.backup is None:
         return said
     undo = ("bkctl", "-u", v.uri, "cluster", "restore", v.backup)
-    return f"{said}\nTo undo: {shlex.join(undo)}"
+    return f"{said}\nTo undo instead, while no bookie runs: {shlex.join(undo)}"
 
 
 _LEDGERS_GONE: Final = Column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
@@ -220,7 +221,7 @@ def _registered(found: MetadataContents, check: str) -> Iterator[Objection]:
             check,
             f"{counted(len(found.registered), 'bookie')} {verb} registered: "
             f"{named(found.registered)}",
-            "stop them first (one that was killed is forgotten when its session times out)",
+            "stop them first; a killed one is forgotten when its session times out",
         )
 
 

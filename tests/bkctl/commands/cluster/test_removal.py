@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ class TestWayBack:
         before = dump(uri)
         said = run(uri, "cluster", "format", "--yes", "--force", "ledgers")
         made = run(uri, "cluster", "instance-id").out.strip()
-        undo = shlex.split(said.out.splitlines()[-1].removeprefix("To undo: "))
+        undo = shlex.split(said.out.splitlines()[-1].partition(": ")[2])
         file = undo[-1]
         assert undo == ["bkctl", "-u", uri, "cluster", "restore", file]
         assert Path(file).parent == tmp_path
@@ -166,6 +167,21 @@ class TestWayBack:
         assert refused.status == 7
         assert "which is not empty" in refused.err
         assert dump(uri) == before
+
+    def test_bookies_that_run_are_named_before_the_way_back(self, uri: str) -> None:
+        make(uri)
+        file = run(uri, "cluster", "format", "--yes", "--force", "ledgers", "--json").json["backup"]
+
+        async def try_it(store: Any) -> Result:
+            from twisted.internet import threads
+
+            await store.register(B2, info(B2), read_only=False)
+            restoring = partial(run, uri, "cluster", "restore", file, "--yes", ok=False)
+            return await threads.deferToThread(restoring)
+
+        refused = with_store(uri, try_it)
+        assert "which has registered bookies" in refused.err
+        assert "stop the bookies, and run the command again" in refused.err
 
     def test_without_its_backup_nothing_is_formatted(self, uri: str, tmp_path: Path) -> None:
         make(uri)
