@@ -56,7 +56,7 @@ MEANING: Final = {
     ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
     ExitStatus.REFUSED: "refused: not confirmed, no terminal to ask, wrong password, safety check",
     ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
-    ExitStatus.TIME_LIMIT: "time limit reached: the work of the command is incomplete",
+    ExitStatus.TIME_LIMIT: "time limit reached, or the outcome is not known",
     ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
     ExitStatus.PARTLY: "partly done; the output says what is missing",
     ExitStatus.WARNINGS: "a check found only warnings",

@@ -89,8 +89,11 @@ def not_appended(error: ClientError) -> ClientError:
 
 def may_be_there(append: Append, error: ClientError) -> LogError:
     """Return the error of an append that was not looked for where it was sent to."""
+    taken = "another client writes the log; " if isinstance(error, DEPOSED) else ""
+    # A ledger's error also says what is unknown, of its own entry.
     unknown = AppendUnknownError(
-        f"the entry sent to {append.position} may be in the log or not: {error}"
+        f"{taken}the entry sent to {append.position} may be in the log or not: "
+        f"{error.__cause__ or error}"
     )
     unknown.__cause__ = error
     return unknown

@@ -220,7 +220,8 @@ class LogWriter:
         if self._ended_by is not None:
             return
         self._ended_by = error
-        log.warn("log {name} is lost to this writer: {error}", name=self.name, error=error)
+        cause = error.__cause__ or error
+        log.warn("log {name} is lost to this writer: {error}", name=self.name, error=cause)
         self._segments.abandon(error)
         self._queue.fail_all(error)
         self._repair.cancel()

@@ -72,9 +72,11 @@ TERMS: Final = MappingProxyType(
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
-        "rack": "The location of a bookie's host, as the script of networkTopologyScriptFileName "
-        "prints it. Write quorums span several racks if possible. `bkctl cluster map` draws them; "
-        "`bkctl local 4 --racks 2` starts bookies in two racks.",
+        "rack": "The location of a bookie's host. The script that networkTopologyScriptFileName "
+        "names gets hosts as arguments, and prints one location for each, such as /rack1. Name "
+        "it in the settings of clients and bookies, or with -X. Write quorums span several racks "
+        "if possible. `bkctl cluster map` draws racks; `bkctl local 4 --racks 2` starts bookies in "
+        "two racks.",
         "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
     }
 )

@@ -109,7 +109,8 @@ def draw(session: Session, *, ask: bool) -> None:
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if not any(rack.name for rack in found.racks):
         session.note(
-            "no racks are known: networkTopologyScriptFileName names no script in the settings"
+            "no racks are known: the settings name no script (`bkctl explain rack`); "
+            "-X networkTopologyScriptFileName=FILE names one"
         )
 
 

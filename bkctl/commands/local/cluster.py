@@ -80,7 +80,10 @@ class LocalCluster:
             known = ClusterRecord(uri, (), racks=racks or 1)
         else:
             if racks not in {None, known.racks}:
-                raise ConflictError(f"{path} was made with --racks {known.racks}")
+                raise ConflictError(
+                    f"{path} was made with --racks {known.racks}",
+                    next_step="the rack is part of a bookie's address: use another directory",
+                )
             _refuse_another(path, known, bookies, zookeeper=zookeeper, elsewhere=uri)
         self._started_with = known.settings
         self.settings = {**known.settings, **settings}

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from bkclient.log import LogManager, LogWriter, Position
+from bkclient.log.errors import LogError
 from bkctl.commands.ledger.write import Arguments, Source, open_source
 from bkctl.commands.log.columns import LogAppended
 from bkctl.errors import UsageError
@@ -60,6 +61,8 @@ class _Feed:
 
     def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
+        self.appended = 0
+        """Entries that are in the log for good."""
         self.first: Position | None = None
         self.last: Position | None = None
         self._error: BaseException | None = None
@@ -76,6 +79,7 @@ class _Feed:
         self._raise()
 
     def _appended(self, position: Position) -> None:
+        self.appended += 1
         self.first = self.first or position
         self.last = position
 
@@ -94,13 +98,21 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
     with session.interrupts.stopping() as stop:
         writer = session.call(lambda client: LogManager(client).open_writer(name))
         feed = _Feed(writer)
-        with source.progress(session, f"appending to log {name}") as progress:
-            for payloads in source.batches(stop):
-                session.run(feed.push, payloads)
-                entries += len(payloads)
-                size += sum(map(len, payloads))
-                progress.update(source.position, entries)
-            session.run(feed.drain)
+        try:
+            with source.progress(session, f"appending to log {name}") as progress:
+                for payloads in source.batches(stop):
+                    session.run(feed.push, payloads)
+                    entries += len(payloads)
+                    size += sum(map(len, payloads))
+                    progress.update(source.position, entries)
+                session.run(feed.drain)
+        except LogError:
+            up_to = f", up to {feed.last}" if feed.last else ""
+            session.failed = (
+                f"{counted(feed.appended, 'entry')} appended{up_to}; `bkctl log tail {name} -n 5` "
+                "shows the end of the log"
+            )
+            raise
         session.run(writer.close, seal=seal and stop.reason is None)
         if stop.reason is not None:
             session.resume = (

@@ -133,7 +133,10 @@ def rewrite(
         session.plan([f"write again on {bookie_id}: {one.text}" for one in bad])
         return
     if bad:
-        lines = [f"Written again on {bookie_id} from the other copies:", *(one.text for one in bad)]
+        lines = [
+            f"To be written again on {bookie_id}, from the other copies:",
+            *(one.text for one in bad),
+        ]
         session.confirm(lines, "Go on?")
     left = [*unreadable]
     ledgers = entries = size = 0

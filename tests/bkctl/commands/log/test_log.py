@@ -53,6 +53,31 @@ def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
     assert [row["position"] for row in rows] == ["0:0", "1:0", "1:1"]
 
 
+def test_an_appender_whose_log_another_one_took_says_what_it_appended(
+    run: Run, cluster: Cluster
+) -> None:
+    run("log", "create", "taken")
+    with subprocess.Popen(
+        [*BKCTL, "-u", cluster.uri, "log", "append", "taken", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as first:
+        assert first.stdin is not None
+        try:
+            first.stdin.write(b"one\n")
+            first.stdin.flush()
+            until(lambda: run("log", "tail", "taken").out == "one\n")
+            run("log", "append", "taken", "two")
+            _, said = first.communicate(b"three\n")
+        finally:
+            first.kill()
+    assert first.returncode == ExitStatus.TIME_LIMIT
+    assert b"another client writes the log; the entry sent to 0:1 may be in the log or" in said
+    assert b"1 entry appended, up to 0:0; `bkctl log tail taken -n 5` shows" in said
+    assert run("log", "tail", "taken").out == "one\ntwo\n"
+
+
 def test_a_follower_sees_the_last_entry_of_an_appender_that_waits_for_more(
     run: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
