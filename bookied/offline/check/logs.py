@@ -150,20 +150,21 @@ def check_gaps(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
         elsewhere = found.gaps.keys() - {path}
         for gap in gaps:
             problem = DiskFinding(
-                Severity.PROBLEM, "entry-log-record", gap.what, path, gap.start,
-                fix="the entries that are damaged here are named above, if their ledgers exist",
-            )  # fmt: skip
-            is_needed = found.is_live or found.unreadable - elsewhere
-            yield problem if is_needed else _harmless(problem)
+                Severity.PROBLEM, "entry-log-record", gap.what, path, gap.start
+            )  # Its entries are named with the index, with what to do.
+            is_needed = found.unreadable - elsewhere
+            yield problem if is_needed else _not_needed(problem, is_live=found.is_live)
         tick(done, found.counts.log_entries)
 
 
-def _harmless(problem: DiskFinding) -> DiskFinding:
+def _not_needed(problem: DiskFinding, *, is_live: bool) -> DiskFinding:
     return attrs.evolve(
         problem,
-        severity=Severity.NOTE,
-        message=f"{problem.message}; no index points at the damaged bytes",
-        fix="none needed: the log is kept until all its ledgers are deleted",
+        severity=Severity.WARNING if is_live else Severity.NOTE,
+        message=f"{problem.message}; no index on the disk points at the damaged bytes",
+        fix="check again once the bookie is stopped: it writes entries before their index"
+        if is_live
+        else "none needed: the log is kept until all its ledgers are deleted",
     )
 
 

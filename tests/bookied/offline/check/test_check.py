@@ -43,8 +43,8 @@ class Place:
             (directory / "VERSION").write_bytes(encode_cookie(cookie))
         self.findings = Findings()
 
-    def check(self, *, deep: bool = False) -> list[DiskFinding]:
-        self.findings = Findings()
+    def check(self, *, deep: bool = False, is_live: bool = False) -> list[DiskFinding]:
+        self.findings = Findings(is_live=is_live)
         with self.bookie.shards() as shards:
             parts = stages(self.bookie, self.findings, shards=shards, deep=deep)
             return [found for part in parts for found in part.run(lambda _done, _items: None)]
@@ -403,6 +403,9 @@ def test_damage_within_a_log_is_one_problem_of_its_entries_and_no_torn_tail(
         place.set_location(99, 4999 + number, location(10, 1028 + 40 * number))
     (note,) = place.check(deep=True)
     assert (note.kind, note.severity, note.path) == (gap.kind, Severity.NOTE, path)
+    (perhaps,) = place.check(deep=True, is_live=True)
+    assert (perhaps.kind, perhaps.severity) == (gap.kind, Severity.WARNING)
+    assert "check again once the bookie is stopped" in perhaps.fix
     place.set_location(99, 5003, location(9, 1028 + 40 * 5003))
     assert [one.severity for one in place.check(deep=True)] == [Severity.PROBLEM] * 2
 
