@@ -9,6 +9,7 @@ order (section 4), after some time if need be. Another writer ends this one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.logger import Logger
@@ -62,6 +63,8 @@ class LogWriter:
             lose=self._lose,
         )
         self._rolling: SharedRun[None] | None = None
+        self._has_failed_to_roll = False
+        """Whether no new ledger could be created: appends do not wait for the next try."""
         self._ended_by: ClientError | None = None
         self._is_closing = False
 
@@ -108,12 +111,21 @@ class LogWriter:
         append = Append(payload, Deferred())
         self._queue.push(append)
         if not self._repair.in_progress:
-            self._send(append)
             self._roll_if_due()
+            self._send(append)
         return append.deferred
 
     async def room(self) -> None:
-        """Wait until one more entry stays within the limits of the client."""
+        """Wait until one more entry stays within the limits of the client, and of a ledger.
+
+        A ledger may have more entries than the log's options say where no room was awaited, or
+        where no next ledger could be created.
+        """
+        if self._ended_by is None and not self._repair.in_progress:
+            self._roll_if_due()
+            if self._rolling is not None and not self._has_failed_to_roll:
+                with suppress(ClientError):
+                    await self._rolling.wait()
         if self._ended_by is None and not self._repair.in_progress:
             await self._segments.current.writer.room()
         while self._ended_by is None and self._repair.in_progress:
@@ -198,6 +210,10 @@ class LogWriter:
         except DEPOSED as error:
             self._lose(error)
             raise
+        except ClientError:
+            self._has_failed_to_roll = True
+            raise
+        self._has_failed_to_roll = False
 
     async def _end_previous(self) -> None:
         """Close the ledger before, then acknowledge appends of the current one."""

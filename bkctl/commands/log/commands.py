@@ -41,7 +41,7 @@ log.command(
             "--roll-entries",
             type=click.IntRange(0),
             default=0,
-            help="Begin a new ledger after about N entries; 0 is never.",
+            help="Begin a new ledger after N entries; 0 is never.",
         ),
         option(
             "--roll-after",

@@ -181,6 +181,40 @@ class TestAppending:
         assert 3 <= writer.record.next_index <= 6
         assert all_of(world, manager) == [b"%d" % (number % 10) for number in range(40)]
 
+    @pytest.mark.parametrize(("entries", "ledgers"), [(25, [9, 9, 4]), (20, [9, 9])])
+    def test_where_room_is_awaited_each_ledger_is_full_and_none_is_empty(
+        self, entries: int, ledgers: list[int]
+    ) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager, attrs.evolve(TRIPLE, roll_entries=10))
+
+        async def append_all() -> None:
+            for payload in numbered(1, entries):
+                await writer.room()
+                writer.append(payload)
+
+        world.run(append_all())
+        world.run(writer.close())
+        assert [one.last_entry_id for one in world.run(manager.info("events")).ledgers] == ledgers
+        assert all_of(world, manager) == numbered(1, entries)
+
+    def test_there_is_room_where_no_next_ledger_can_be_created(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager, attrs.evolve(TRIPLE, roll_entries=2))
+        append(world, writer, b"0", b"1")
+        world.unregister("b3")
+        for payload in (b"2", b"3"):
+            world.run(writer.room())
+            append(world, writer, payload)
+        assert writer.record.next_index == 1
+        world.restart("b3")
+        world.run(writer.room())
+        assert append(world, writer, b"4") == [Position(1, 0)]
+        world.run(writer.close())
+        assert all_of(world, manager) == numbered(0, 4)
+
     def test_an_entry_that_is_too_large_is_refused_and_the_rest_goes_on(self) -> None:
         world = World(3)
         writer = opened(world, logs(world))
