@@ -335,7 +335,7 @@ _DECLARED: Final = (
     _option(
         "--sort-by",
         metavar="A[:desc]",
-        help="Sort by fields: a,b:desc. Rows are printed after the last one is read.",
+        help="Sort by fields: a,b:desc. Rows without a value come last.",
     ),
     _option(
         "--filter",
@@ -343,7 +343,7 @@ _DECLARED: Final = (
         metavar="FIELD=VALUE",
         multiple=True,
         help="Show only rows where FIELD matches VALUE; also != < <= > >=, ~ (contains) and !~. "
-        "'created>1h' keeps what the last hour created; 'custom!=KEY' what lacks that key.",
+        "'created>1h' keeps what was created in the last hour; 'custom!=KEY' what lacks that key.",
     ),
     _option(
         "--watch",

@@ -118,8 +118,8 @@ class LogWriter:
     async def room(self) -> None:
         """Wait until one more entry stays within the limits of the client, and of a ledger.
 
-        A ledger may have more entries than the log's options say where no room was awaited, or
-        where no next ledger could be created.
+        A ledger may have more entries than the log's options say if the caller does not wait, or
+        if no next ledger can be created.
         """
         if self._ended_by is None and not self._repair.in_progress:
             self._roll_if_due()

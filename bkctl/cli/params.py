@@ -59,6 +59,7 @@ _METAVARS: Final = {
     "key=value": "KEY=VALUE",
     "ledger_id": "ID",
     "rate": "SIZE",
+    "share": "PERCENT",
     "size": "SIZE",
 }
 
@@ -236,6 +237,18 @@ _ENTRY_BYTES_MAX: Final = 64 << 20
 """More than frames hold; sizes beyond it would be allocated before a bookie refuses them."""
 
 
+def _parse_share(text: str) -> float:
+    """Return the share that a percentage such as ``80`` or ``80%`` stands for.
+
+    Raises:
+        ValueError: it is another text, or not from 1 to 100.
+    """
+    number = text.removesuffix("%")
+    if not re.fullmatch(r"[1-9][0-9]?|100", number, re.ASCII):
+        raise ValueError(f"{text[:40]!r} is not a percentage; give 1% to 100%")
+    return int(number) / 100
+
+
 def _parse_entry_size(text: str) -> int:
     size = parse_size(text)
     if size > _ENTRY_BYTES_MAX:
@@ -255,6 +268,8 @@ DURATION: Final = ParsedType("duration", parse_duration)
 SIZE: Final = ParsedType("size", parse_size)
 """Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
 ENTRY_SIZE: Final = ParsedType("size", _parse_entry_size)
+SHARE: Final = ParsedType("share", _parse_share)
+"""A share of a whole, given in percent; a number from 0 to 1."""
 RATE: Final = ParsedType("rate", lambda text: parse_size(text.removesuffix("/s")))
 """Bytes a second, from ``20MB/s`` or ``20MB``."""
 KEY_VALUE: Final = KeyValueType()

@@ -83,7 +83,7 @@ explain = Command(
 
     The command also explains these terms: ack quorum (qa), auditor, cookie, ensemble (e), entry,
     entry log, fence, fragment, headroom, input/output error (eio), instance id, journal, last add
-    confirmed (lac), ledger, mark, quarantine, rack, write quorum (qw).
+    confirmed (lac), ledger, mark, metrics, quarantine, rack, write quorum (qw).
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

@@ -70,6 +70,9 @@ TERMS: Final = MappingProxyType(
         "ledger": "A sequence of entries with one writer. A closed ledger never changes.",
         "mark": "A node of the metadata that says that a ledger lacks replicas. Replication "
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
+        "metrics": "The counts and times of a bookie: `bkctl bookie metrics BOOKIE` prints them, "
+        "and /metrics of httpServerPort serves them to Prometheus. The project's directory "
+        "monitoring has a dashboard for Grafana and alert rules.",
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
         "rack": "The location of a bookie's host. The script that networkTopologyScriptFileName "
@@ -83,6 +86,10 @@ TERMS: Final = MappingProxyType(
 """What the terms of columns and options mean."""
 _SHORT: Final = MappingProxyType(
     {
+        "alert": "metrics",
+        "dashboard": "metrics",
+        "grafana": "metrics",
+        "prometheus": "metrics",
         "lac": "last add confirmed",
         "e": "ensemble",
         "eio": "input/output error",
@@ -102,7 +109,8 @@ class Term:
 
 def _term(given: str) -> Term | None:
     word = given.lower().replace("-", " ").replace("_", " ")
-    name = _SHORT.get(word, word.removesuffix("s"))
+    name = _SHORT.get(word) or _SHORT.get(word.removesuffix("s"), word)
+    name = name if name in TERMS else name.removesuffix("s")
     what = TERMS.get(name)
     return Term(name, what) if what else None
 

@@ -54,8 +54,8 @@ def _when(checks: Sequence[str]) -> str:
     """Return when an auditor begins checks that are due."""
     settings = " and ".join(INTERVALS[check] for check in checks)
     return (
-        "bookied's auditor begins within a minute, while autorecovery is enabled and no lost "
-        f"bookie has its delay. Java's auditor begins when it starts, if {settings} is above 0"
+        "bookied's auditor begins within a minute, unless autorecovery is disabled or the delay of "
+        f"a lost bookie runs. Java's auditor begins when it starts, if {settings} is above 0"
     )
 
 
@@ -68,7 +68,8 @@ class TriggeredAudit:
 
 
 def _audited(v: AuditReport) -> str:
-    return f"audited by {v.auditor} in {human_duration(v.took_s)}"
+    took = human_duration(v.took_s)
+    return f"audited by {v.auditor} in {took}; `bkctl doctor` shows what is wrong"
 
 
 @shown(

@@ -101,7 +101,12 @@ class ClusterStatus:
     headroom: int = field("Writable bookies that may go before an ensemble cannot be made.")
     """How many writable bookies may go before there are fewer than ``ensemble_size``."""
     autorecovery: autorecovery.Status
-    ledgers: int | None = field("Ledgers, if counted.", default=None)
+    ledgers: int | None = field(
+        "Ledgers, if counted.",
+        cell=lambda v: "--ledgers counts them" if v.ledgers is None else str(v.ledgers),
+        cell_of_none=True,
+        default=None,
+    )
     not_closed: int | None = field("Of these, not closed.", default=None)
     problems: tuple[str, ...] = field(
         "What is not as it should be.", cell=lambda v: "\n".join(v.problems) or "none", default=()

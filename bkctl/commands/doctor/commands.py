@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import DURATION, option
+from bkctl.cli.params import DURATION, SHARE, option
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 doctor = Command(
@@ -31,13 +31,20 @@ doctor = Command(
             default="7d",
             help="Report ledgers that are open for this long.",
         ),
+        option(
+            "--full",
+            "full_at",
+            type=SHARE,
+            default="95%",
+            help="Report bookies whose disks are this full.",
+        ),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
         ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on this machine"),
         ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
-        ("bkctl doctor --stale 15m --open-for 1d", "report sooner"),
+        ("bkctl doctor --stale 15m --open-for 1d --full 80%", "report sooner"),
     ),
     exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
     help="""Report what is wrong with a cluster, the worst first.

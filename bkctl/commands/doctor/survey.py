@@ -60,7 +60,9 @@ TELL_EVERY: Final = 1000
 _BAD: Final = {Severity.LOSS, Severity.RISK}
 
 
-def examine(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
+def examine(
+    session: Session, *, local: bool | None, stale_s: float, open_s: float, full_at: float
+) -> None:
     """Run the rules over a cluster, and over the bookie of the settings if it is ``local``.
 
     Raises:
@@ -70,7 +72,7 @@ def examine(session: Session, *, local: bool | None, stale_s: float, open_s: flo
     # The file of a profile says where the cluster is, and not that a bookie runs here.
     named = session.options.conf and not session.options.is_of_profile("conf")
     wanted = bool(named) if local is None else local
-    run(session, DoctorLimits(stale_s=stale_s, open_s=open_s), local=wanted)
+    run(session, DoctorLimits(stale_s=stale_s, open_s=open_s, full_at=full_at), local=wanted)
 
 
 def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:

@@ -246,7 +246,8 @@ def _show(session: Session, cluster: LocalCluster) -> None:
     show(session, found)
     if session.options.is_for_people:
         out = session.host.stdout
-        out.write(f"\nto select it in a shell: . {shlex.quote(str(cluster.directory.env_file))}\n")
+        out.write(f"\nmetadata service: {cluster.uri}\n")
+        out.write(f"to select it in a shell: . {shlex.quote(str(cluster.directory.env_file))}\n")
         out.flush()
     if session.options.is_for_people and DETACHED not in session.host.environ:
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")

@@ -49,6 +49,9 @@ LEDGERS_AT_ONCE: Final = 100
 
 REPLICA_CHECKS_AT_ONCE: Final = 100
 
+NAMED_MAX: Final = 10
+"""How many ledgers of many the log names."""
+
 _NO_ENTRIES: Final = EntrySet(EntryList(()))
 
 
@@ -236,7 +239,11 @@ async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ..
 
     await each_ledger(store, check)
     if found:
-        log.warn("{count} closed ledgers violate the placement policy", count=len(found))
+        log.warn(
+            "{count} closed ledgers violate the placement policy, such as {some}",
+            count=len(found),
+            some=sorted(found)[:NAMED_MAX],
+        )
     return tuple(sorted(found))
 
 

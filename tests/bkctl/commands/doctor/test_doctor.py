@@ -22,6 +22,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import ENDS_READ_MAX, ClusterSurvey, DoctorLimits, LedgerCensus
+from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.repairs import closed_ledger
@@ -371,6 +372,8 @@ def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient
     patient.world.run(session.register(B, service, read_only=True))
     found = patient.findings()
     assert found["bookie-nearly-full"]["what"] == "b3 is nearly full (40 B free of 1000 B)"
+    assert "bookie-nearly-full" not in patient.findings("--full", "97%")
+    assert patient.doctor("--full", "0.8").status == ExitStatus.USAGE
     assert found["bookie-read-only"]["examples"] == ["b2"]
     assert {one["danger"] for one in found.values()} == {"trouble"}
 
