@@ -59,6 +59,9 @@ def export(
         raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")
     if sum(one is not None for one in (choice.ranges, log, topic)) > 1:
         raise UsageError("LEDGER_ID, --log and --topic exclude each other")
+    after, before = choice.created_after_ms, choice.created_before_ms
+    if after is not None and before is not None and after > before:
+        raise UsageError("--created-after is later than --created-before: no time lies between")
     are_single = all(first == last for first, last in ranges)
     if options["recover"] and (is_repeated or not ranges or not are_single):
         raise UsageError("--recover would fence all writers: give the ids of ledgers")

@@ -176,6 +176,7 @@ async def extents_between(
 
     Raises:
         TopicTrimmedError: a ledger of them was deleted, with ``failOnDataLoss``.
+        SourceOptionError: a position is behind the end of its ledger, with ``failOnDataLoss``.
         OffloadedError: a ledger of them is in tiered storage only.
     """
     try:
@@ -189,9 +190,12 @@ async def extents_between(
     extents: list[LedgerExtent] = []
     for ledger in ledgers:
         if start.ledger_id <= ledger.ledger_id <= end.ledger_id:
-            extent = await _extent(client, topic, options, ledger, is_last=ledger is ledgers[-1])
+            has_end = ledger is not ledgers[-1] and ledger.entries > 0
+            if has_end and options.fail_on_data_loss:
+                _check_in_ledger(topic, ledger, start, end)
+            extent = await _extent(client, topic, options, ledger, has_end=has_end)
             if extent is not None:
-                extents += _part(extent, start, end, looks_to)
+                extents += _part(extent, start, end, looks_to, has_end=has_end)
     return extents
 
 
@@ -221,14 +225,30 @@ def _check_untrimmed(
             )
 
 
+def _check_in_ledger(
+    topic: TopicName, ledger: TopicLedger, start: MessageId, end: MessageId
+) -> None:
+    """Refuse positions that a closed ledger never had."""
+    behind = MessageId(ledger.ledger_id, ledger.entries)
+    for at in (start, end):
+        if at.ledger_id == ledger.ledger_id and at > behind:
+            raise SourceOptionError(
+                f"{topic}: position {at.ledger_id}:{at.entry_id} is behind the end "
+                f"{behind.ledger_id}:{behind.entry_id} of its ledger {_OR_SKIP}"
+            )
+
+
 async def _extent(
-    client: Client, topic: TopicName, options: SourceOptions, ledger: TopicLedger, *, is_last: bool
+    client: Client, topic: TopicName, options: SourceOptions, ledger: TopicLedger, *, has_end: bool
 ) -> LedgerExtent | None:
-    """Return what can be read of a ledger; None where it is gone and the query does not mind."""
+    """Return what can be read of a ledger; None where it is gone and the query does not mind.
+
+    ``has_end`` says that its list has the count of its entries: Pulsar counts when it closes one.
+    """
     if ledger.is_deleted:
         raise OffloadedError(f"ledger {ledger.ledger_id} of {topic} is in tiered storage only")
     last, length = EntryId(ledger.entries - 1), ledger.size_bytes
-    if is_last or not ledger.entries:  # Pulsar counts when it closes a ledger.
+    if not has_end:
         try:
             last, length = await operations.confirmed_end(client, ledger.ledger_id)
         except NoSuchLedgerError as error:
@@ -241,13 +261,19 @@ async def _extent(
 
 
 def _part(
-    extent: LedgerExtent, start: MessageId, end: MessageId, looks_to: MessageId | None
+    extent: LedgerExtent,
+    start: MessageId,
+    end: MessageId,
+    looks_to: MessageId | None,
+    *,
+    has_end: bool,
 ) -> Iterator[LedgerExtent]:
     """Yield what of a ledger is between two positions, if anything."""
     first = start.entry_id if start.ledger_id == extent.ledger_id else 0
     last = int(extent.last_entry_id)
     if end.ledger_id == extent.ledger_id:
-        last = end.entry_id - 1  # Confirmed when that was determined, whatever is said now.
+        # Confirmed when that was determined, whatever is said now of a ledger that may grow.
+        last = min(last, end.entry_id - 1) if has_end else end.entry_id - 1
     if first <= last:
         seen = looks_to and (LedgerId(looks_to.ledger_id), EntryId(looks_to.entry_id))
         yield attrs.evolve(extent.sliced(first, last), looks_to=seen)

@@ -753,6 +753,7 @@ class TestCommand:
             (["1-5", "--recover"], "give the ids"),
             (["9-1"], "ends before it begins"),
             (["--created-after", "yesterday"], "yesterday"),
+            (["--created-after", "2", "--created-before", "1"], "no time lies between"),
         ):
             done = run("export", *words, "--to", tmp_path / "no", ok=False)
             assert (done.status, why in done.err + capfd.readouterr().err) == (2, True), words

@@ -21,7 +21,7 @@ from bkctl.commands.export.spark.topic_extents import (
 )
 from bkctl.commands.export.task.partitions import cut
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import entry
+from tests.bkclient.topic.entries import entry, managed_ledger
 
 
 def options(fail_on_data_loss: str) -> SourceOptions:
@@ -131,3 +131,23 @@ def test_an_ending_position_is_not_behind_the_end_where_nothing_lies_between(bro
     asked = {"topic": str(TOPIC), "endingPosition": f"{end.ledger_id}:{end.entry_id}"}
     found = broker.world.run(batch_extents(broker.client, parse_options(asked), now_ms=0))
     assert sum(one.entries for one in found) == 3
+
+
+@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
+def test_a_position_behind_the_end_of_a_closed_ledger_fails_the_query_or_is_that_end(
+    broker: Broker, option: str
+) -> None:
+    """Most likely the ledger or the entry is mistyped."""
+    listed = [{"ledgerId": broker.ledgers[0], "entries": 1}, {"ledgerId": broker.ledgers[1]}]
+    broker.put(TOPIC.managed_ledger_path, managed_ledger(*listed))
+    at, behind = (f"{broker.ledgers[0]}:{entry_id}" for entry_id in (1, 2))
+
+    def entries(position: str, **more: str) -> int:
+        asked = parse_options({"topic": str(TOPIC), option: position, **more})
+        found = broker.world.run(batch_extents(broker.client, asked, now_ms=0))
+        return sum(one.entries for one in found)
+
+    with pytest.raises(SourceOptionError, match=f"position {behind} is behind the end {at} of its"):
+        entries(behind)
+    patient = entries(behind, failOnDataLoss="false")
+    assert patient == entries(at) == {"startingPosition": 2, "endingPosition": 1}[option]
