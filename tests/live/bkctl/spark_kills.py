@@ -2,14 +2,16 @@
 
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2 --bookies 4
     python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
 Python worker in a task or in a commit, their parent, or the driver with all of it. Some drivers
 are only stopped, and go on for a moment when another one has taken over. With executors in
 processes of their own, these are victims too: some are killed with their workers, and some are
-stopped until Spark has given their tasks to another, and go on then. The moments and the
-victims are drawn from the seed; what a victim is at then is up to the machine.
+stopped until Spark has given their tasks to another, and go on then. With four bookies or more,
+entries have three copies, and bookies are killed too, one at a time, and started again. The moments
+and the victims are drawn from the seed; what a victim is at then is up to the machine.
 
 Time limits count the CPU time of the query, so a busy machine does not end a run. With
 ``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
@@ -44,7 +46,7 @@ from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkctl.commands.local.java import pyspark_jars
 from tests.bench.loads.load import cpu_seconds
-from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.support.waiting import NotInTimeError, until
 
 START_CPU_S: Final = 120.0
@@ -110,6 +112,7 @@ class Victim(enum.Enum):
     STOPPED = "a driver that was only stopped"
     EXECUTOR = "an executor with its workers"
     STOPPED_EXECUTOR = "an executor that was only stopped"
+    BOOKIE = "a bookie"
 
 
 WEIGHTS: Final = {
@@ -120,6 +123,11 @@ WEIGHTS: Final = {
     Victim.STOPPED: 1,
 }
 OF_EXECUTORS: Final = {Victim.EXECUTOR: 4, Victim.STOPPED_EXECUTOR: 2}
+OF_BOOKIES: Final = {Victim.BOOKIE: 4}
+BOOKIES_MIN: Final = 4
+"""One more than an entry has copies, so that writers go on where one is down."""
+RESTART_S: Final = 300.0
+"""How long a bookie takes at most to be back. Its registration is kept for 40 s."""
 COMMITTER: Final = "python_streaming_sink_runner"
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 
@@ -251,6 +259,31 @@ class Driver:
         self._process.wait()
 
 
+class Bookies:
+    """The bookies of a cluster, of which one is down at most."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._starting: subprocess.Popen[bytes] | None = None
+
+    def kill_one(self, chance: random.Random) -> None:
+        """Kill a bookie, once the one before is back, and have it started again."""
+        self.wait()
+        mark = f"{self._directory}/"
+        there = [one for one in processes().values() if "bookied" in one.command]
+        victim = chance.choice([one for one in there if mark in one.command])
+        victim.send(signal.SIGKILL)
+        until(lambda: victim.pid not in processes(), timeout_s=RESTART_S)
+        words = ["local", "start", str(self._directory)]
+        with self._directory.with_suffix(".start.log").open("ab") as log:
+            self._starting = subprocess.Popen([*BKCTL, *words], stdout=log, stderr=log)
+
+    def wait(self) -> None:
+        """Wait until all are back."""
+        if self._starting is not None:
+            assert self._starting.wait(RESTART_S) == 0, "a bookie did not start again"
+
+
 @attrs.frozen
 class Outcome:
     """What came of the rounds."""
@@ -282,16 +315,19 @@ class Rounds:
         *,
         seed: int,
         executors: int = 0,
+        bookies: int = 1,
     ) -> None:
         self._cluster, self._client, self._scratch = cluster, client, scratch
         self._chance = random.Random(seed)
-        self._executors = executors
+        self._executors, self._bookies = executors, Bookies(cluster.directory)
         self._weights = WEIGHTS | (OF_EXECUTORS if executors else {})
+        if bookies >= BOOKIES_MIN:
+            self._weights |= OF_BOOKIES
         self._sent: list[bytes] = []
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
         for name in ("from", "to"):
-            self._client.call(create_log, name)
+            self._client.call(create_log, name, COPIES if bookies >= BOOKIES_MIN else ALONE)
 
     def run(self, rounds: int) -> Outcome:
         """Kill as often; then let the query come to the end of what was sent."""
@@ -303,6 +339,7 @@ class Rounds:
         finally:
             for one in self._drivers:
                 one.kill()
+            self._bookies.wait()
         failed = driver.log.read_text(errors="replace").count("the query failed")
         return Outcome(self._killed, failed, driver.batches(), self._sent, self._found())
 
@@ -336,6 +373,10 @@ class Rounds:
             return self._replaced(driver, victim)
         if victim in OF_EXECUTORS:
             self._lose_executor(driver, victim)
+            return driver
+        if victim is Victim.BOOKIE:
+            self._bookies.kill_one(self._chance)
+            self._killed[victim] += 1
             return driver
         there = {
             Victim.TASK: lambda: [one for one in driver.workers() if COMMITTER not in one.command],
@@ -410,9 +451,12 @@ def committers(driver: Driver) -> list[Process]:
     return [one for one in driver.workers() if COMMITTER in one.command]
 
 
-async def create_log(client: Client, name: str) -> None:
-    alone = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
-    await LogManager(client).create(name, alone)
+ALONE: Final = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
+COPIES: Final = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
+
+
+async def create_log(client: Client, name: str, options: LogOptions) -> None:
+    await LogManager(client).create(name, options)
 
 
 async def append(client: Client, name: str, rows: Sequence[bytes]) -> None:
@@ -427,16 +471,17 @@ async def read_log(client: Client, name: str) -> list[bytes]:
     return [payload async for _position, payload in reader]
 
 
-def kill(rounds: int, seed: int, scratch: Path, executors: int = 0) -> Outcome:
+def kill(rounds: int, seed: int, scratch: Path, executors: int = 0, bookies: int = 1) -> Outcome:
     """Run so many rounds on a cluster of its own.
 
     Its metadata is in ZooKeeper, as a process that is stopped could lock SQLite's file.
     """
     with (
-        local_cluster(scratch / "bk", 1, "--zookeeper") as cluster,
+        local_cluster(scratch / "bk", bookies, "--zookeeper") as cluster,
         BlockingClient(cluster.uri) as client,
     ):
-        return Rounds(cluster, client, scratch, seed=seed, executors=executors).run(rounds)
+        how = {"seed": seed, "executors": executors, "bookies": bookies}
+        return Rounds(cluster, client, scratch, **how).run(rounds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -448,22 +493,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--executors", type=int, default=0, help="processes beside the driver; 0: its own threads"
     )
+    parser.add_argument(
+        "--bookies", type=int, default=1, help=f"{BOOKIES_MIN} or more are victims too"
+    )
     parser.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     asked = parser.parse_args(arguments)
     end_s = time.monotonic() + 60 * asked.minutes
-    status, seed = run(asked.rounds, asked.seed, asked.executors), asked.seed
+    how = (asked.executors, asked.bookies)
+    status, seed = run(asked.rounds, asked.seed, *how), asked.seed
     while status != WRONG and time.monotonic() < end_s:
         seed += 1
-        status = run(asked.rounds, seed, asked.executors) or status
+        status = run(asked.rounds, seed, *how) or status
     return status
 
 
-def run(rounds: int, seed: int, executors: int) -> int:
+def run(rounds: int, seed: int, executors: int, bookies: int) -> int:
     """Run so many rounds and print what came of them; return the exit status."""
     scratch = Path(tempfile.mkdtemp(prefix="spark-kills-"))
     where = f"the cluster, the checkpoint and the drivers' log: {scratch}"
     try:
-        outcome = kill(rounds, seed, scratch, executors)
+        outcome = kill(rounds, seed, scratch, executors, bookies)
     except AssertionError as error:
         print(f"seed {seed}: no verdict: {error}\n{where}", flush=True)
         return UNKNOWN
