@@ -139,6 +139,10 @@ class Options:
         args = [one for one in self.args if one != "--no-input" or "--yes" not in more]
         return shlex.join(["bkctl", *args, *more])
 
+    def is_typed(self, name: str) -> bool:
+        """Tell whether an option stands on the command line."""
+        return self.origins.get(name, "").startswith("-")
+
     def is_of_profile(self, name: str) -> bool:
         """Tell whether it is a profile that gave an option its value."""
         return self.origins.get(name, "").startswith(OF_PROFILE)

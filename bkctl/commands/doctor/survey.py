@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
@@ -104,6 +105,9 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
     session.finish()
+    if any("bkctl " in one.fix for one in found) and session.options.is_typed("service_uri"):
+        uri = shlex.join(["-u", session.uri])
+        session.note(f"(the commands above work on this cluster with {uri} behind bkctl)")
     _conclude(session, found, cluster)
 
 

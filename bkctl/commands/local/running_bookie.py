@@ -112,9 +112,10 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
     if _is_repaired(found.uri):
+        words = ("bkctl", "-u", found.uri, "autorecovery", "disable", "--for", "30m")
         session.note(
             "autorecovery copies its ledgers, if any, to other bookies from now on; "
-            "to prevent that: bkctl autorecovery disable --for 30m"
+            f"to prevent that: {shlex.join(words)}"
         )
 
 

@@ -343,8 +343,7 @@ def _write(session: Session, file: ProfileFile, text: str) -> None:
 
 def _flag(session: Session, name: str) -> Any:
     """Return a global option that was given as a flag: what the environment says stays there."""
-    given = session.options.origins.get(name, "").startswith("-")
-    return getattr(session.options, name) if given else None
+    return getattr(session.options, name) if session.options.is_typed(name) else None
 
 
 def _is_given(session: Session, values: Mapping[str, Any]) -> bool:

@@ -348,7 +348,7 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         start = f"bkctl local start {directory} {ids[1]}"
         copies = (
             "autorecovery copies its ledgers, if any, to other bookies from now on; "
-            "to prevent that: bkctl autorecovery disable --for 30m"
+            f"to prevent that: bkctl -u {cluster.uri} autorecovery disable --for 30m"
         )
         assert (stopped.returncode, stopped.stderr) == (
             0,

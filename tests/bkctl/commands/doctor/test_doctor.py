@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from bkclient.blocking import with_store
 from bkclient.config.findings import Severity
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
@@ -640,3 +642,22 @@ def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> 
 
 def test_a_metadata_service_out_of_reach_is_status_5() -> None:
     assert cli.run(["doctor", "-u", "sqlite:///nowhere/at/all.db"]) == 5
+
+
+def test_commands_that_repair_a_cluster_of_the_command_line_are_told_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite://{tmp_path}/metadata.db"
+
+    async def fill(store: Any) -> None:
+        await store.initialize()
+        await store.set_replication_enabled(enabled=False)
+
+    with_store(uri, fill)
+    assert cli.run(["doctor", "-u", uri]) == ExitStatus.PROBLEMS
+    out, err = capsys.readouterr()
+    assert "-> bkctl autorecovery enable\n" in out
+    assert f"(the commands above work on this cluster with -u {uri} behind bkctl)\n" in err
+    monkeypatch.setenv("BKCTL_SERVICE_URI", uri)
+    assert cli.run(["doctor"]) == ExitStatus.PROBLEMS
+    assert "behind bkctl" not in capsys.readouterr().err
