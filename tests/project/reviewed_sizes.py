@@ -74,6 +74,7 @@ REVIEWED: Final = {
         "_SKIPPED_MAX, or _FLAT_SKIPPED_MAX; asynchronous"
     ),
     "TreeLedgerIds.skip_ledger_ids: range(count)": "_SKIPPED_AT_ONCE at most",
+    "answers_together: range(count)": "TOGETHER at most: the caller's number",
     "names_of: range(count)": "each takes 4 bytes of the answer at least, or it ends",
     "Digits.last_below: '9' * digits_below": "digits of a path: 19 at most",
     "AddPipeline._confirm: range(command.first, last + 1)": _OURS,

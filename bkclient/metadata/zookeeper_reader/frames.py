@@ -6,7 +6,7 @@ offset size field of an answer, all numbers big-endian
 0      4    the number of the request (xid)
 8-4    8    the last change the server knows of (zxid)
 12     4    0, or what is wrong
-16     n    what was asked for
+16     n    the payload: what was asked for
 ====== ==== ==================================================================
 
 Every frame is headed by its length (4 bytes). A greeting and its answer have no such header.
@@ -24,6 +24,7 @@ from wire.errors import FormatError
 GET_DATA: Final = 4
 GET_CHILDREN: Final = 8
 SYNC: Final = 9
+MULTI_READ: Final = 22
 CLOSE: Final = -11
 AUTH: Final = 100
 
@@ -44,9 +45,17 @@ _REQUEST: Final = struct.Struct(">iii")
 _GREETING: Final = struct.Struct(">iiqiqi16s?")
 _WELCOME: Final = struct.Struct(">iiq")
 _CTIME: Final = struct.Struct(">16xq8xi")
+_STAT_BYTES: Final = 68
+_PART: Final = struct.Struct(">i?i")
+_GET_DATA_PART: Final = _PART.pack(GET_DATA, False, -1)
+_PARTS_END: Final = _PART.pack(-1, True, -1)
+_ERROR: Final = -1
 
 Body = tuple[int, bytes]
 """An operation, and what it is done to."""
+
+Answer = tuple[int, bytes]
+"""0 or the number of an error, and the payload."""
 
 
 def get_data(path: str) -> Body:
@@ -67,6 +76,15 @@ def sync(path: str) -> Body:
 def _path(path: str) -> bytes:
     encoded = path.encode()
     return LENGTH.pack(len(encoded)) + encoded
+
+
+def get_together(bodies: Iterable[Body]) -> Body:
+    """Ask for the values of several nodes in one request; ``bodies`` are made by ``get_data``.
+
+    Servers before ZooKeeper 3.6 do not know this request.
+    """
+    parts = [_GET_DATA_PART + payload for _, payload in bodies]
+    return MULTI_READ, b"".join(parts) + _PARTS_END
 
 
 def path_of(body: Body) -> str:
@@ -109,36 +127,63 @@ def requests(first_xid: int, bodies: Iterable[Body]) -> bytes:
     )
 
 
-def data_of(answer: bytes) -> tuple[bytes, int, int]:
+def data_of(payload: bytes) -> tuple[bytes, int, int]:
     """Return value, creation time in ms and version from the answer to ``get_data``.
 
     Raises:
         FormatError: it is cut.
     """
     try:
-        (size,) = LENGTH.unpack_from(answer, HEADER.size)
-        end = HEADER.size + LENGTH.size + max(size, 0)
-        ctime_ms, version = _CTIME.unpack_from(answer, end)
+        (size,) = LENGTH.unpack_from(payload)
+        end = LENGTH.size + max(size, 0)
+        ctime_ms, version = _CTIME.unpack_from(payload, end)
     except struct.error as error:
         raise FormatError(f"ZooKeeper's answer with a value is cut: {error}") from error
-    return answer[HEADER.size + LENGTH.size : end], ctime_ms, version
+    return payload[LENGTH.size : end], ctime_ms, version
 
 
-def names_of(answer: bytes) -> list[str]:
+def answers_together(payload: bytes, count: int) -> list[Answer]:
+    """Return the answers for ``count`` nodes from the answer to ``get_together``.
+
+    Raises:
+        FormatError: it is cut, or has another number of answers.
+    """
+    found, at = [], 0
+    try:
+        for _ in range(count):
+            operation, _, wrong = _PART.unpack_from(payload, at)
+            at += _PART.size
+            if operation == GET_DATA:
+                (size,) = LENGTH.unpack_from(payload, at)
+                end = at + LENGTH.size + max(size, 0) + _STAT_BYTES
+            elif operation == _ERROR and wrong:
+                end = at + LENGTH.size
+            else:
+                raise FormatError(f"ZooKeeper answers a read with operation {operation}")
+            found.append((wrong, payload[at:end]))
+            at = end
+    except struct.error as error:
+        raise FormatError(f"ZooKeeper's answer with values is cut: {error}") from error
+    if payload[at:] != _PARTS_END:
+        raise FormatError(f"ZooKeeper's answer is not the values of {count} nodes")
+    return found
+
+
+def names_of(payload: bytes) -> list[str]:
     """Return the names in the answer to ``get_children``.
 
     Raises:
         FormatError: it is cut, or a name is not UTF-8.
     """
-    names, at = [], HEADER.size + LENGTH.size
+    names, at = [], LENGTH.size
     try:
-        (count,) = LENGTH.unpack_from(answer, HEADER.size)
+        (count,) = LENGTH.unpack_from(payload)
         for _ in range(count):
-            (size,) = LENGTH.unpack_from(answer, at)
+            (size,) = LENGTH.unpack_from(payload, at)
             at += LENGTH.size + size
-            if size < 0 or at > len(answer):
+            if size < 0 or at > len(payload):
                 raise FormatError("ZooKeeper's answer with names is cut")
-            names.append(answer[at - size : at].decode())
+            names.append(payload[at - size : at].decode())
     except (struct.error, UnicodeDecodeError) as error:
         raise FormatError(f"ZooKeeper's answer with names: {error}") from error
     return names

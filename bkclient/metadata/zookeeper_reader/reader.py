@@ -26,7 +26,7 @@ from wire.ids import BookieId, LedgerId, is_valid_bookie_id
 if TYPE_CHECKING:
     from bkclient.metadata.zk_paths import Digits, LedgerLayout
     from bkclient.metadata.zk_uri import ZooKeeperUri
-    from bkclient.metadata.zookeeper_reader.frames import Body
+    from bkclient.metadata.zookeeper_reader.frames import Answer, Body
     from bkclient.metadata.zookeeper_reader.read_session import ReadSession
     from wire.records.service_info import BookieServiceInfo
 
@@ -211,14 +211,14 @@ class ZooKeeperReader:
             for path, (wrong, answer) in zip(paths, self._answers(bodies), strict=True)
         ]
 
-    def _answers(self, bodies: Sequence[Body]) -> Sequence[tuple[int, bytes]]:
+    def _answers(self, bodies: Sequence[Body]) -> Sequence[Answer]:
         if self._layout_found is None:
             # What was complete when we began is seen, whichever server answers.
             first = frames.sync(self._uri.root)
             return self._flat([first, *bodies])[1:]
         return self._flat(bodies)
 
-    def _flat(self, bodies: Iterable[Body]) -> list[tuple[int, bytes]]:
+    def _flat(self, bodies: Iterable[Body]) -> list[Answer]:
         return [answer for answers in self._session.ask(bodies) for answer in answers]
 
     def _denied(self, path: str) -> MetadataAccessError:

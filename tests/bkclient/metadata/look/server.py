@@ -12,12 +12,21 @@ from typing import Any
 import attrs
 
 NO_NODE, NO_AUTH = -101, -102
-GET_DATA, GET_CHILDREN, SYNC, CLOSE, AUTH = 4, 8, 9, -11, 100
+UNIMPLEMENTED = -6
+GET_DATA, GET_CHILDREN, SYNC, CLOSE, AUTH, MULTI_READ = 4, 8, 9, -11, 100, 22
 CTIME_MS = 1_700_000_000_123
+
+
+PARTS_END = struct.pack(">i?i", -1, True, -1)
 
 
 def packed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
+
+
+def path_in(request: bytes) -> str:
+    (size,) = struct.unpack_from(">i", request)
+    return request[4 : 4 + size].decode()
 
 
 @attrs.define
@@ -35,6 +44,8 @@ class Server:
     wrong: dict[str, int] = attrs.field(factory=dict)
     """What is answered with an error."""
     refused_auth: bool = False
+    multi_reads: bool = True
+    """Whether it is ZooKeeper 3.6 or later."""
     strange: bytes = b""
     """What is sent in place of the first answer."""
     unasked: bytes = b""
@@ -46,6 +57,8 @@ class Server:
     greeted: list[int] = attrs.field(factory=list)
     """The last change that each greeting told of."""
     asked: list[tuple[int, str]] = attrs.field(factory=list)
+    requests: list[int] = attrs.field(factory=list)
+    """The operation of each request: reads in one request are one."""
     credentials: list[bytes] = attrs.field(factory=list)
     at_once_max: int = 0
     zxid: int = 100
@@ -129,12 +142,31 @@ class Connection:
         if server.strange:
             self._answers.append(server.strange)
             return
-        (size,) = struct.unpack_from(">i", frame, 8)
-        wrong, payload = server.answer(operation, frame[12 : 12 + size].decode())
+        server.requests.append(operation)
+        if operation == MULTI_READ:
+            wrong, payload = (
+                (0, self._values(frame[8:])) if server.multi_reads else (UNIMPLEMENTED, b"")
+            )
+        else:
+            wrong, payload = server.answer(operation, path_in(frame[8:]))
         server.zxid += 1
         answer = packed(struct.pack(">iqi", xid, server.zxid, wrong) + payload)
         self._answers.append(server.unasked + answer)
         server.at_once_max = max(server.at_once_max, len(self._answers))
+
+    def _values(self, parts: bytes) -> bytes:
+        """Return the answer to several reads in one request."""
+        found = b""
+        while not parts.startswith(PARTS_END):
+            operation, done, wrong = struct.unpack_from(">i?i", parts)
+            assert (operation, done, wrong) == (GET_DATA, False, -1)
+            path = path_in(parts[9:])
+            wrong, payload = self._server.answer(operation, path)
+            error = struct.pack(">i?ii", -1, False, wrong, wrong)
+            found += error if wrong else struct.pack(">i?i", GET_DATA, False, 0) + payload
+            parts = parts[9 + 4 + len(path.encode()) + 1 :]
+        assert parts == PARTS_END
+        return found + PARTS_END
 
     def recv(self, size: int) -> bytes:
         if self.closed:

@@ -17,7 +17,19 @@ from twisted.internet.task import Clock
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zk_uri import parse_uri
-from bkclient.metadata.zookeeper_reader.frames import Body, data_of, get_data
+from bkclient.metadata.zookeeper_reader.frames import (
+    GET_CHILDREN,
+    GET_DATA,
+    MULTI_READ,
+    NO_AUTH,
+    NO_NODE,
+    SYNC,
+    Body,
+    data_of,
+    get_children,
+    get_data,
+    sync,
+)
 from bkclient.metadata.zookeeper_reader.read_session import AT_ONCE, ReadSession
 from tests.bkclient.metadata.look.server import Connection, Server
 
@@ -43,12 +55,16 @@ def values(found: ReadSession, bodies: Any) -> list[bytes]:
 @given(
     count=st.integers(0, AT_ONCE + 100),
     pieces=st.integers(7, 2000),
-    cuts=st.lists(st.integers(0, 500), max_size=3),
+    cuts=st.lists(st.integers(0, 60) | st.integers(0, 500), max_size=3),
+    multi_reads=st.booleans(),
 )
 def test_each_question_is_answered_once_and_in_order_however_connections_break(
-    count: int, pieces: int, cuts: list[int]
+    count: int,
+    pieces: int,
+    cuts: list[int],
+    multi_reads: bool,  # noqa: FBT001
 ) -> None:
-    server = Server(nodes(count), cuts=cuts, pieces=pieces)
+    server = Server(nodes(count), cuts=cuts, pieces=pieces, multi_reads=multi_reads)
     asked = [get_data(f"/n{number}") for number in range(count)]
     assert values(session(server), asked) == [b"%d" % number for number in range(count)]
 
@@ -69,15 +85,39 @@ def test_no_more_is_on_its_way_than_the_server_takes_and_questions_are_taken_lat
     assert server.at_once_max <= AT_ONCE
 
 
+def test_values_are_asked_for_in_groups_and_other_questions_alone() -> None:
+    server = Server(nodes(40))
+    assert len(values(session(server), map(get_data, nodes(40)))) == 40
+    assert server.requests == [MULTI_READ] * 3
+    server.requests.clear()
+    list(session(server).ask([sync("/n0"), get_data("/n0"), get_children("/n0"), get_data("/n1")]))
+    assert server.requests == [SYNC, GET_DATA, GET_CHILDREN, GET_DATA]
+
+
+def test_a_server_before_zookeeper_3_6_is_asked_for_each_value_alone() -> None:
+    server = Server(nodes(40), multi_reads=False)
+    assert len(values(session(server), map(get_data, nodes(40)))) == 40
+    assert len(server.connections) == 2
+    assert server.requests == [MULTI_READ] * 3 + [GET_DATA] * 40
+
+
+def test_what_is_wrong_with_one_node_of_a_group_is_its_own_answer() -> None:
+    server = Server({"/a": b"1", "/c": b"3", "/d": b"4"}, wrong={"/c": NO_AUTH})
+    (answers,) = session(server).ask(map(get_data, ["/a", "/b", "/c", "/d"]))
+    assert server.requests == [MULTI_READ]
+    assert [wrong for wrong, _ in answers] == [0, NO_NODE, NO_AUTH, 0]
+    assert data_of(answers[3][1])[0] == b"4"
+
+
 def test_after_a_break_the_next_server_is_asked_what_was_not_answered_and_must_know_as_much() -> (
     None
 ):
-    server = Server(nodes(10), cuts=[5])
-    assert len(values(session(server), map(get_data, nodes(10)))) == 10
+    server = Server(nodes(100), cuts=[5])
+    assert len(values(session(server), map(get_data, nodes(100)))) == 100
     assert server.hosts == [(b"one", 1), (b"two", 2)]
-    # The first connection served its greeting and four answers.
+    # The first connection served its greeting and four groups of sixteen.
     assert server.greeted == [0, 104]
-    assert [path for _, path in server.asked[10:]] == [f"/n{number}" for number in range(4, 10)]
+    assert [path for _, path in server.asked[100:]] == [f"/n{number}" for number in range(64, 100)]
 
 
 def test_a_server_that_gives_no_session_is_not_the_last_word() -> None:
@@ -124,7 +164,7 @@ def test_servers_that_all_refuse_or_are_unknown_are_named_at_once() -> None:
 
 
 def test_a_server_that_answered_once_and_then_refuses_is_waited_for() -> None:
-    server, refusals = Server(nodes(10), cuts=[5]), []
+    server, refusals = Server(nodes(100), cuts=[5]), []
 
     def connect(address: Any, timeout_s: float) -> Any:
         if server.connections and len(refusals) < 3:
@@ -132,7 +172,7 @@ def test_a_server_that_answered_once_and_then_refuses_is_waited_for() -> None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         return server.connect(address, timeout_s)
 
-    assert len(values(session(server, connect=connect), map(get_data, nodes(10)))) == 10
+    assert len(values(session(server, connect=connect), map(get_data, nodes(100)))) == 100
     assert len(refusals) == 3
 
 
@@ -210,9 +250,10 @@ def test_connections_that_break_again_and_again_without_an_answer_are_given_up()
 
 
 def test_a_node_for_which_the_server_always_ends_the_connection_is_named() -> None:
-    server = Server(nodes(10), cuts=[4] + [1] * 100)  # After the greeting and three answers.
-    with pytest.raises(MetadataUnavailableError, match=r"where /n3 is read; .* jute\.maxbuffer"):
-        values(session(server), map(get_data, nodes(10)))
+    # After the greeting and three groups of sixteen, then after another greeting and four nodes.
+    server = Server(nodes(100), cuts=[4, 5] + [1] * 100)
+    with pytest.raises(MetadataUnavailableError, match=r"where /n52 is read; .* jute\.maxbuffer"):
+        values(session(server), map(get_data, nodes(100)))
 
 
 def test_an_answer_now_and_then_is_enough_to_go_on() -> None:
