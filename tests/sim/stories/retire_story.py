@@ -92,7 +92,9 @@ class RetireStory(RepairStory):
             self._later(item, lambda: self._come_back(bookie))
 
     def _come_back(self, bookie: SimBookie) -> None:
-        """Start a new bookie under an id that was taken out."""
+        """Start a new bookie under an id that was taken out, unless another operator did."""
+        if not bookie.is_lost:
+            return
         self.world.note(f"{bookie.name}: comes back as a new bookie")
         bookie.replace_disks()
         bookie.is_wiped = bookie.is_lost = False
