@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -49,8 +49,7 @@ class Fault(enum.Enum):
     """It is applied; the caller sees ``AnswerLostError``."""
 
 
-@attrs.frozen
-class TreeOperation:
+class TreeOperation(NamedTuple):
     """One operation on its way: what faults and delays are decided by."""
 
     session_id: int
@@ -77,6 +76,10 @@ class _StoredNode:
 
     def stat(self) -> Stat:
         return Stat(self.version, self.ctime_ms, self.owner, len(self.names), self.created)
+
+    def copy(self) -> _StoredNode:
+        rest = self.version, self.created_below, set(self.names)
+        return _StoredNode(self.value, self.ctime_ms, self.owner, self.created, *rest)
 
 
 class MemoryZooKeeper:
@@ -508,16 +511,19 @@ class MemoryTree:
         await self._state.until_connected(self._timeout_s)
         operation = TreeOperation(self._session_id, name, path)
         fault, delay_s = self._cluster.faults(operation), self._cluster.delay_s(operation)
-        lost = AnswerLostError(f"{self.uri}: the answer to {name} {path} was lost")
         if fault is Fault.REQUEST_LOST:
-            raise lost
+            raise self._lost(operation)
         if delay_s <= 0 and self._journey.is_empty:
             result = apply()
         else:
             result = await self._journey.make(operation, apply, delay_s)
         if fault is Fault.ANSWER_LOST:
-            raise lost
+            raise self._lost(operation)
         return result
+
+    def _lost(self, operation: TreeOperation) -> AnswerLostError:
+        what = f"the answer to {operation.name} {operation.path} was lost"
+        return AnswerLostError(f"{self.uri}: {what}")
 
 
 class MemoryMetadata(TreeMetadata):

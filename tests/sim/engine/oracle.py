@@ -316,10 +316,10 @@ class Oracle:
         if message.response.rc is not ReturnCode.EOK:
             return
         truth, ledger = self.bookie(message.bookie), self.ledger(request.ledger_id)
-        if not request.flags & AddFlag.RECOVERY and message.note:
+        if message.note and AddFlag.RECOVERY not in request.flags:
             self.insist("I13", holds=False, what=f"{message} after its fence")
             self.insist("I23", not ledger.is_deleted, f"{message} after fence and deletion")
-        kept = truth.early if request.flags & AddFlag.DEFERRED_SYNC else truth.durable
+        kept = truth.early if AddFlag.DEFERRED_SYNC in request.flags else truth.durable
         of_ledger = kept.setdefault(request.ledger_id, {})
         # Of an entry that is added again a bookie keeps the first or the last.
         of_ledger.setdefault(digest.header(request.entry).entry_id, request.entry)

@@ -59,7 +59,7 @@ class LogOracle(Oracle):
     def sent(self, message: Message) -> None:
         super().sent(message)
         request = message.request
-        if isinstance(request, AddRequest) and not request.flags & AddFlag.RECOVERY:
+        if isinstance(request, AddRequest) and AddFlag.RECOVERY not in request.flags:
             truth = self.ledger(request.ledger_id)
             entry_id = digest.header(request.entry).entry_id
             truth.sent.setdefault(entry_id, bytes(request.entry[truth.payload_at :]))

@@ -256,38 +256,36 @@ class SimBookie:
     def _after(self) -> None:
         """Give the disk a turn if there is something to do for it."""
         assert self.process is not None
-        if self.files.cut_at is not None and self.files.operations >= self.files.cut_at:
+        files = self.files
+        if files.cut_at is not None and files.operations >= files.cut_at:
             self.crash(power=True)
         elif not self._turn_due and self._has_work():
             self._turn_due = True
             self.process.callLater(self.turn_s(), self._turn)
 
     def _has_work(self) -> bool:
-        if self.jobs or self.reads:
+        if self.jobs.waiting or self.reads.waiting:
             return True
-        engine = self.engine
-        return engine is not None and (
-            any(not journal.is_idle for journal in engine.journals) or self._logs_are_late
-        )
-
-    @property
-    def _logs_are_late(self) -> bool:
-        """Whether clients wait until entries are in their logs."""
         service = self.service
+        engine = None if service is None else service.engine
+        if service is None or engine is None:
+            return False
+        for journal in engine.journals:
+            if not journal.is_idle:
+                return True
+        # Clients may wait until entries are in their logs.
         return (
-            service is not None
-            and service.server is not None
+            service.server is not None
             and service.server.backpressure.level is not PressureLevel.NONE
-            and service.engine is not None
-            and service.engine.storages.unwritten_bytes > 0
+            and engine.storages.unwritten_bytes > 0
         )
 
     def _turn(self) -> None:
         self._turn_due = False
         steps: list[Callable[[], object]] = []
-        if self.jobs:
+        if self.jobs.waiting:
             steps.append(self.jobs.run_one)
-        if self.reads:
+        if self.reads.waiting:
             steps.append(self.reads.run_one)
         if self.engine is not None:
             steps += [journal.step for journal in self.engine.journals if not journal.is_idle]

@@ -44,25 +44,25 @@ class Jobs:
     """Blocking work that waits for its turn, one at a time and in order, as one thread would."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+        self.waiting: list[tuple[Callable[[], Any], Deferred[Any]]] = []
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def put(self, function: Callable[[], Any]) -> Deferred[Any]:
         done: Deferred[Any] = Deferred()
-        self._waiting.append((function, done))
+        self.waiting.append((function, done))
         return done
 
     def run_one(self) -> None:
         """Do the oldest job; a power cut in it comes out here."""
-        if not self._waiting:
+        if not self.waiting:
             return
-        function, done = self._waiting.pop(0)
+        function, done = self.waiting.pop(0)
         try:
             value = function()
         except PowerCut:
-            self._waiting.insert(0, (function, done))  # For ``fail_all``: it is not over yet.
+            self.waiting.insert(0, (function, done))  # For ``fail_all``: it is not over yet.
             raise
         except Exception:  # noqa: BLE001  # it belongs to whoever asked
             done.errback(Failure())
@@ -72,9 +72,9 @@ class Jobs:
     def fail_all(self) -> None:
         """The process died: nobody's work is ever done."""
         for _ in range(STEPS_MAX):
-            if not self._waiting:
+            if not self.waiting:
                 return
-            self._waiting.pop(0)[1].errback(Failure(_DEAD))
+            self.waiting.pop(0)[1].errback(Failure(_DEAD))
         raise AssertionError("a dead bookie goes on for ever")
 
 

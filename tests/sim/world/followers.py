@@ -82,7 +82,7 @@ class LaggingCluster(WatchedCluster):
 
     def _change(self, path: str, *, is_of_children: bool) -> _Change:
         stored = self._nodes.get(path)
-        before = None if stored is None else attrs.evolve(stored, names=set(stored.names))
+        before = None if stored is None else stored.copy()
         return _Change(self.clock.seconds(), self.number, path, before, is_of_children)
 
     def create(self, path: str, value: bytes, owner: int = 0, *, sequence: bool = False) -> str:

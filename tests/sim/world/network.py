@@ -8,6 +8,7 @@ and answered, and a scenario can hold or damage the one message it is about.
 from __future__ import annotations
 
 import enum
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
@@ -431,8 +432,9 @@ class Network:
                 end.swallowed = True
                 self._reset_if_up(link, end)
                 continue
-            fate = Fate.PASS if message is None else self.policy(message)
+            fate = Fate.PASS
             if message is not None:
+                fate = self.policy(message)
                 self.trace(message, fate)
             if fate is Fate.CUT:
                 link.cut()
@@ -579,6 +581,11 @@ def entries_of(response: Response | None) -> tuple[bytes, ...]:
     return (entry,) if entry else ()
 
 
+@functools.cache
+def _kind(name: str) -> str:
+    return name.removesuffix("Request").removesuffix("Response")
+
+
 def _rotten(frame: bytes, response: Response | None) -> bytes:
     for packet in entries_of(response):
         frame = frame.replace(packet, packet[:-1] + bytes([packet[-1] ^ 1]))
@@ -587,7 +594,7 @@ def _rotten(frame: bytes, response: Response | None) -> bytes:
 
 def _place(message: Request | Response) -> tuple[Any, ...]:
     """Return what a V2 answer has in common with its request."""
-    kind = type(message).__name__.removesuffix("Request").removesuffix("Response")
+    kind = _kind(type(message).__name__)
     if isinstance(message, BatchReadRequest):
         return kind, message.request_id
     if isinstance(message, (AddRequest, ReadRequest)):

@@ -21,13 +21,17 @@ START_S = 1_700_000_000.0
 
 
 class _Timer(ABC):
-    """Makes calls by its own clock. ``_arm`` lets them come in time, also when they are moved."""
+    """Makes calls by its own clock; calls that are moved come in time too."""
 
     @abstractmethod
     def seconds(self) -> float: ...
 
     @abstractmethod
-    def _arm(self, call: DelayedCall) -> None: ...
+    def _arm_at(self, call: DelayedCall, due_s: float, now_s: float) -> None:
+        """Let a call come at ``due_s``; both are times of this clock."""
+
+    def _arm(self, call: DelayedCall) -> None:
+        self._arm_at(call, call.getTime(), self.seconds())
 
     def _is_due(self, call: DelayedCall, due_s: float) -> bool:
         """Whether to make a call that was armed for ``due_s``; one that was delayed comes again."""
@@ -46,10 +50,10 @@ class _Timer(ABC):
         *args: object,
         **kw: object,
     ) -> DelayedCall:
-        call = DelayedCall(
-            self.seconds() + max(0.0, delay), callable, args, kw, _ignore, self._arm, self.seconds
-        )
-        self._arm(call)
+        now_s = self.seconds()
+        due_s = now_s + max(0.0, delay)
+        call = DelayedCall(due_s, callable, args, kw, _ignore, self._arm, self.seconds)
+        self._arm_at(call, due_s, now_s)
         return call
 
 
@@ -76,13 +80,13 @@ class SimClock(_Timer):
         """Let something happen in no process: at once."""
         what(*args)
 
-    def _arm(self, call: DelayedCall) -> None:
-        self.arm(call.getTime(), self, call)
+    def _arm_at(self, call: DelayedCall, due_s: float, now_s: float) -> None:
+        self.arm(due_s, self, call, due_s)
 
-    def arm(self, at_s: float, timer: SimClock | Process, call: DelayedCall) -> None:
-        """Let a timer's call come at ``at_s``."""
+    def arm(self, at_s: float, timer: SimClock | Process, call: DelayedCall, due_s: float) -> None:
+        """Let a timer's call come at ``at_s``, which is ``due_s`` by the timer's clock."""
         self._made += 1
-        heapq.heappush(self._calls, (at_s, self._made, timer, call, call.getTime()))
+        heapq.heappush(self._calls, (at_s, self._made, timer, call, due_s))
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
         return self.calls_of(self)
@@ -94,13 +98,16 @@ class SimClock(_Timer):
 
     def step(self, until_s: float) -> bool:
         """Make the next call, if it is due by then; else let time pass until then."""
-        while self._calls and self._calls[0][0] <= until_s:
-            at_s, _, timer, call, due_s = heapq.heappop(self._calls)
+        calls = self._calls
+        while calls and calls[0][0] <= until_s:
+            at_s, _, timer, call, due_s = heapq.heappop(calls)
             if timer is self and not self._is_due(call, due_s):
                 continue
             self.now_s = max(self.now_s, at_s)
             self.steps += 1
-            if timer is self or timer._is_due(call, due_s):
+            if timer is self:
+                _make(call)
+            elif timer._is_due(call, due_s):
                 timer.run(_make, call)
             return True
         self.now_s = max(self.now_s, until_s)
@@ -152,9 +159,9 @@ class Process(_Timer):
         """Return the time of day, as a steady reactor has it beside ``seconds``."""
         return self.seconds() + self.set_ahead_s
 
-    def _arm(self, call: DelayedCall) -> None:
-        delay_s = (call.getTime() - self.seconds()) / self._rate
-        self._world.arm(self._world.now_s + max(0.0, delay_s), self, call)
+    def _arm_at(self, call: DelayedCall, due_s: float, now_s: float) -> None:
+        delay_s = (due_s - now_s) / self._rate
+        self._world.arm(self._world.now_s + max(0.0, delay_s), self, call, due_s)
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
         return self._world.calls_of(self)
