@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred, fail
 
 from bookied.errors import (
     CorruptError,
@@ -244,6 +246,23 @@ def test_a_page_whose_entry_moves_is_read_again(*, taken: bool) -> None:
     run_now(desk.storage.relocation.switch([Move(1, 3, old, new)], do_now))
     desk.storage.reads.read_memory(state, 3)
     assert state.location(3) in {None, new}
+
+
+def test_moves_of_a_switch_that_failed_are_made_with_the_next_ones() -> None:
+    desk = Desk()
+    for entry in range(4):
+        desk.add(1, entry)
+    desk.flush()
+    places = [desk.storage._index.location(1, entry) for entry in range(4)]
+    relocation = desk.storage.relocation
+
+    def no_disk(_work: Callable[[], Any]) -> Deferred[Any]:
+        return fail(OSError(errno.EIO, "no disk"))
+
+    with pytest.raises(OSError, match="no disk"):
+        run_now(relocation.switch([Move(1, 0, places[0], places[2])], no_disk))
+    run_now(relocation.switch([Move(1, 1, places[1], places[3])], do_now))
+    assert relocation.locations([(1, 0), (1, 1)]) == places[2:]
 
 
 def test_pages_kept_for_readers_go_with_their_ledger() -> None:
