@@ -52,6 +52,9 @@ TRIES: Final = 8
 HEALED_S: Final = 120.0
 """How long a bookie with empty disks may take to fetch back what it had."""
 
+CHECKPOINT_STEPS: Final = frozenset({"sync", "sync_dir", "rename"})
+"""What a checkpoint does to the disk, one after the other."""
+
 Rule = Callable[[Message], Fate]
 
 
@@ -514,6 +517,22 @@ class Story:
         bookie.files.fault = fault
         self._later(item, lambda: setattr(bookie.files, "fault", None))
 
+    def _dying_directory(self, item: Item) -> None:
+        """Let a directory die between two steps of a checkpoint: nothing works there any more."""
+        bookie = self.world[item.who]
+        roots = tuple(f"{root}/" for root in bookie.config.ledger_directories)
+        dying, left = roots[item.number % len(roots)], item.number // len(roots)
+
+        def fault(operation: str, path: Path) -> OSError | None:
+            nonlocal left
+            if operation in CHECKPOINT_STEPS and str(path).startswith(roots):
+                left -= 1
+            if left >= 0 or not str(path).startswith(dying):
+                return None
+            return OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+        bookie.files.fault = bookie.files.read_fault = fault
+
     def _lose(self, item: Item) -> None:
         self.world[item.who].lose_disk()
 
@@ -571,6 +590,25 @@ class Story:
             return Fate.HOLD if is_request and only in {None, message.client} else Fate.PASS
 
         self._rule(item, rule)
+
+    def _place_fails(self, item: Item) -> None:
+        """Let no add get to a place of the writer's ensemble, whose connection breaks later."""
+        assert self.writer is not None
+        bookie = self.writer.metadata.last_fragment.ensemble[item.number]
+
+        def rule(message: Message) -> Fate:
+            is_its = message.client == "w" and message.bookie == bookie
+            return Fate.HOLD if is_its and kind_of(message) == "add" else Fate.PASS
+
+        def fail() -> None:
+            for link in self.world.network.links_of(bookie):
+                if link.client_name == "w":
+                    link.cut(keep_in_flight=False)
+            if rule in self.rules:
+                self.rules.remove(rule)
+
+        self.rules.append(rule)
+        self._later(item, fail)
 
     def _damage(self, item: Item) -> None:
         """Flip bits in what is read from a bookie."""
@@ -638,6 +676,7 @@ class Story:
         "stop": _stop,
         "slow disk": _slow_disk,
         "bad disk": _bad_disk,
+        "dying directory": _dying_directory,
         "lose": _lose,
         "wiped": _wipe,
         "cut": _cut,
@@ -647,6 +686,7 @@ class Story:
         "deaf": _deaf,
         "mute": _mute,
         "damage": _damage,
+        "place fails": _place_fails,
         "forgotten": _forgotten,
         "expired": _expired,
         "paused": _paused,
@@ -676,7 +716,7 @@ class Story:
                 process.run(self._session(name).resume)
         lost = 0
         for bookie in list(world.bookies.values()):
-            bookie.files.fault = bookie.files.cut_at = None
+            bookie.files.fault = bookie.files.read_fault = bookie.files.cut_at = None
             lost += bookie.is_lost
             bookie.start()
         for number in range(lost):

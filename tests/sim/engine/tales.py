@@ -54,6 +54,7 @@ TALES: Final = {
     "log": Tale(log_plan.THEMES, LogStory, " log"),
     "handover": Tale(handover_plan.THEMES, HandoverStory, " handover"),
     "moments": Tale(moments_plan.THEMES, Story, " moments"),
+    "delayed": Tale(moments_plan.DELAYED, Story, " delayed"),
     "long": Tale(long_plan.THEMES, Story, " long"),
     "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
     "outlived": Tale(remade_plan.OUTLIVED, RemadeStory, " outlived"),
@@ -61,6 +62,7 @@ TALES: Final = {
     "retire": Tale(retire_plan.THEMES, RetireStory, " retire"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
     "disks": Tale(variant_plans.DISKS, Story, " disks"),
+    "dying": Tale(variant_plans.DYING, Story, " dying"),
     "sqlite": Tale(variant_plans.SQLITE, Story, " sqlite"),
     "far": Tale(variant_plans.FAR, Story, " far"),
 }

@@ -8,7 +8,7 @@ client.md taken back. ``with mutation.built_in():`` puts it into the product's c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -110,6 +110,17 @@ def _no_confirm_after_release(stack: contextlib.ExitStack) -> None:
             return stored_change(self, event)
 
     _rule(stack, AddState.CHANGING, EnsembleStored, released)
+
+
+def _failures_forgotten_by_changes(stack: contextlib.ExitStack) -> None:
+    """With delayed changes the second one goes by what has failed since the first alone."""
+    usual = AddQuorum._take_back
+
+    def take_back(self: Any, replaced: Sequence[int], kept: Sequence[int]) -> None:
+        usual(self, replaced, kept)
+        self._failures = {}
+
+    put(stack, AddQuorum, _take_back=take_back)
 
 
 def _acks_while_changing(stack: contextlib.ExitStack) -> None:
@@ -761,6 +772,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         _acks_while_changing,
         "churn",
         250,
+    ),
+    "failures-forgotten-by-changes": switch(
+        "an ensemble change forgets which bookies have failed an entry that waits in spite of it",
+        "6.1",
+        "L1 L4",
+        _failures_forgotten_by_changes,
+        "delayed",
+        100,
     ),
     "ack-of-anybody": switch(
         "acks of replaced bookies count", "5, S8", "I1 I15", _ack_of_anybody, "churn", 100

@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from bookied.errors import CorruptError
+from bookied.server.rules import disk_read
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
@@ -23,6 +24,8 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.logs import EntryLogs, LogsBegun
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
+from wire.codes import ReturnCode
+from wire.ids import LedgerId
 
 Stack = contextlib.ExitStack
 
@@ -47,6 +50,16 @@ def _damage_ends_source(stack: Stack) -> None:
 def _target_is_believed(stack: Stack) -> None:
     """A transactional compaction switches to its target without reading what it has written."""
     put(stack, WrittenRecords, insist_stored=lambda _self, _files, _path: None)
+
+
+def _unreadable_is_absent(stack: Stack) -> None:
+    """A bookie whose disk fails a read says that it never had the entry."""
+    usual = disk_read.refusal_code
+
+    def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
+        return ReturnCode.ENOENTRY if isinstance(error, OSError) else usual(error, ledger_id)
+
+    put(stack, disk_read, refusal_code=refusal_code)
 
 
 def _doubt_is_ignored(stack: Stack) -> None:
@@ -185,6 +198,14 @@ _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
 
 STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
+    "unreadable-is-absent": switch(
+        "a bookie whose disk fails a read says that it never had the entry",
+        "9, S41",
+        "I2 I14",
+        _unreadable_is_absent,
+        "dying",
+        100,
+    ),
     "targets-outlive-checkpoints": switch(
         "a replay writes to index pages that a checkpoint has taken",
         "storage",

@@ -37,8 +37,26 @@ def unheard_fence(seed: int, rng: Random) -> Plan:
     return _moments(seed, rng, (3, 3, 2), items, 1, add_timeout_s=30, read_timeout_s=5)
 
 
+def delayed(seed: int, rng: Random) -> Plan:
+    """Bookies of a striped ledger fail one by one; the writer replaces them when it has to.
+
+    While it replaces some, or later, an entry that waits in spite of a failure loses another one.
+    """
+    sizes, entries = rng.choice([((5, 3, 2), 3), ((5, 3, 2), 3), ((6, 3, 2), 4), ((5, 4, 2), 2)])
+    items, fails_s = list[Item](), 0.0
+    for place in rng.sample(range(sizes[0]), 4):
+        fails_s += rng.uniform(0.1, 2)
+        items.append(Item("place fails", "w", Moment(0.0), fails_s, place))
+    if rng.random() < 0.5:
+        items.append(Item("slow store", "store", Moment(0.0), 20.0))
+    plan = _moments(seed, rng, sizes, items, entries, add_timeout_s=30)
+    return attrs.evolve(plan, settings=plan.settings | {"delay_ensemble_change": True})
+
+
 THEMES: Final = (replaced, unheard_fence)
 """One after the other, by the seed."""
+
+DELAYED: Final = (delayed,)
 
 
 def _moments(

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from tests.sim.engine import plan
-from tests.sim.engine.plan import Plan
+from tests.sim.engine.plan import Item, Moment, Plan
 from tests.sim.stories import handover_plan, log_plan, repair_plan
 
 Theme = Callable[[int, Random], Plan]
@@ -59,6 +59,32 @@ def young(seed: int, rng: Random) -> Plan:
     return attrs.evolve(found, lag_s=6.0, disks={"collects": 1})
 
 
+def dying(seed: int, rng: Random) -> Plan:
+    """A directory dies between two steps of a checkpoint, while entries are read from the disk."""
+    size, write, ack = rng.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (4, 3, 2)])
+    bookies = size + rng.choice([0, 1, 2])
+    items = [Item("recover", "r0", Moment(rng.uniform(4, 15)))]
+    for number in range(rng.choice([1, 1, 2])):
+        who, stops_s = f"b{number + 1}", rng.uniform(0.1, 4)
+        # Afterwards nothing is in its memory any more.
+        items.append(Item("stop", who, Moment(stops_s), 0.3))
+        dies_s = stops_s + rng.uniform(0.5, 5)
+        items.append(Item("dying directory", who, Moment(dies_s), 0.0, rng.randrange(30)))
+        items += [
+            Item("tail", reader, Moment(dies_s + rng.uniform(0.1, 5)))
+            for reader in (f"t{number}", f"t{number + 2}")
+        ]
+        if rng.random() < 0.3:
+            kind = rng.choice(["power", "kill"])
+            items.append(Item(kind, who, Moment(rng.uniform(5, 25)), rng.uniform(0.5, 3)))
+    entries, haste = rng.choice([4, 10, 40]), rng.choice([0.0, 0.5])
+    found = plan.draw(
+        seed, rng, (size, write, ack), bookies, items, kind="plain", entries=entries, haste=haste
+    )
+    disks = {"ledgers": rng.choice([2, 3]), "databases": rng.choice([0, 0, 1]), "collects": 1}
+    return attrs.evolve(found, disks=disks)
+
+
 LAGGING: Final = (
     *(_variant(one, "lagging", _lagging) for themes in TALES for one in themes),
     young,
@@ -67,6 +93,8 @@ LAGGING: Final = (
 
 DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for one in themes)
 """Bookies have several directories, and DbLedgerStorage."""
+
+DYING: Final = (dying,)
 
 FAR: Final = tuple(_variant(one, "far", _far) for one in plan.THEMES[:5])
 """A ledger grows beyond 65,536 entries, where pages of an index begin."""
