@@ -238,14 +238,16 @@ def declared(cls: type) -> tuple[DeclaredSetting, ...]:
 def _read_declarations(cls: type) -> tuple[DeclaredSetting, ...]:
     hints = typing.get_type_hints(cls)
     found = []
+    group = ""
     for field in attrs.fields(cls):
-        spec = field.metadata.get(_METADATA)
-        if spec is None:
+        told = field.metadata.get(_METADATA)
+        if told is None:
             continue
         hint, optional = _without_none(hints[field.name])
         named = _UNIT_IN_NAME.search(field.name)
-        if named and not spec.unit and hint is not bool:
-            spec = attrs.evolve(spec, unit=named[1])
+        unit = named[1] if named and not told.unit and hint is not bool else told.unit
+        group = told.group or group
+        spec = attrs.evolve(told, unit=unit, group=group)
         found.append(DeclaredSetting(field.name, field.alias, spec, hint, optional, field.default))
     return tuple(found)
 

@@ -1,8 +1,8 @@
 """Settings: one typed declaration of a key feeds the parser, the sample file and the man page.
 
 A settings class is an ``attrs.frozen(kw_only=True)`` class whose attributes are made by
-``setting()``. ``load`` fills one from properties and says what it found odd; ``describe`` and
-``sample`` read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
+``setting()``. ``load`` fills one from properties and says what it found odd; ``sample`` and the man
+page read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
 ServerConfiguration and ClientConfiguration), so that existing files load.
 
 A class may also have
@@ -49,60 +49,18 @@ _NOT_SET: Final = "null"
 """A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
 
 
-@attrs.frozen(kw_only=True)
-class SettingInfo:
-    """A declared setting as documentation: what man pages and ``bkctl config`` print."""
-
-    name: str
-    key: str
-    aliases: tuple[str, ...]
-    kind: str
-    unit: str
-    default: str
-    allowed: str
-    doc: str
-    group: str
-    without_effect: str
-    secret: bool
-    reloads: bool
-
-
-def describe(cls: type) -> tuple[SettingInfo, ...]:
-    """Return the settings of ``cls`` in order of declaration."""
-    infos: list[SettingInfo] = []
-    group = ""
-    for one in declared(cls):
-        group = one.spec.group or group
-        infos.append(
-            SettingInfo(
-                name=one.argument,
-                key=one.spec.key,
-                aliases=one.spec.aliases,
-                kind=one.kind,
-                unit=one.spec.unit,
-                default=one.default_text,
-                allowed=one.allowed,
-                doc=one.spec.doc,
-                group=group,
-                without_effect=one.spec.without_effect,
-                secret=one.spec.secret,
-                reloads=one.spec.reloads,
-            )
-        )
-    return tuple(infos)
-
-
 def sample(cls: type) -> str:
     """Return a settings file with every key commented out at its default."""
     lines: list[str] = []
     group = None
-    for info in describe(cls):
-        if info.group != group:
-            group = info.group
+    for one in declared(cls):
+        spec = one.spec
+        if spec.group != group:
+            group = spec.group
             lines += ["", f"## {group}" if group else "##", ""]
-        unit = f" [{info.unit}]" if info.unit else ""
-        effect = f" No effect yet: {info.without_effect}." if info.without_effect else ""
-        lines += [f"# {info.doc}{unit}{effect}", f"#{info.key}={info.default}", ""]
+        unit = f" [{spec.unit}]" if spec.unit else ""
+        effect = f" No effect yet: {spec.without_effect}." if spec.without_effect else ""
+        lines += [f"# {spec.doc}{unit}{effect}", f"#{spec.key}={one.default_text}", ""]
     return "\n".join(lines).lstrip("\n")
 
 

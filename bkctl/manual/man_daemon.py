@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.declaration import OtherKey
-from bkclient.config.settings import SettingInfo, describe
+from bkclient.config.declaration import DeclaredSetting, OtherKey, declared
 from bkctl.manual.man_pages import Edition
 from bkctl.manual.roff import Page, bold, italic, usage
 from bookied.config.bookie import BookieConfig
@@ -124,13 +123,12 @@ def _settings(edition: Edition) -> str:
     )  # fmt: skip
     page.title("DESCRIPTION")
     page.help(_SYNTAX)
-    of_bookies, of_clients = describe(BookieConfig), describe(ClientConfig)
     page.title("SETTINGS OF A BOOKIE")
-    _groups(page, of_bookies)
+    _groups(page, declared(BookieConfig))
     page.title("SETTINGS OF CLIENTS")
     page.paragraph("These are read by `bkctl`, and by the repairs of autorecovery.")
-    known = {one.key for one in of_bookies}
-    _groups(page, [one for one in of_clients if one.key not in known])
+    known = {one.spec.key for one in declared(BookieConfig)}
+    _groups(page, [one for one in declared(ClientConfig) if one.spec.key not in known])
     page.title("KEYS WITHOUT EFFECT")
     page.paragraph(
         "These are known from Java's files. Unless it says refused, a file that has them is read "
@@ -143,28 +141,29 @@ def _settings(edition: Edition) -> str:
     return page.text
 
 
-def _groups(page: Page, settings: Iterable[SettingInfo]) -> None:
+def _groups(page: Page, settings: Iterable[DeclaredSetting]) -> None:
     group = None
     for one in settings:
-        if one.group != group:
-            group = one.group
+        if one.spec.group != group:
+            group = one.spec.group
             page.subtitle(group)
         _setting(page, one)
 
 
-def _setting(page: Page, one: SettingInfo) -> None:
-    value = italic(one.default) if one.default else "(not set)"
-    unit = f" {one.unit}" if one.unit and one.default else ""
-    page.item(f"{bold(one.key)} = {value}{unit}", one.doc)
+def _setting(page: Page, one: DeclaredSetting) -> None:
+    spec, default = one.spec, one.default_text
+    value = italic(default) if default else "(not set)"
+    unit = f" {spec.unit}" if spec.unit and default else ""
+    page.item(f"{bold(spec.key)} = {value}{unit}", spec.doc)
     any_of_its_kind = one.kind == "true or false" or one.allowed in {"a whole number", "a number"}
     facts = [
-        f"Unit: {one.unit}." if one.unit and not one.default else "",
+        f"Unit: {spec.unit}." if spec.unit and not default else "",
         f"Allowed: {one.allowed}." if one.allowed and not any_of_its_kind else "",
         "A list." if one.kind == "list" else "",
-        f"Older names: {', '.join(one.aliases)}." if one.aliases else "",
-        "Never shown." if one.secret else "",
-        "Read again on SIGHUP." if one.reloads else "",
-        f"No effect here: {one.without_effect}." if one.without_effect else "",
+        f"Older names: {', '.join(spec.aliases)}." if spec.aliases else "",
+        "Never shown." if spec.secret else "",
+        "Read again on SIGHUP." if spec.reloads else "",
+        f"No effect here: {spec.without_effect}." if spec.without_effect else "",
     ]
     if any(facts):
         page.under(" ".join(filter(None, facts)))

@@ -21,7 +21,6 @@ from bkclient.config.declaration import (
     other_keys,
 )
 from bkclient.config.properties import Properties, Property
-from bkclient.config.settings import describe
 from bkctl.output.views import WIDE, Column, evolve, field, shown
 from bkctl.suggest import keys_like
 from bookied.config.bookie import BookieConfig
@@ -175,22 +174,23 @@ _HONOURED: Final = "honoured"
 
 
 def _used(side: str, cls: type) -> Iterator[KeyInfo]:
-    for info, one in zip(describe(cls), declared(cls), strict=True):
-        uses = ["no effect" if info.without_effect else _HONOURED]
-        uses += ["warned"] if one.spec.risky else []
-        uses += ["refused"] if one.spec.refuse else []
-        doc = f"{info.doc} No effect: {info.without_effect}." if info.without_effect else info.doc
+    for one in declared(cls):
+        spec = one.spec
+        uses = ["no effect" if spec.without_effect else _HONOURED]
+        uses += ["warned"] if spec.risky else []
+        uses += ["refused"] if spec.refuse else []
+        doc = f"{spec.doc} No effect: {spec.without_effect}." if spec.without_effect else spec.doc
         yield KeyInfo(
-            key=info.key,
+            key=spec.key,
             read_by=(side,),
             uses=tuple(uses),
             doc=doc,
-            kind=info.kind,
-            unit=info.unit,
-            default=info.default,
-            allowed=info.allowed,
-            aliases=info.aliases,
-            secret=info.secret,
+            kind=one.kind,
+            unit=spec.unit,
+            default=one.default_text,
+            allowed=one.allowed,
+            aliases=spec.aliases,
+            secret=spec.secret,
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.declaration import declared
 from bkclient.config.findings import ConfigError, Severity
 from bkclient.config.properties import parse_properties
-from bkclient.config.settings import describe, load
+from bkclient.config.settings import load
 from wire.codes import DigestType
 
 
@@ -105,5 +106,5 @@ def test_the_digest_type_is_read_by_name() -> None:
 
 
 def test_no_key_is_declared_twice() -> None:
-    keys = [key for info in describe(ClientConfig) for key in (info.key, *info.aliases)]
+    keys = [key for one in declared(ClientConfig) for key in (one.spec.key, *one.spec.aliases)]
     assert len(keys) == len(set(keys))

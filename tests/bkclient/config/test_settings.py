@@ -22,7 +22,7 @@ from bkclient.config.properties import (
     parse_properties,
     read_properties,
 )
-from bkclient.config.settings import _Patterns, changed, describe, environment, load, sample
+from bkclient.config.settings import _Patterns, changed, environment, load, sample
 
 
 class Colour(enum.Enum):
@@ -376,20 +376,21 @@ def test_changed_lists_what_differs_from_the_defaults() -> None:
     assert changed(config) == (("sync", "false"), ("dirs", "/a,/b"))
 
 
-def test_describe_has_what_a_man_page_needs() -> None:
-    infos = {info.key: info for info in describe(Sample)}
-    assert list(infos)[:2] == ["bookiePort", "waitMSec"]
-    wait = infos["waitMSec"]
-    assert (wait.name, wait.unit, wait.default, wait.kind) == ("wait_ms", "ms", "2", "whole number")
-    assert (wait.group, infos["passwd"].group) == ("Server", "Disks")
-    assert infos["bookieId"].default == "from the address"
-    assert infos["colour"].allowed == "red, blue"
-    assert infos["rateByEntries"].aliases == ("rate",)
+def test_declarations_have_what_a_man_page_needs() -> None:
+    found = {one.spec.key: one for one in declared(Sample)}
+    assert list(found)[:2] == ["bookiePort", "waitMSec"]
+    wait = found["waitMSec"]
+    assert (wait.argument, wait.spec.unit) == ("wait_ms", "ms")
+    assert (wait.default_text, wait.kind) == ("2", "whole number")
+    assert (wait.spec.group, found["passwd"].spec.group) == ("Server", "Disks")
+    assert found["bookieId"].default_text == "from the address"
+    assert found["colour"].allowed == "red, blue"
+    assert found["rateByEntries"].spec.aliases == ("rate",)
 
 
 def test_the_sample_file_names_every_key_and_changes_nothing() -> None:
     text = sample(Sample)
-    assert all(f"#{info.key}=" in text for info in describe(Sample))
+    assert all(f"#{one.spec.key}=" in text for one in declared(Sample))
     assert "# Wait. [ms]\n#waitMSec=2\n" in text
     assert loaded(text) == (Sample(), ())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bkclient.config.settings import describe
+from bkclient.config.declaration import declared
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING
 from bkctl.manual.generate import ROOT, generated, main, stale, write
@@ -88,8 +88,8 @@ def test_the_page_of_bkctl_has_every_exit_status_and_variable() -> None:
 
 def test_every_setting_is_in_the_page_of_the_settings_file() -> None:
     text = MANUAL["man/bk_server.conf.5"]
-    for one in describe(BookieConfig):
-        assert f"\n{bold(one.key)} = " in text
+    for one in declared(BookieConfig):
+        assert f"\n{bold(one.spec.key)} = " in text
     for other in BookieConfig.other_keys:
         assert f"\n{bold(other.pattern)}\n" in text
     assert "\\fBbookiePort\\fR = \\fI3181\\fR\nPort the bookie listens on" in text

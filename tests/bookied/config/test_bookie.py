@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.config.declaration import declared
 from bkclient.config.findings import ConfigError, FindingKind, Severity
 from bkclient.config.properties import parse_properties
-from bkclient.config.settings import changed, describe, load, sample
+from bkclient.config.settings import changed, load, sample
 from bookied.config.admin import PROMETHEUS
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 
@@ -52,7 +53,7 @@ def test_every_key_that_java_names_is_known() -> None:
 
 
 def test_no_key_is_declared_twice() -> None:
-    keys = [key for info in describe(BookieConfig) for key in (info.key, *info.aliases)]
+    keys = [key for one in declared(BookieConfig) for key in (one.spec.key, *one.spec.aliases)]
     assert len(keys) == len(set(keys))
 
 

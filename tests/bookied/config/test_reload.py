@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.config.settings import describe
+from bkclient.config.declaration import declared
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import reloaded
@@ -44,7 +44,9 @@ def test_the_documentation_names_what_can_change_meanwhile() -> None:
     section = OPERATIONS.read_text().partition("## Changing settings")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     named = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
-    assert sorted(named) == sorted(one.key for one in describe(BookieConfig) if one.reloads)
+    assert sorted(named) == sorted(
+        one.spec.key for one in declared(BookieConfig) if one.spec.reloads
+    )
 
 
 # A bookie on a clock ------------------------------------------------------------------------------

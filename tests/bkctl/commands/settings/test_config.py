@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.config.declaration import is_secret_key
-from bkclient.config.settings import describe
+from bkclient.config.declaration import declared, is_secret_key
 from bkctl.cli.root import cli
 from bkctl.commands.settings.config_keys import CLASSES, NOTES, all_keys
 from bkctl.exit_status import ExitStatus
@@ -85,9 +84,10 @@ def test_a_check_ends_by_what_it_found(run: Run, tmp_path: Path) -> None:
 def test_every_key_that_somebody_reads_is_explained() -> None:
     keys = all_keys()
     for side, cls in CLASSES.items():
-        for info in describe(cls):
-            assert keys[info.key].doc, info.key
-            assert side in keys[info.key].read_by or keys[info.key].uses[0] == "honoured"
+        for one in declared(cls):
+            key = one.spec.key
+            assert keys[key].doc, key
+            assert side in keys[key].read_by or keys[key].uses[0] == "honoured"
     assert all(info.doc.endswith((".", "?")) for info in keys.values())
 
 
@@ -160,7 +160,8 @@ def test_every_key_whose_name_says_so_is_a_secret() -> None:
 
 
 def test_secrets_are_masked_where_they_differ(run: Run, tmp_path: Path) -> None:
-    secret = next(info.key for cls in CLASSES.values() for info in describe(cls) if info.secret)
+    specs = [one.spec for cls in CLASSES.values() for one in declared(cls)]
+    secret = next(spec.key for spec in specs if spec.secret)
     one, two = (_file(tmp_path / name, f"{secret}=word{name}\n") for name in "12")
     (found,) = run("diff", one, two)[1]["differences"]
     assert (found["first"], found["second"]) == ("********", "********")
