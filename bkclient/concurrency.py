@@ -208,10 +208,20 @@ def make_steady(reactor: Any) -> None:
     reactor.wall_s = time.time
 
 
+def wall_clock(clock: IReactorTime) -> Callable[[], float]:
+    """Return what tells the time of day in seconds since 1970; see ``wall_s``."""
+    seconds: Callable[[], float] = getattr(clock, "wall_s", clock.seconds)
+    return seconds
+
+
 def wall_s(clock: IReactorTime) -> float:
     """Return the time of day in seconds since 1970: what is stored, compared with others, shown.
 
     A clock that is not a steady reactor has one time only.
     """
-    seconds: float = getattr(clock, "wall_s", clock.seconds)()
-    return seconds
+    return wall_clock(clock)()
+
+
+def wall_ms(clock: IReactorTime) -> int:
+    """Return the time of day in whole milliseconds; see ``wall_s``."""
+    return int(wall_s(clock) * 1000)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bkclient.errors import IncorrectParameterError, LedgerExistsError, NotEnoughBookiesError
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.api import Versioned
@@ -82,7 +82,7 @@ async def _metadata(cluster: Cluster, new: NewLedger) -> LedgerMetadata:
 def _creation_time(cluster: Cluster) -> dict[str, Any]:
     if not cluster.config.store_creation_time:
         return {}
-    return {"ctime_ms": int(wall_s(cluster.clock) * 1000), "store_ctime": True}
+    return {"ctime_ms": wall_ms(cluster.clock), "store_ctime": True}
 
 
 async def _choose(cluster: Cluster, new: NewLedger) -> Ensemble:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.log.errors import NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
@@ -90,7 +90,7 @@ class Cursors:
         check_cursor_name(name)
         if not self.is_topic:
             position = await self._with_ledger(position)
-        cursor = Cursor(name, position, int(wall_s(self._client.cluster.clock) * 1000))
+        cursor = Cursor(name, position, wall_ms(self._client.cluster.clock))
         kept = cursor
 
         async def advanced(cursors: dict[str, Cursor]) -> bool:

@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
@@ -140,7 +140,7 @@ class LedgerList:
         return known
 
     async def _list(self, known: KnownRecord, writer: LedgerWriter) -> KnownRecord:
-        now_ms = int(wall_s(self._client.cluster.clock) * 1000)
+        now_ms = wall_ms(self._client.cluster.clock)
         try:
             return await self.write(known, known.record.appended(writer.ledger_id, now_ms))
         except MetadataUnavailableError:

@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms, wall_s
 from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
@@ -271,7 +271,7 @@ class LogManager:
         )
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
-        now_ms = int(wall_s(self._client.cluster.clock) * 1000)
+        now_ms = wall_ms(self._client.cluster.clock)
         for ledger_id in ledger_ids:
             record = record.appended(ledger_id, now_ms)
         return record

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from wire.errors import BookKeeperError
 
 KEPT: Final = 100
@@ -92,7 +92,7 @@ class Jobs:
         if len(running) >= RUNNING_MAX:
             raise JobRefusedError(f"{len(running)} jobs are running; wait until one ends")
         self._last += 1
-        job = BackgroundJob(self._last, kind, about, self._now_ms())
+        job = BackgroundJob(self._last, kind, about, wall_ms(self._clock))
         self._jobs[job.number] = job
         self._forget()
         log.info("job {number}: {kind} {about}", number=job.number, kind=kind, about=about)
@@ -148,7 +148,7 @@ class Jobs:
         self._ended(job, JobState.FAILED, str(error) or type(error).__name__)
 
     def _ended(self, job: BackgroundJob, state: JobState, said: str) -> None:
-        job.state, job.said, job.ended_ms = state, said, self._now_ms()
+        job.state, job.said, job.ended_ms = state, said, wall_ms(self._clock)
         self._running.pop(job.number, None)
         log.info("job {number}: {said}", number=job.number, said=said)
 
@@ -156,6 +156,3 @@ class Jobs:
         ended = [number for number, job in self._jobs.items() if not job.is_running]
         for number in ended[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[number]
-
-    def _now_ms(self) -> int:
-        return int(wall_s(self._clock) * 1000)

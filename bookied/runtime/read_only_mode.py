@@ -13,7 +13,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.directories.status_file import PersistedMode
@@ -147,7 +147,7 @@ class ReadOnlyMode:
 
     def set_by_hand(self, *, read_only: bool) -> None:
         """Obey the operator, who alone can take it back."""
-        self._status = PersistedMode(read_only, self._now_ms(), by_hand=read_only)
+        self._status = PersistedMode(read_only, wall_ms(self._clock), by_hand=read_only)
         if not self._put_into_effect():
             self._effects.keep(self._status)
 
@@ -167,11 +167,8 @@ class ReadOnlyMode:
 
     def _keep(self, *, read_only: bool) -> None:
         if self._status.read_only != read_only:
-            self._status = PersistedMode(read_only, self._now_ms(), by_hand=False)
+            self._status = PersistedMode(read_only, wall_ms(self._clock), by_hand=False)
         self._effects.keep(self._status)
-
-    def _now_ms(self) -> int:
-        return int(wall_s(self._clock) * 1000)
 
 
 def _full_message(directories: Iterable[Path]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import attrs
 from twisted.logger import Logger
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
@@ -325,7 +325,7 @@ class Engine:
                 on_space=self._journal_space_changed,
                 on_begun=partial(self._note_journal, directory.parent),
             ),
-            now_ms=lambda: int(wall_s(parts.clock) * 1000),
+            now_ms=lambda: wall_ms(parts.clock),
             settings=JournalSettings(
                 group_commit=GroupCommit(
                     wait_s_max=(config.journal_group_wait_ms or 0) / 1000,

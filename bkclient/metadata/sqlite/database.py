@@ -114,7 +114,7 @@ class Database:
         return _identity(self._path) == self._identity
 
     @contextmanager
-    def transaction(self, now_ms: Callable[[], int], *, write: bool) -> Iterator[Rows]:
+    def transaction(self, now_s: Callable[[], float], *, write: bool) -> Iterator[Rows]:
         """Yield the rows in a transaction; commit it, or roll back what raised.
 
         A writing one begins with removing expired sessions. The clock is asked within it: before,
@@ -126,7 +126,7 @@ class Database:
         with _translated(self._path, self._busy_timeout_s):
             self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                rows = Rows(self._connection, now_ms)
+                rows = Rows(self._connection, now_s)
                 if write:
                     rows.sessions.remove_expired()
                 yield rows
@@ -407,7 +407,7 @@ class Core:
         try:
             database = self._opened(outcome, create=create)
             started_at_s = self._times_s()
-            with database.transaction(self._now_ms, write=write) as rows:
+            with database.transaction(self._now_s, write=write) as rows:
                 if needs_cluster:
                     self._insist_cluster(rows)
                 session_id = self._live_session(rows, outcome)
@@ -440,13 +440,13 @@ class Core:
         outcome: StepOutcome[None] = StepOutcome()
         try:
             database = self._opened(outcome, create=False)
-            with database.transaction(self._now_ms, write=False) as rows:
+            with database.transaction(self._now_s, write=False) as rows:
                 some_expired = bool(rows.sessions.expired)
             if some_expired:
-                with database.transaction(self._now_ms, write=True):
+                with database.transaction(self._now_s, write=True):
                     pass  # Removes them.
             if some_expired or database.data_version() != self._seen_version:
-                with database.transaction(self._now_ms, write=False) as rows:
+                with database.transaction(self._now_s, write=False) as rows:
                     seen = self._changes_in(rows, database)
                 self._note(seen, outcome)
         except Exception as error:  # noqa: BLE001 - as in do().
@@ -476,13 +476,10 @@ class Core:
             return
         try:
             if self._session_id and database.is_still_the_file():
-                with database.transaction(self._now_ms, write=True) as rows:
+                with database.transaction(self._now_s, write=True) as rows:
                     rows.sessions.end(self._session_id)
         finally:
             database.close()
-
-    def _now_ms(self) -> int:
-        return int(self._now_s() * 1000)
 
     def _opened(self, outcome: StepOutcome[Any], *, create: bool) -> Database:
         if self._closed:
@@ -506,7 +503,7 @@ class Core:
 
     def _begin_seeing(self, database: Database) -> None:
         self._seen_version = database.data_version()
-        with database.transaction(self._now_ms, write=False) as rows:
+        with database.transaction(self._now_s, write=False) as rows:
             self._seen_change = rows.changes.last()
 
     # Session

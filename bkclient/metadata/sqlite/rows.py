@@ -41,10 +41,10 @@ class NodeRow:
 class Sessions:
     """Leases, by the wall clock; what a session owns vanishes with it."""
 
-    def __init__(self, connection: sqlite3.Connection, now_ms: Callable[[], int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, now_s: Callable[[], float]) -> None:
         self._connection = connection
         found = connection.execute("SELECT id, expires_ms, timeout_ms FROM session").fetchall()
-        self.now_ms = now_ms()
+        self.now_ms = int(now_s() * 1000)
         """When this transaction has seen the leases: none of them was renewed later."""
         # A lease that ends later than any can is of before the clock was set back. Its owner has
         # given it up, or does so with its next step: see ``Core``.
@@ -159,9 +159,9 @@ class RowChanges:
 class Rows:
     """The rows as one transaction sees them: without those of expired sessions."""
 
-    def __init__(self, connection: sqlite3.Connection, now_ms: Callable[[], int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, now_s: Callable[[], float]) -> None:
         self._connection = connection
-        self.sessions = Sessions(connection, now_ms)
+        self.sessions = Sessions(connection, now_s)
         self.now_ms = self.sessions.now_ms
         self.sequences = Sequences(connection)
         self.changes = RowChanges(connection)

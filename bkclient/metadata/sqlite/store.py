@@ -6,11 +6,10 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.errors import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
@@ -109,7 +108,7 @@ def open_sqlite(
         uri,
         Core(
             path,
-            now_s=partial(wall_s, reactor),
+            now_s=wall_clock(reactor),
             monotonic_s=monotonic_s,
             session_timeout_s=session_timeout_s,
             busy_timeout_s=busy_timeout_s,

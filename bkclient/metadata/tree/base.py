@@ -9,7 +9,6 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
 from bkclient.metadata.errors import MetadataAccessError
@@ -61,9 +60,6 @@ class TreePart:
         self._mark_times, self._many_values = mark_times, many_values
 
     _layout_found: LedgerLayout | None
-
-    def _now_ms(self) -> int:
-        return int(wall_s(self._clock) * 1000)
 
     async def layout(self) -> LayoutInfo:
         """Return the layout in the store.

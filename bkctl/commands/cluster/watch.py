@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.defer import Deferred
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.repair.autorecovery import count_marks
@@ -77,23 +77,19 @@ async def events(
         watches.callback((await client.store.watch_underreplicated(wake)).cancel)
         while True:
             for word in wake.sessions():
-                yield ClusterEvent(time_ms=_ms(client), event="metadata", now=word)
+                yield ClusterEvent(time_ms=wall_ms(clock), event="metadata", now=word)
             try:
                 now = await read_snapshot(client)
             except MetadataUnavailableError:
                 pass  # The session's events tell it.
             else:
-                for event in changes(before, now, _ms(client)):
+                for event in changes(before, now, wall_ms(clock)):
                     yield event
                 before = now
             left_s = interval_s if end_s is None else min(interval_s, end_s - clock.seconds())
             if left_s <= 0:
                 return
             await wake.wait(left_s)
-
-
-def _ms(client: Client) -> int:
-    return int(wall_s(client.cluster.clock) * 1000)
 
 
 class _Wake:

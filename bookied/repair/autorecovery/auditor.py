@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms, wall_s
 from bkclient.metadata.api import Versioned, Watch
 from bkclient.metadata.errors import UNREADABLE
 from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
@@ -151,7 +151,7 @@ class Auditor:
             ),
         ]
         self._schedule.add(AuditJob.CHECK_BOOKIES)
-        now_ms = self._now_ms()
+        now_ms = wall_ms(self._clock)
         for job in STORED_AS:
             last_ms = await self._stored_ms(job)
             # The auditor before this one may not have come to what was requested of it.
@@ -235,9 +235,6 @@ class Auditor:
         log.info("skipped {job}: an audit follows", job=job.name)
         return False
 
-    def _now_ms(self) -> int:
-        return int(wall_s(self._clock) * 1000)
-
     async def _look_at_bookies(self) -> None:
         assert self._lost is not None
         self._obey(self._lost.seen(await available_bookies(self._store)))
@@ -316,7 +313,7 @@ class Auditor:
     async def _check_placement(self) -> None:
         config = self._config
         if config.overdue_marks_s > 0:
-            overdue = await overdue_marks(self._store, config.overdue_marks_s, self._now_ms())
+            overdue = await overdue_marks(self._store, config.overdue_marks_s, wall_ms(self._clock))
             self._stats.overdue = len(overdue)
         misplaced = await check_placement(self._client, repair=config.repair_placement)
         self._stats.misplaced = len(misplaced)
@@ -334,5 +331,5 @@ class Auditor:
         before_ms = await self._stored_ms(job)
         await check()
         if await self._stored_ms(job) == before_ms:
-            now_ms = self._checked_ms[job] = self._now_ms()
+            now_ms = self._checked_ms[job] = wall_ms(self._clock)
             await self._store.set_check_time(STORED_AS[job], now_ms)

@@ -23,7 +23,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -31,7 +30,7 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_clock
 from bookied.storage.files.files import Files
 from wire.ids import LedgerId
 
@@ -58,7 +57,7 @@ class FencedDeletions:
 
     def __init__(self, clock: IReactorTime, monotonic_s: Callable[[], float] | None = None) -> None:
         """Remember none. ``monotonic_s`` counts seconds that setting a clock does not change."""
-        self._wall_s, self._now_s = partial(wall_s, clock), monotonic_s or clock.seconds
+        self._wall_s, self._now_s = wall_clock(clock), monotonic_s or clock.seconds
         self._deleted_s: dict[LedgerId, float] = {}  # Oldest first.
         self._elsewhere: set[LedgerId] = set()  # Those of them that live on.
         self.has_changes = False

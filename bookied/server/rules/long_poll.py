@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from wire.errors import TooManyRequestsError
 from wire.ids import LedgerId
 
@@ -81,7 +81,7 @@ class LongPolls:
         """Wake those whom this LAC answers."""
         passed = bisect_left(self.waiting.get(ledger_id, ()), (lac,))
         if passed:
-            self._wake(ledger_id, passed, int(wall_s(self._clock) * 1000))
+            self._wake(ledger_id, passed, wall_ms(self._clock))
 
     def ledger_changed(self, ledger_id: LedgerId) -> None:
         """Wake all who wait on a ledger that has just been fenced, or deleted."""

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from bkclient.concurrency import for_each
+from bkclient.concurrency import for_each, wall_ms
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark, Missing, Version
@@ -138,7 +138,7 @@ class TreeMarks(RepairPart):
 
     def _mark_ms(self) -> int | None:
         """Return the time that new marks get, or None where marks have no time."""
-        return self._now_ms() if self._mark_times else None
+        return wall_ms(self._clock) if self._mark_times else None
 
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]

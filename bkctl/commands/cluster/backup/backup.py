@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_s
+from bkclient.concurrency import wall_ms
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import MetadataAccessError
@@ -112,7 +112,7 @@ async def _about(client: Client) -> BackupInfo:
         uri=store.uri,
         instance_id=await store.instance_id(),
         layout=(await store.layout()).name,
-        time_ms=int(wall_s(client.cluster.clock) * 1000),
+        time_ms=wall_ms(client.cluster.clock),
     )
 
 
