@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from bkctl.output.units import human_bytes, human_duration
 
@@ -28,58 +28,11 @@ _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
 
 
-class Progress(Protocol):
-    """A display of how far one piece of work is."""
-
-    is_open: bool
-    """Whether a line of the terminal is its own now."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def update(
-        self,
-        done: int,
-        items: int | None = None,
-        total: int | None = None,
-        *,
-        work: tuple[int, int] | None = None,
-    ) -> None:
-        """Say how far it is: units done, things done, and the total where it is known by now.
-
-        The share and the time left follow ``work``, what is done and its total, where the units do
-        not measure the time.
-        """
-        ...
-
-
-def make_progress(
-    options: Options, host: Host, what: str, *, total: int | None, unit: str
-) -> Progress:
-    """Return the display that the options and the terminal call for.
-
-    ``unit`` is ``bytes`` or what is counted: ``entries``.
-    """
-    kind = options.progress
-    if options.quiet or kind == "none":
-        return SilentProgress()
-    if kind == "jsonl":
-        return JsonLines(host.stderr, what, total, unit)
-    environ = host.environ
-    if kind == "auto" and host.stderr.isatty() and environ.get("TERM") != "dumb":
-        return (
-            Lines(host.stderr, what, total, unit)
-            if environ.get("CI")
-            else Bar(host.stderr, what, total, unit)
-        )
-    return Lines(host.stderr, what, total, unit)
-
-
-class SilentProgress:
-    """No display."""
+class Progress:
+    """A display of how far one piece of work is; this one shows nothing."""
 
     is_open = False
+    """Whether a line of the terminal is its own now."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,13 +48,37 @@ class SilentProgress:
         *,
         work: tuple[int, int] | None = None,
     ) -> None:
-        pass
+        """Say how far it is: units done, things done, and the total where it is known by now.
+
+        The share and the time left follow ``work``, what is done and its total, where the units do
+        not measure the time.
+        """
 
 
-class _MeasuredProgress(abc.ABC):
+def make_progress(
+    options: Options, host: Host, what: str, *, total: int | None, unit: str
+) -> Progress:
+    """Return the display that the options and the terminal call for.
+
+    ``unit`` is ``bytes`` or what is counted: ``entries``.
+    """
+    kind = options.progress
+    if options.quiet or kind == "none":
+        return Progress()
+    if kind == "jsonl":
+        return JsonLines(host.stderr, what, total, unit)
+    environ = host.environ
+    if kind == "auto" and host.stderr.isatty() and environ.get("TERM") != "dumb":
+        return (
+            Lines(host.stderr, what, total, unit)
+            if environ.get("CI")
+            else Bar(host.stderr, what, total, unit)
+        )
+    return Lines(host.stderr, what, total, unit)
+
+
+class _MeasuredProgress(Progress, abc.ABC):
     """What the displays share: the figures, and the rate over the last seconds."""
-
-    is_open = False
 
     def __init__(
         self,
@@ -117,9 +94,6 @@ class _MeasuredProgress(abc.ABC):
         self._done, self._items = 0, 0
         self._work: tuple[int, int | None] = 0, total
         self._past = [(self._began_s, 0, 0)]
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
@@ -147,7 +121,7 @@ class _MeasuredProgress(abc.ABC):
     def show(self, now_s: float) -> None:
         """Show the figures, if it is time to."""
 
-    def end(self) -> None:  # noqa: B027 -- most have nothing to do at the end
+    def end(self) -> None:
         """Show the end."""
 
     def rate(self, now_s: float) -> float:

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 from bkclient.admin import handover
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.listing import metadata_of
-from bkctl.output.progress import Progress, SilentProgress
+from bkctl.output.progress import Progress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown
 from wire.ids import EntryId
@@ -353,7 +353,7 @@ class Stream(Source):
 
     def progress(self, session: Session, what: str) -> Progress:
         # A bar would be drawn over the line that is being typed.
-        return SilentProgress() if self._stream.isatty() else super().progress(session, what)
+        return Progress() if self._stream.isatty() else super().progress(session, what)
 
     def close(self) -> None:
         if self._name != "-":

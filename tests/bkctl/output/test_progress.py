@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bkctl.options import Options
-from bkctl.output.progress import Bar, JsonLines, Lines, SilentProgress, make_progress
+from bkctl.output.progress import Bar, JsonLines, Lines, Progress, make_progress
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
 
@@ -32,8 +32,8 @@ def _options(**given: object) -> Options:
         ({}, False, {}, Lines),
         ({}, True, {"TERM": "dumb"}, Lines),
         ({}, True, {"CI": "true"}, Lines),
-        ({"quiet": True}, True, {}, SilentProgress),
-        ({"progress": "none"}, True, {}, SilentProgress),
+        ({"quiet": True}, True, {}, Progress),
+        ({"progress": "none"}, True, {}, Progress),
         ({"progress": "lines"}, True, {}, Lines),
         ({"progress": "jsonl"}, True, {}, JsonLines),
     ],
