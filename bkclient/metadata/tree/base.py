@@ -25,6 +25,7 @@ from bkclient.metadata.tree.nodes import (
 from bkclient.metadata.zk_paths import LedgerLayout
 
 _READS_AT_ONCE: Final = 100
+_TICKS_S: Final = 6.0
 
 
 class TreePart:
@@ -36,10 +37,10 @@ class TreePart:
         *,
         clock: IReactorTime,
         chance: random.Random,
-        layout: str | None,
-        lock_owner: str,
-        registration_wait_s: float,
-        mark_times: bool,
+        layout: str | None = None,
+        lock_owner: str = "localhost",
+        registration_wait_s: float | None = None,
+        mark_times: bool = True,
         many_values: ManyValues | None = None,
     ) -> None:
         """Take what the store leans on.
@@ -50,13 +51,20 @@ class TreePart:
             chance: where tokens, ids and the order of repairs come from.
             layout: the layout that must be found, or ``None`` for any.
             lock_owner: what the locks we take say about us.
-            registration_wait_s: how long another session may keep our bookie id.
+            registration_wait_s: how long another session may keep our bookie id; by default longer
+                than the session time-out, since a server ends sessions at its own ticks only (Java
+                waits exactly as long, and sometimes in vain).
             mark_times: whether marks tell when they were made.
             many_values: reads very many nodes; the tree does, one by one, unless given.
         """
         self._tree, self._clock, self._chance = tree, clock, chance
         self._layout_wanted, self._layout_found = layout, None
-        self._lock_owner, self._registration_wait_s = lock_owner, registration_wait_s
+        self._lock_owner = lock_owner
+        self._registration_wait_s = (
+            tree.session_timeout_s + _TICKS_S
+            if registration_wait_s is None
+            else registration_wait_s
+        )
         self._mark_times, self._many_values = mark_times, many_values
 
     _layout_found: LedgerLayout | None

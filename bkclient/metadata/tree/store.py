@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-
-from twisted.internet.interfaces import IReactorTime
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
@@ -16,13 +13,7 @@ from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
-from bkclient.metadata.tree.nodes import (
-    ManyValues,
-    NodeExistsError,
-    NoNodeError,
-    Tree,
-    insist,
-)
+from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, insist
 from bkclient.metadata.tree.underreplication.queue import TreeQueue
 from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 
@@ -42,38 +33,6 @@ class TreeMetadata(
     TreeElection,
 ):
     """Implements ``MetadataStore`` over any tree."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        *,
-        clock: IReactorTime,
-        chance: random.Random,
-        layout: str | None = None,
-        lock_owner: str = "localhost",
-        registration_wait_s: float | None = None,
-        mark_times: bool = True,
-        many_values: ManyValues | None = None,
-    ) -> None:
-        """See ``TreePart`` for what is not said here.
-
-        ``registration_wait_s`` is longer than the session time-out by default, since a server
-        ends sessions at its own ticks only: Java waits exactly as long and sometimes in vain.
-        """
-        super().__init__(
-            tree,
-            clock=clock,
-            chance=chance,
-            layout=layout,
-            lock_owner=lock_owner,
-            mark_times=mark_times,
-            many_values=many_values,
-            registration_wait_s=(
-                tree.session_timeout_s + _TICKS_S
-                if registration_wait_s is None
-                else registration_wait_s
-            ),
-        )
 
     @property
     def uri(self) -> str:
@@ -106,6 +65,3 @@ class TreeMetadata(
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
         return self._tree.on_session(changed)
-
-
-_TICKS_S = 6.0
