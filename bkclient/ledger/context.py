@@ -19,6 +19,7 @@ from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.replica_read import LedgerReads
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes
@@ -106,14 +107,12 @@ class Cluster:
 
     def fetcher(self, keys: LedgerKeys, rate: RateLimit | None = None) -> EntryFetcher:
         """Return what reads a ledger's entries, at most at the rate."""
+        sticky = self.rng.randrange(2**16) if self.config.sticky_reads else None
         return EntryFetcher(
-            self.pool,
-            keys.ledger_id,
-            keys.digester,
-            self.placement,
-            self.health,
-            sticky=self.rng.randrange(2**16) if self.config.sticky_reads else None,
-            rate=rate,
+            LedgerReads(
+                self.pool, keys.ledger_id, keys.digester, self.placement, self.health, sticky
+            ),
+            rate,
         )
 
     async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:

@@ -12,21 +12,16 @@ from typing import Any, TypeVar
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import Alarms, RateLimit
-from bkclient.connection.bookie_health import BookieHealth
+from bkclient.concurrency import RateLimit
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.pool import BookiePool
 from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientError, InterruptedOperationError, RequestTimeoutError
 from bkclient.ledger.reads.lac_reads import LacReads
-from bkclient.ledger.reads.read_order import ReadOrder
-from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
-from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.placement.policy import Placement
+from bkclient.ledger.reads.replica_read import LedgerReads, ReadRun, as_client_error
 from bkclient.quorum.read_rules import ReplicaRead, Speculation
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.digest import Digester, Entry, VerifiedById, VerifiedEntries
-from wire.ids import BookieId, EntryId, LedgerId
+from wire.digest import Entry, VerifiedById, VerifiedEntries
+from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Response
 
@@ -34,28 +29,17 @@ from wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Resp
 class BulkReads:
     """Reads entries of one ledger in bulk; an error of a bookie only means fewer entries."""
 
-    def __init__(
-        self,
-        pool: BookiePool,
-        ledger_id: LedgerId,
-        verifier: AnswerVerifier,
-        order: ReadOrder,
-        health: BookieHealth,
-        *,
-        wait_s: float,
-    ) -> None:
-        self._pool, self._ledger_id, self._verifier = pool, ledger_id, verifier
-        self._order, self._health = order, health
-        self._wait_s = wait_s
+    def __init__(self, reads: LedgerReads, *, wait_s: float) -> None:
+        self._reads, self._wait_s = reads, wait_s
 
     def read(
         self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
     ) -> Deferred[VerifiedById]:
         """Read what one bookie has of these entries; fire with the intact ones."""
-        wait_s = self._wait_s
-        channel = self._pool.channel(bookie, self._ledger_id, ProtocolVersion.V2)
-        channel.addTimeout(wait_s, self._pool.clock, partial(self._not_connected, bookie))
-        answers = channel.addCallback(BookieChannel.read_many, self._ledger_id, entries, wait_s)
+        wait_s, ledger_id, pool = self._wait_s, self._reads.ledger_id, self._reads.pool
+        channel = pool.channel(bookie, ledger_id, ProtocolVersion.V2)
+        channel.addTimeout(wait_s, pool.clock, partial(self._not_connected, bookie))
+        answers = channel.addCallback(BookieChannel.read_many, ledger_id, entries, wait_s)
         return answers.addCallbacks(
             self._answered,
             self._failed,
@@ -75,10 +59,10 @@ class BulkReads:
         asked: int,
     ) -> VerifiedById:
         if len(answers) < asked:
-            self._health.slow(bookie)
-        found = self._verifier.bulk(answers)
+            self._reads.health.slow(bookie)
+        found = self._reads.verifier.bulk(answers)
         if len(found) < asked:
-            self._order.leave(bookie, ensemble)
+            self._reads.order.leave(bookie, ensemble)
         return found
 
     def _failed(
@@ -88,8 +72,8 @@ class BulkReads:
             # Without this the reader that was cancelled would go on, entry by entry.
             raise failure.value
         if not isinstance(as_client_error(failure), InterruptedOperationError):
-            self._health.failed(bookie)
-            self._order.leave(bookie, ensemble)
+            self._reads.health.failed(bookie)
+            self._reads.order.leave(bookie, ensemble)
         return {}
 
 
@@ -97,39 +81,20 @@ T = TypeVar("T")
 
 
 class EntryFetcher:
-    """Reads one ledger's entries from bookies.
+    """Reads one ledger's entries from bookies; ``turn`` waits for the ``rate`` of reads."""
 
-    Args:
-        sticky: the place in the ensemble whose bookie is asked first for every entry, where each
-            has all of them, until it fails; ``None`` spreads reads over the bookies.
-        rate: how many reads may go a second; ``turn`` waits for it.
-    """
-
-    def __init__(
-        self,
-        pool: BookiePool,
-        ledger_id: LedgerId,
-        digester: Digester,
-        placement: Placement,
-        health: BookieHealth,
-        sticky: int | None = None,
-        rate: RateLimit | None = None,
-    ) -> None:
-        self._pool, self._ledger_id, self._health = pool, ledger_id, health
-        self._rate = rate
-        config = pool.config
-        self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
+    def __init__(self, reads: LedgerReads, rate: RateLimit | None = None) -> None:
+        self._reads, self._rate = reads, rate
+        self._pool, self._ledger_id, self._order = reads.pool, reads.ledger_id, reads.order
+        config = reads.pool.config
         self._speculation = Speculation(
             config.speculative_first_ms / 1000,
             config.speculative_max_ms / 1000,
             config.speculative_read_backoff,
         )
-        self._order = order = ReadOrder(pool, placement, health, sticky)
-        self.verifier = verifier = AnswerVerifier(ledger_id, digester)
-        self.lacs = LacReads(pool, ledger_id, verifier, order, health, self._alarms)
-        self._bulks = BulkReads(
-            pool, ledger_id, verifier, order, health, wait_s=self._bulk_wait_s()
-        )
+        self.verifier = reads.verifier
+        self.lacs = LacReads(reads)
+        self._bulks = BulkReads(reads, wait_s=self._bulk_wait_s())
         self.can_batch = config.batch_reads
         """Whether bookies are asked for several entries at once; off after one did not know how."""
 
@@ -144,7 +109,7 @@ class EntryFetcher:
 
     def close(self) -> None:
         """Stop timers."""
-        self._alarms.stop()
+        self._reads.alarms.stop()
 
     async def turn(self, reads: int = 1) -> None:
         """Wait until reads may go, where their rate is limited."""
@@ -240,14 +205,13 @@ class EntryFetcher:
         if self._order.is_sticky:
             accept, send = self._unsticking(accept, ensemble), self._left(send, ensemble)
         run = ReadRun(
-            ("entry", entry_id, self._ledger_id),
+            self._reads,
+            ("entry", entry_id),
             ReplicaRead[T](order),
             ensemble,
             send,
             accept,
-            self._alarms,
             self._speculation.waits(),
-            self._health,
         )
         return run.start()
 

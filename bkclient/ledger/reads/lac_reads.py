@@ -12,13 +12,8 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import Alarms
-from bkclient.connection.bookie_health import BookieHealth
-from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError
-from bkclient.ledger.reads.read_order import ReadOrder
-from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
-from bkclient.ledger.reads.verifier import AnswerVerifier
+from bkclient.ledger.reads.replica_read import LedgerReads, ReadRun, as_client_error
 from bkclient.quorum.read_rules import (
     AnyLac,
     KnownLac,
@@ -29,7 +24,7 @@ from bkclient.quorum.read_rules import (
 )
 from wire.codes import ReadFlag
 from wire.digest import Entry
-from wire.ids import NO_ENTRY, BookieId, LedgerId
+from wire.ids import NO_ENTRY, BookieId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import ReadLacRequest, ReadRequest, Response
 
@@ -40,19 +35,9 @@ POLL_MARGIN_S: Final = 1.0
 class LacReads:
     """Reads the LAC of one ledger, and waits for a higher one."""
 
-    def __init__(
-        self,
-        pool: BookiePool,
-        ledger_id: LedgerId,
-        verifier: AnswerVerifier,
-        order: ReadOrder,
-        health: BookieHealth,
-        alarms: Alarms[ReadRun[Any]],
-    ) -> None:
-        self._pool, self._ledger_id = pool, ledger_id
-        self._verifier, self._order = verifier, order
-        self._health, self._alarms = health, alarms
-        config = pool.config
+    def __init__(self, reads: LedgerReads) -> None:
+        self._reads = reads
+        config = reads.pool.config
         self._speculation = Speculation(
             config.speculative_lac_first_timeout_ms / 1000,
             config.speculative_lac_timeout_max_ms / 1000,
@@ -71,11 +56,11 @@ class LacReads:
         return self._ask(metadata, AnyLac(metadata.ensemble_size, known_lac))
 
     def _ask(self, metadata: LedgerMetadata, rule: LacQuorum | AnyLac) -> Deferred[int]:
-        request = ReadLacRequest(self._ledger_id)
+        request = ReadLacRequest(self._reads.ledger_id)
         answered = ask_all(
             metadata.last_fragment,
-            lambda bookie: self._pool.send(bookie, request),
-            self._verifier.lac,
+            lambda bookie: self._reads.pool.send(bookie, request),
+            self._reads.verifier.lac,
             rule,
         )
         return answered.addCallback(lambda known: known.lac)
@@ -84,8 +69,9 @@ class LacReads:
         self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
     ) -> Deferred[LongPollAnswer[Entry]]:
         """Wait at bookies until the LAC passes ``previous_lac``; the next entry comes along."""
+        reads = self._reads
         request = ReadRequest(
-            self._ledger_id,
+            reads.ledger_id,
             NO_ENTRY,
             ReadFlag.PIGGYBACK,
             previous_lac=previous_lac,
@@ -93,14 +79,13 @@ class LacReads:
         )
         ensemble = metadata.last_fragment.ensemble
         run = ReadRun(
-            ("LAC beyond", previous_lac, self._ledger_id),
-            LongPoll[Entry](self._order.of_ensemble(ensemble), metadata.ack_quorum, previous_lac),
+            reads,
+            ("LAC beyond", previous_lac),
+            LongPoll[Entry](reads.order.of_ensemble(ensemble), metadata.ack_quorum, previous_lac),
             ensemble,
-            lambda bookie: self._pool.send(bookie, request, timeout_s=wait_s + POLL_MARGIN_S),
-            lambda bookie, response: self._verifier.poll(bookie, response, previous_lac),
-            self._alarms,
+            lambda bookie: reads.pool.send(bookie, request, timeout_s=wait_s + POLL_MARGIN_S),
+            lambda bookie, response: reads.verifier.poll(bookie, response, previous_lac),
             self._speculation.waits(),
-            self._health,
         )
         return run.start()
 

@@ -11,8 +11,13 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms
 from bkclient.connection.bookie_health import BookieHealth
+from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
+from bkclient.ledger.reads.read_order import ReadOrder
+from bkclient.ledger.reads.verifier import AnswerVerifier
+from bkclient.placement.policy import Placement
 from bkclient.quorum.read_rules import NEGATIVE, Ask, Deliver, ReadCommand
+from wire.digest import Digester
 from wire.ids import BookieId, LedgerId
 from wire.messages import Response
 
@@ -29,10 +34,29 @@ class _Rule(Protocol[T]):
     def failed(self, index: int, error: ClientError) -> list[ReadCommand[T]]: ...
 
 
+class LedgerReads:
+    """What the reads of one ledger share; see ``ReadOrder`` for ``sticky``."""
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        ledger_id: LedgerId,
+        digester: Digester,
+        placement: Placement,
+        health: BookieHealth,
+        sticky: int | None,
+    ) -> None:
+        self.pool, self.ledger_id, self.health = pool, ledger_id, health
+        self.verifier = AnswerVerifier(ledger_id, digester)
+        self.order = ReadOrder(pool, placement, health, sticky)
+        self.alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
+
+
 class ReadRun(Generic[T]):
     """One read in progress: asks, waits, speculates, ends.
 
     Args:
+        reads: the reads of the ledger.
         what: is read, for the error when no bookie has it.
         send: sends the request to the member with this index.
         accept: makes a value of an answer, or raises ``ClientError``.
@@ -40,21 +64,20 @@ class ReadRun(Generic[T]):
 
     def __init__(
         self,
-        what: tuple[str, object, LedgerId],
+        reads: LedgerReads,
+        what: tuple[str, object],
         rule: _Rule[T],
         ensemble: Sequence[BookieId],
         send: Callable[[BookieId], Deferred[Any]],
         accept: Callable[[BookieId, Response], T],
-        alarms: Alarms[ReadRun[Any]],
         waits: Iterator[float],
-        health: BookieHealth,
     ) -> None:
         self.result: Deferred[T] = Deferred(self._cancelled)
         self.done = False
-        self._what = what
+        self._what, self._ledger_id = what, reads.ledger_id
         self._rule, self._ensemble = rule, ensemble
         self._send, self._accept = send, accept
-        self._alarms, self._waits, self._health = alarms, waits, health
+        self._alarms, self._waits, self._health = reads.alarms, waits, reads.health
         self._wait_s = 0.0
 
     def start(self) -> Deferred[T]:
@@ -120,8 +143,8 @@ class ReadRun(Generic[T]):
 
     def _named(self, error: ClientError) -> ClientError:
         """Return the error with what was read in its text."""
-        kind, number, ledger_id = self._what
-        named = type(error)(f"{kind} {number} of ledger {ledger_id}: {error}")
+        kind, number = self._what
+        named = type(error)(f"{kind} {number} of ledger {self._ledger_id}: {error}")
         named.__cause__ = error
         return named
 
