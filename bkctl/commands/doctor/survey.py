@@ -30,7 +30,7 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
-from bkctl.commands.local.directory import STATE_FILE
+from bkctl.commands.local.directory import holds_cluster
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
@@ -116,7 +116,7 @@ def _local_directory(session: Session) -> Path | None:
     path = profile_path(session.host.environ)
     if session.options.used_profile is None or path is None:
         return None
-    return path.parent if (path.parent / STATE_FILE).exists() else None
+    return path.parent if holds_cluster(path.parent) else None
 
 
 def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:

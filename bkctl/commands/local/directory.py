@@ -226,10 +226,15 @@ def _toml(keys: Mapping[str, str | None]) -> str:
     return "".join(lines)
 
 
+def holds_cluster(directory: Path) -> bool:
+    """Return whether a directory is that of a local cluster."""
+    return (directory / STATE_FILE).is_file()
+
+
 def directory_in_use(environ: Mapping[str, str]) -> str | None:
     """Return the directory of the local cluster whose `bkctl.env` this shell has read, if any."""
     profiles = Path(environ.get("BKCTL_CONFIG", ""))
-    is_local = profiles.name == PROFILE_FILE and (profiles.parent / STATE_FILE).is_file()
+    is_local = profiles.name == PROFILE_FILE and holds_cluster(profiles.parent)
     return str(profiles.parent) if is_local else None
 
 
@@ -345,7 +350,7 @@ def refuse_foreign(directory: Path) -> None:
     Raises:
         RefusedError: it does.
     """
-    if not directory.is_dir() or (directory / STATE_FILE).exists():
+    if not directory.is_dir() or holds_cluster(directory):
         return
     before_the_record = (BACKGROUND_LOG, LOCK, f".{STATE_FILE}.*{PART}")
     if not all(any(map(child.match, before_the_record)) for child in directory.iterdir()):

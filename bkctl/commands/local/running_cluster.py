@@ -14,10 +14,10 @@ from typing import Final
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
 from bkctl.commands.local.directory import (
     CONF_FILE,
-    STATE_FILE,
     ClusterRecord,
     bookie_directory,
     bookie_id_in,
+    holds_cluster,
     host_of,
     is_decommissioned,
     read_record,
@@ -97,7 +97,7 @@ def running_directories() -> list[Path]:
             file = Path(os.fsdecode(conf.partition(b"\0")[0]))
             directory = file.parent.parent
             is_own = process.stat().st_uid == os.geteuid()
-            if is_own and file.name == CONF_FILE and (directory / STATE_FILE).is_file():
+            if is_own and file.name == CONF_FILE and holds_cluster(directory):
                 found.add(directory)
     return sorted(found)
 

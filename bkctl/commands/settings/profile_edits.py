@@ -154,11 +154,11 @@ def create(session: Session, /, name: str, **values: Any) -> None:
 
 
 def _note_profile_of_local_cluster(session: Session, made: Profile) -> None:
-    from bkctl.commands.local.directory import PROFILE_FILE, STATE_FILE
+    from bkctl.commands.local.directory import PROFILE_FILE, holds_cluster
 
     _, scheme, path = (made.service_uri or "").rpartition("sqlite://")
     home = Path(path).parent
-    if scheme and made.admin_token_file is None and (home / STATE_FILE).is_file():
+    if scheme and made.admin_token_file is None and holds_cluster(home):
         session.finish()
         session.note(
             "this cluster has a profile with its admin token and racks: "

@@ -13,7 +13,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.limits.limit_hits import NamedLimit
+from bookied.server.limits.limit_hits import Limit, NamedLimit
 
 CONNECTIONS_MAX: Final = 64
 SHARE_OF_ADDRESS: Final = 2
@@ -68,8 +68,8 @@ def connections_max() -> int:
 class HttpLimit(NamedLimit):
     """What a client of HTTP can run into."""
 
-    CONNECTIONS = "connections", "refused connections: no more are allowed"
-    ADDRESS = "connections_of_address", "refused connections: their address has its share"
+    CONNECTIONS = Limit.CONNECTIONS.value
+    ADDRESS = Limit.ADDRESS.value
     WAITING = "waiting_connections", "closed connections that had no whole request: others came"
     STALLED = (
         "stalled_connections",
