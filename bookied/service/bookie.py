@@ -31,11 +31,11 @@ from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
 from bookied.runtime.storage_engine import Engine, EngineEvents
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
+from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
-from bookied.service.deleted_ledgers_file import DeletedLedgersFile
 from bookied.service.disk_effects import DiskEffects, DiskMode, keep_status, stored_status
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.metadata_at_stop import finish_with_metadata

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.logger import Logger
@@ -14,12 +15,79 @@ from bookied.errors import SecurityStartError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.listener import BoundPort
 from bookied.server.access.auth_gate import Authenticator
-from bookied.server.access.open_port import open_port
 from bookied.server.context import AccessRules
+from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
+from bookied.server.limits.connections import ConnectionSettings
+from bookied.server.limits.timeouts import Timeouts
 from bookied.server.rules.bookie import Bookie
 from bookied.server.server import BookieServer
-from bookied.service.server_settings import connection_settings, server_limits
 from bookied.storage.ledger_storage.limits import StorageLimits
+
+SPARE_FILES: Final = 256
+"""Journals, marks, the metadata service, the log, and what a moment needs."""
+
+_UNLIMITED: Final = 2**62
+
+
+def _connections_max(
+    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
+) -> int | None:
+    """Return how many connections clients may have: of the descriptors, those storage leaves."""
+    asked = config.connections_max or None
+    if open_files_max is None:
+        return asked
+    for_reading = storage.open_logs_max + storage.open_indexes_max
+    files = for_reading + storage.open_to_write_max + SPARE_FILES
+    most = max(open_files_max - files, open_files_max // 8)
+    return most if asked is None else min(asked, most)
+
+
+def connection_settings(
+    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
+) -> ConnectionSettings:
+    """Return how many connections there may be, and what each may do.
+
+    Args:
+        config: the bookie's settings.
+        open_files_max: how many descriptors the process may have; None if unknown.
+        storage: what storage takes of them.
+    """
+    count_max = _connections_max(config, open_files_max, storage)
+    return ConnectionSettings(
+        count_max=count_max,
+        of_address_max=config.address_connections_max or _half(count_max),
+        timeouts=_timeouts(config),
+        frame_bytes_max=config.frame_bytes_max,
+        tcp_keep_alive=config.tcp_keepalive,
+    )
+
+
+def _half(connections_max: int | None) -> int | None:
+    return None if connections_max is None else max(1, connections_max // 2)
+
+
+def _timeouts(config: BookieConfig) -> Timeouts:
+    cuts = config.close_on_response_timeout and config.response_wait_ms >= 0
+    return Timeouts(
+        frame_s=config.frame_wait_ms / 1000 or None,
+        answer_s=config.response_wait_ms / 1000 if cuts else None,
+        idle_s=config.idle_wait_ms / 1000 or None,
+        login_s=config.login_wait_ms / 1000 or None,
+    )
+
+
+def server_limits(config: BookieConfig, storage: StorageLimits) -> ServerLimits:
+    """Return how much of the requests of all connections may be in memory."""
+    return ServerLimits(
+        in_flight_bytes_max=config.journal_queue_bytes_max,
+        unwritten_bytes_max=storage.unwritten_bytes_max,
+        adds_max=config.adds_in_progress_max or None,
+        shared_adds_bytes_max=SHARED_ADDS_BYTES * len(config.journal_directories),
+        reads_pending_max=config.reads_in_progress_max or _UNLIMITED,
+        half_frames_bytes_max=config.half_frames_bytes_max,
+        unsent_bytes_max=config.unsent_bytes_max,
+    )
+
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts
@@ -128,3 +196,21 @@ def _open_security(
     except SecurityError as error:
         raise SecurityStartError(str(error)) from error
     return tls, auth
+
+
+def open_port(config: BookieConfig, listen_host: str, port: int) -> str | None:
+    """Return what to say of a port that every host can use, with the settings; else ``None``.
+
+    Java's bookie is as open by default. ``listen_host`` is empty for all addresses of the machine.
+    """
+    asks_names = config.has_sasl or config.has_roles
+    if asks_names or (config.tls_required and config.tls_client_authentication):
+        return None
+    if listen_host and ip_address(listen_host.partition("%")[0]).is_loopback:
+        return None
+    where = f"address {listen_host}" if listen_host else "every address (listeningInterface)"
+    tls = "" if config.tls_required else ", without TLS (tlsProviderFactoryClass, tlsRequired)"
+    return (
+        f"port {port} takes entries from every host that reaches it: on {where}, without a"
+        f" login (bookieAuthProviderFactoryClass){tls}"
+    )

@@ -2,14 +2,16 @@
 
 Agrees with BookKeeper 4.18.0, AuditorBookieCheckTask, AuditorCheckAllLedgersTask,
 AuditorPlacementPolicyCheckTask and AuditorReplicasCheckTask. Stricter: a ledger whose metadata
-cannot be read, or that cannot be checked, is reported and keeps no other waiting.
+cannot be read, or that cannot be checked, is reported and keeps no other waiting. Replicas are
+counted by the lists of entries that bookies give; a bookie that gives no list has nothing.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -28,19 +30,118 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import MarkError, MetadataStore
+from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.repair.replica_check import LedgerChecker, view
-from bookied.repair.autorecovery.replica_counts import (
-    EntrySet,
-    ReplicaCounts,
-    bookies_to_ask,
-    count_replicas,
-)
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError, FormatError
-from wire.ids import BookieId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ListEntriesRequest, ListEntriesResponse
 from wire.records.entry_list import EntryList, decode_entry_list
+
+STEP_ENTRIES: Final = 5000
+
+PERIODIC_MAX: Final = 1000
+"""Groups with a period that a list may have: each is looked at for each entry."""
+
+
+class EntrySet:
+    """The entries of a list, to be looked up at the same cost however a bookie has written it."""
+
+    def __init__(self, entries: EntryList) -> None:
+        """Take the list.
+
+        Raises:
+            FormatError: it has more than ``PERIODIC_MAX`` groups with a period.
+        """
+        self._periodic = EntryList(tuple(group for group in entries.groups if group[3]))
+        if len(self._periodic.groups) > PERIODIC_MAX:
+            raise FormatError(f"a list with {len(self._periodic.groups)} groups with a period")
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, _, size, period in sorted(entries.groups):
+            if period:
+                continue
+            if self._ends and first <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], first + size)
+            else:
+                self._starts.append(first)
+                self._ends.append(first + size)
+
+    def __contains__(self, entry_id: int) -> bool:
+        at = bisect_right(self._starts, entry_id) - 1
+        return (at >= 0 and entry_id < self._ends[at]) or entry_id in self._periodic
+
+
+@attrs.frozen
+class ReplicaCounts:
+    """Entries of a ledger by how many of its bookies have them; none of these has all."""
+
+    without_any: int = 0
+    below_ack_quorum: int = 0
+    below_write_quorum: int = 0
+    first: EntryId | None = None
+    """The first entry that lacks a replica."""
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether every entry has all replicas."""
+        return self.first is None
+
+
+def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
+    """Return who should have entries of a closed ledger."""
+    return frozenset(
+        bookie
+        for fragment in fragments_of(metadata, None)
+        for index, bookie in enumerate(fragment.ensemble)
+        if fragment.ends_at(index) is not None
+    )
+
+
+def count_replicas(
+    metadata: LedgerMetadata, lists: Mapping[BookieId, EntrySet]
+) -> Iterator[ReplicaCounts]:
+    """Give what a closed ledger lacks, by the lists of those that gave one; the last is the result.
+
+    One is given after each ``STEP_ENTRIES``, so that others get their turn.
+    """
+    counts = ReplicaCounts()
+    for fragment in fragments_of(metadata, None):
+        for start in range(fragment.first, fragment.last + 1, STEP_ENTRIES):
+            end = min(fragment.last, start + STEP_ENTRIES - 1)
+            part = attrs.evolve(fragment, first=EntryId(start), last=EntryId(end))
+            counts = _counted(counts, metadata, part, lists)
+            yield counts
+
+
+def _counted(
+    counts: ReplicaCounts,
+    metadata: LedgerMetadata,
+    fragment: LedgerFragment,
+    lists: Mapping[BookieId, EntrySet],
+) -> ReplicaCounts:
+    none = few = some = 0
+    first = counts.first
+    kept = [lists.get(bookie, ()) for bookie in fragment.ensemble]
+    for entry_id in range(fragment.first, fragment.last + 1):
+        copies = sum(
+            fragment.holds(entry_id, index) and entry_id in entries
+            for index, entries in enumerate(kept)
+        )
+        if copies >= metadata.write_quorum:
+            continue
+        first = EntryId(entry_id) if first is None else first
+        none += copies == 0
+        few += 0 < copies < metadata.ack_quorum
+        some += copies >= metadata.ack_quorum
+    return ReplicaCounts(
+        counts.without_any + none,
+        counts.below_ack_quorum + few,
+        counts.below_write_quorum + some,
+        first,
+    )
+
 
 log = Logger()
 

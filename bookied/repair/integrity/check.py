@@ -13,7 +13,7 @@ metadata where that has the password.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Final
 
@@ -25,12 +25,12 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
+from bkclient.quorum.fragments import fragments_of
 from bookied.errors import CorruptError
 from bookied.repair.integrity.peers import OtherBookies
-from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
 from bookied.repair.integrity.storage import RepairedStorages
 from wire.digest import master_key
-from wire.ids import BookieId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 log = Logger()
@@ -183,3 +183,29 @@ class IntegrityCheck:
 def _key_of(metadata: LedgerMetadata) -> bytes:
     """Return the master key, empty where the metadata has no password."""
     return b"" if metadata.password is None else master_key(metadata.password)
+
+
+def belongs_here(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+    """Return whether any fragment of the ledger names the bookie."""
+    return bookie_id in metadata.all_bookies()
+
+
+def may_have_forgotten(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+    """Return whether an entry or a fence may be lost that only this bookie knows.
+
+    Of a ledger that is not closed, the bookies of the last fragment alone know where it ends, and
+    whether its writer was fenced. A ledger like that goes into limbo until it was recovered from
+    others.
+    """
+    return not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble
+
+
+def entries_owed(metadata: LedgerMetadata, bookie_id: BookieId) -> Iterator[EntryId]:
+    """Give the entries that the bookie has to hold, ascending.
+
+    They are all up to the last one if the ledger is closed, else those before the fragment that
+    still grows: these are in the ledger for sure.
+    """
+    for fragment in fragments_of(metadata, None):
+        if bookie_id in fragment.ensemble:
+            yield from fragment.entries_at(fragment.ensemble.index(bookie_id))

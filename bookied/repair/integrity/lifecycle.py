@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -23,10 +23,43 @@ from bookied.repair.integrity.check import IntegrityCheck
 from bookied.repair.integrity.cookies import IntegrityCookies, StaleCookies
 from bookied.repair.integrity.peers import OtherBookies
 from bookied.repair.integrity.storage import RepairedStorages
-from bookied.repair.integrity.uncancelled import UncancelledRuns
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.runtime.storage_engine import Engine
 from wire.ids import BookieId
+
+T = TypeVar("T")
+
+
+class UncancelledRuns:
+    """Runs what must not be left in the middle: a thread would go on with it beside the next.
+
+    All methods belong to the reactor's thread.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: set[Deferred[Any]] = set()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
+        """Begin; return what fires with the value. Cancelling that ends the waiting only."""
+        waiting: Deferred[T] = Deferred()
+        running = Deferred.fromCoroutine(work)
+        self._under_way.add(running)
+
+        def ended(result: Any) -> None:
+            self._under_way.discard(running)
+            if isinstance(result, Failure):
+                waiting.errback(result)
+            else:
+                waiting.callback(result)
+
+        running.addBoth(ended)
+        return waiting
+
+    async def ended(self) -> None:
+        """Return once nothing is in progress any more, however it has ended."""
+        while self._under_way:
+            await next(iter(self._under_way))
+
 
 log = Logger()
 

@@ -16,8 +16,47 @@ from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.writer_commands import OpenLog, WriteRecords
 from bookied.storage.files.files import AppendFile, Files
+
+
+@attrs.frozen
+class OpenLog:
+    """Begin a log."""
+
+    log_id: int
+    turn: int
+    """How often the ids had started over."""
+    size_bytes: int = 0
+
+
+@attrs.frozen
+class WriteRecords:
+    """Append records to the log that was begun last."""
+
+    log_id: int
+    offset: int
+    """Where in the log it begins."""
+    blobs: list[bytes]
+    counted: dict[int, int]
+    """Bytes by ledger of those blobs that came with a count."""
+    uncounted: list[bytes]
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        """Where in the log it ends."""
+        return self.offset + self.size_bytes
+
+
+@attrs.frozen
+class CloseLog:
+    """End the log that was begun last, with its map."""
+
+    size_bytes: int = 0
+
+
+Command = OpenLog | WriteRecords | CloseLog
+
 
 log = Logger()
 

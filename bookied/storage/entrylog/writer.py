@@ -27,8 +27,14 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.failures import OneSync, WriteFailures
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.log_file import LogFile, LogSettings
-from bookied.storage.entrylog.writer_commands import CloseLog, Command, OpenLog, WriteRecords
+from bookied.storage.entrylog.log_file import (
+    CloseLog,
+    Command,
+    LogFile,
+    LogSettings,
+    OpenLog,
+    WriteRecords,
+)
 from bookied.storage.files.files import Files
 
 HAND_OVER_BYTES: Final = 1024 * 1024

@@ -22,8 +22,7 @@ from bookied.errors import CorruptError, JournalFormatError, JournalMissingError
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
-from bookied.storage.journal.group_reader import GroupReader
-from bookied.storage.journal.journal_bytes import JournalBytes
+from bookied.storage.journal.group_reader import GroupReader, JournalBytes
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a longer record makes for a longer read, but never beyond the file's end."""

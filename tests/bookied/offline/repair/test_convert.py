@@ -12,9 +12,8 @@ import pytest
 
 from bookied.directories.roots import CONVERTING, Directories, prepare
 from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
-from bookied.offline.repair.convert import Conversion
+from bookied.offline.repair.convert import Conversion, StagedIndex
 from bookied.offline.repair.convert_logs import ConversionRefusedError
-from bookied.offline.repair.convert_staging import StagedIndex
 from bookied.storage.entrylog.format import location
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.files.files import Files

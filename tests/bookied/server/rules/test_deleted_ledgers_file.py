@@ -9,8 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.service.deleted_ledgers_file import DeletedLedgersFile
+from bookied.server.rules.deleted_ledgers import DeletedLedgersFile, FencedDeletions
 from tests.sim.world.disk import SimFiles
 from wire.ids import LedgerId
 
