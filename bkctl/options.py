@@ -205,19 +205,6 @@ WATCHING: Final = frozenset({"watch_s", "until"})
 """The options of commands that can be watched."""
 
 
-def with_seconds(args: Sequence[str]) -> list[str]:
-    """Return a command line whose ``--watch`` says how often.
-
-    Its value is optional, and click would take the next word for it: an id, or a group's name.
-    """
-    words = list(args)
-    end = words.index("--") if "--" in words else len(words)
-    return [
-        f"--watch={WATCH_EVERY_S:g}" if word == "--watch" and n < end else word
-        for n, word in enumerate(words)
-    ]
-
-
 def is_global(parameter: click.Parameter) -> TypeGuard[_GlobalOption]:
     """Tell whether a parameter is one that every command takes."""
     return isinstance(parameter, _GlobalOption)

@@ -100,7 +100,7 @@ def load(
         ConfigError: at least one value is refused; all findings are in it.
     """
     loading = _Loading(cls, properties)
-    values = {one.argument: value for one in declared(cls) for value in loading.value_of(one)}
+    values = {one.argument: value for one in loading.settings for value in loading.value_of(one)}
     loading.check_other_keys(tuple(also), strict=strict)
     loading.stop_if_refused()
     config = cls(**values)
@@ -149,7 +149,7 @@ class _Loading:
     """One run of ``load``: where values are found, and the findings so far."""
 
     def __init__(self, cls: type, properties: Properties) -> None:
-        self._cls = cls
+        self._cls, self.settings = cls, declared(cls)
         self._properties = properties
         self._by_key = {prop.key: prop for prop in properties}
         self._found: list[SettingFinding] = []
@@ -194,7 +194,7 @@ class _Loading:
         mine = other_keys(self._cls)
         my_patterns = _Patterns(one.pattern for one in mine)
         other_patterns = _Patterns(one.pattern for cls in also for one in other_keys(cls))
-        used = {key for one in declared(self._cls) for key in (one.spec.key, *one.spec.aliases)}
+        used = {key for one in self.settings for key in (one.spec.key, *one.spec.aliases)}
         for prop in self._properties:
             if prop.key in used:
                 continue

@@ -17,7 +17,7 @@ from click.core import augment_usage_errors
 
 from bkctl.cli.params import complete_files
 from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
-from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
+from bkctl.options import WATCH_EVERY_S, WATCHING, global_options, is_global, options_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -93,6 +93,19 @@ class _Context(click.Context):
         return super().command_path
 
 
+def _with_seconds(args: Sequence[str]) -> list[str]:
+    """Return a command line whose ``--watch`` says how often.
+
+    Its value is optional, and click would take the next word for it: an id, or a group's name.
+    """
+    words = list(args)
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        f"--watch={WATCH_EVERY_S:g}" if word == "--watch" and n < end else word
+        for n, word in enumerate(words)
+    ]
+
+
 class Command(click.Command):
     """A command with all that its help needs."""
 
@@ -140,7 +153,7 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             with augment_usage_errors(ctx):  # A missing value names no command by itself.
-                rest = super().parse_args(ctx, with_seconds(args))
+                rest = super().parse_args(ctx, _with_seconds(args))
         except click.NoSuchOption as error:
             if error.option_name not in {"--watch", "--until"}:
                 raise
@@ -240,7 +253,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Only what is before the command's name: the rest is for others to read.
-        rest = super().parse_args(ctx, with_seconds(args))
+        rest = super().parse_args(ctx, _with_seconds(args))
         options_of(ctx)
         return rest
 
