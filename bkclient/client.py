@@ -307,7 +307,7 @@ class Client:
     def writer_of(
         self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int
     ) -> LedgerWriter:
-        """Return a writer that continues behind ``last``; only after a hand-over was claimed."""
+        """Return a writer that continues after ``last``; only after a hand-over was claimed."""
         from bkclient.ledger.writer import LedgerWriter
 
         keys = self.keys_of(ledger_id, local.value)

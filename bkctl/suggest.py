@@ -286,7 +286,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger tail --no-follow": "use --exit-at-end",
     "topic export --out": "FILE is an argument: `bkctl topic export TOPIC FILE`",
 }
-"""Options that people try, behind the command or its group, and what to use instead."""
+"""Options that people try, after the command or its group, and what to use instead."""
 
 
 def instead_of(option: str, path: str) -> str:

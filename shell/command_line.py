@@ -2,7 +2,7 @@
 
 Words are quoted as in a POSIX shell, ``;`` and newlines part lines, ``#`` begins a comment, and a
 backslash at the end goes on on the next line. Nothing is expanded: no variables, no file patterns.
-Behind the first ``|`` of a line everything belongs to the system's shell, and so does a line that
+After the first ``|`` of a line everything belongs to the system's shell, and so does a line that
 begins with ``!``. No I/O.
 """
 
@@ -36,7 +36,7 @@ class TokenKind(enum.Enum):
 
 @attrs.frozen
 class Token:
-    """A piece of the text that is not white space; ``end`` is the offset behind it."""
+    """A piece of the text that is not white space; ``end`` is the offset after it."""
 
     mark: TokenKind
     text: str

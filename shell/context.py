@@ -177,7 +177,7 @@ def _left_over(ctx: click.Context) -> list[str]:
 
 
 def awaited(ctx: click.Context, rest: Sequence[str]) -> click.Parameter | None:
-    """Return the parameter of a command that the word behind ``rest``, its arguments, is for."""
+    """Return the parameter of a command that the word after ``rest``, its arguments, is for."""
     if "--" not in rest and (option := _option_before(ctx, rest)) is not None:
         return option
     arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]

@@ -24,7 +24,7 @@ def run_system(command: str) -> int:
 class RedirectedStreams:
     """The streams of one command, as its line says; a context manager.
 
-    Once the block is left, ``status`` is that of the command behind ``|``, and ``was_left`` tells
+    Once the block is left, ``status`` is that of the command after ``|``, and ``was_left`` tells
     whether that ended before it had read everything, which is no failure of the writer.
 
     Raises:

@@ -29,7 +29,7 @@ class EntryBatch:
     Attributes:
         ledger_id: the ledger of the entries.
         first_entry_id: the id of the first entry.
-        payloads: all payloads, one behind the other, with nothing between them.
+        payloads: all payloads, one after the other, with nothing between them.
         offsets: one more than there are entries, signed 32-bit in the machine's order: payload
             ``i`` is ``payloads[offsets[i]:offsets[i + 1]]``. Arrow's offsets of a binary column.
         headers: 32 bytes for each entry, big-endian: ledger id, entry id, LAC, length

@@ -124,7 +124,7 @@ class DigestMd5Client:
         return self._step is _Step.DONE
 
     def answer(self, token: bytes) -> bytes:
-        """Return the token to send back; empty behind the last one.
+        """Return the token to send back; empty after the last one.
 
         Raises:
             AuthenticationError: the bookie does not know the password, or speaks of something else.

@@ -280,7 +280,7 @@ def _split(text: str, origin: Origin) -> tuple[Value, ...]:
     """Cut ``text`` at its unescaped commas; there is always at least one value, perhaps empty."""
     parts = re.findall(r"((?:\\.|[^\\,])*\\?)(,|$)", text, re.DOTALL)
     if len(parts) > 1 and not parts[-2][1]:
-        parts.pop()  # The pattern also matches the nothing behind the last part.
+        parts.pop()  # The pattern also matches the nothing after the last part.
     texts = [_unescape(part.strip(), origin) for part, _ in parts]
     return tuple(Value(part, origin) for part in texts)
 

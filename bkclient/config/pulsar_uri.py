@@ -1,7 +1,7 @@
 """Pulsar's metadata service URIs, as the ZooKeeper URIs that name the same znodes.
 
 Agrees with Pulsar 4.0, AbstractMetadataDriver and MetadataStoreFactoryImpl: behind
-``metadata-store:`` is the address of a metadata store. A path behind ZooKeeper's servers is a
+``metadata-store:`` is the address of a metadata store. A path after ZooKeeper's servers is a
 chroot, and the ledgers are at ``/ledgers`` below it, whatever the path is.
 """
 

@@ -118,7 +118,7 @@ class AppendQueue:
         return iter(tuple(self._waiting))
 
     def push(self, append: Append) -> None:
-        """Take an append behind all others."""
+        """Take an append after all others."""
         self._waiting.append(append)
 
     def settle(self) -> None:
@@ -134,7 +134,7 @@ class AppendQueue:
             self._answer(append, append.position)
 
     def reject(self, append: Append, error: ClientError) -> None:
-        """Fail one append; those behind it need not wait for it any more."""
+        """Fail one append; those after it need not wait for it any more."""
         self._waiting.remove(append)
         self._answer(append, error)
         self.settle()
@@ -167,7 +167,7 @@ class AppendQueue:
     # During a repair
 
     def fix_end(self, segment: Segment, last: int) -> None:
-        """Note that a ledger ends with entry ``last``: appends behind it are not stored."""
+        """Note that a ledger ends with entry ``last``: appends after it are not stored."""
         for append in self._waiting:
             if append.segment is segment:
                 append.is_stored = append.entry_id <= last

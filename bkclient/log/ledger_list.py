@@ -108,7 +108,7 @@ class LedgerList:
     async def append_ledger(
         self, known: KnownRecord, after: LedgerId | None, *, tries: int = CONFLICTS_MAX
     ) -> tuple[KnownRecord, LedgerWriter]:
-        """List a new ledger behind ``after``, which was the last one; return its writer.
+        """List a new ledger after ``after``, which was the last one; return its writer.
 
         A ledger is made for each attempt: one that others could have seen unlisted, and swept, is
         never listed later.

@@ -58,7 +58,7 @@ class LogReader:
         return self._last
 
     def seek(self, position: Position) -> None:
-        """Continue with the entry at ``position``, or the first behind it; not during an iteration.
+        """Continue with the entry at ``position``, or the first after it; not during an iteration.
 
         The next iteration finds the position of ``LATEST``.
         """
@@ -97,7 +97,7 @@ class LogReader:
         return self._entries()
 
     async def wait_for(self, position: Position) -> None:
-        """Return once an entry at ``position`` or behind it is in the log for good.
+        """Return once an entry at ``position`` or after it is in the log for good.
 
         Raises:
             LogDamagedError: a ledger is missing.

@@ -71,7 +71,7 @@ EARLIEST: Final = Position(-1, 0)
 """Before the first entry that is kept."""
 
 LATEST: Final = Position(2**62, 0)
-"""Behind the last entry that bookies know to be confirmed when a reader is opened."""
+"""After the last entry that bookies know to be confirmed when a reader is opened."""
 
 
 @attrs.frozen(kw_only=True)

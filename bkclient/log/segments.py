@@ -75,7 +75,7 @@ class Segments:
         self.previous, self.current = self.current, following
 
     async def _list_following(self) -> Segment:
-        """List a new ledger behind the current one; return it."""
+        """List a new ledger after the current one; return it."""
         self._known, writer = await self._ledgers.append_ledger(self._known, self.current.ledger_id)
         if self._abandoned_by is not None:  # The next writer recovers it.
             writer.abandon()

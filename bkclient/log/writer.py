@@ -96,7 +96,7 @@ class LogWriter:
     def append(self, payload: bytes) -> Deferred[Position]:
         """Append an entry; the Deferred fires with its position once it is in the log for good.
 
-        The entry is then on an ack quorum of bookies, behind all entries acknowledged before. Never
+        The entry is then on an ack quorum of bookies, after all entries acknowledged before. Never
         waits: a caller that appends much in a loop awaits ``room``.
 
         Raises (through the Deferred):

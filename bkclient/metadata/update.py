@@ -171,7 +171,7 @@ def with_ensemble(
     """Let ``ensemble`` hold the entries from ``first_entry`` on.
 
     Raises:
-        UnexpectedConditionError: the last fragment begins behind that entry.
+        UnexpectedConditionError: the last fragment begins after that entry.
     """
     last = metadata.last_fragment.first_entry_id
     if first_entry < last:

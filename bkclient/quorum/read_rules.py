@@ -234,7 +234,7 @@ class AnyLac:
 
 @attrs.frozen
 class LongPollAnswer(Generic[T]):
-    """What a long poll brought: the LAC, and the entry behind the known one where it came too."""
+    """What a long poll brought: the LAC, and the entry after the known one where it came too."""
 
     lac: int
     entry: T | None = None

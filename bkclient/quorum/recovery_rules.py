@@ -225,7 +225,7 @@ class Recovery:
         return self._go_on()
 
     def _go_on(self) -> list[RecoveryCommand]:
-        """Act on verdicts strictly in the order of entries: nothing counts behind the end."""
+        """Act on verdicts strictly in the order of entries: nothing counts after the end."""
         commands: list[RecoveryCommand] = []
         while (verdict := self._verdicts.get(self._next_write)) is not None and verdict.decided:
             if verdict.failure is not None:

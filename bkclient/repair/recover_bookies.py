@@ -47,7 +47,7 @@ class RecoverOptions:
     ``ledger_id``: this ledger only. ``dry_run``: change nothing, say what would be done.
     ``skip_open``: leave ledgers alone that have a writer, or had one and were not recovered.
     ``spare_writers``: leave only the fragments alone that a writer may still add to.
-    ``skip_unrecoverable``: go on behind a ledger that fails. ``bytes_per_s``: limit on copying;
+    ``skip_unrecoverable``: go on after a ledger that fails. ``bytes_per_s``: limit on copying;
     ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
     ``to``: the only bookie that may take a place. ``at_once``: ledgers in progress at a time.
     """

@@ -212,7 +212,7 @@ def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
             values.append(payload[value_at:end])
     except (IndexError, struct.error):
         return None
-    # Each id ends with the metadata and has a byte: no field read before it was behind that end.
+    # Each id ends with the metadata and has a byte: no field read before it was after that end.
     sequence_ids = _numbers(ids, len(ids[0]))
     are_even = end <= len(payload) and len(keys) in {0, count} and b"".join(keys).isascii()
     if not are_even or sequence_ids is None or sequence_ids.size > _SEQUENCE_ID_BYTES_MAX:

@@ -17,7 +17,7 @@ LOOK_BACK_MS: Final = 300_000
 
 
 async def end_of(client: Client, topic: TopicName) -> MessageId:
-    """Return the position behind the last confirmed entry of a topic or partition.
+    """Return the position after the last confirmed entry of a topic or partition.
 
     Raises:
         NoSuchTopicError: there is no such topic.
@@ -36,7 +36,7 @@ async def position_at(client: Client, topic: TopicName, time_ms: int) -> Message
     """Return the position of the first entry that was published at a time or later.
 
     Empty ledgers may lie between. It is found by halves, as a broker finds it: producers' clocks
-    are taken to agree. Without an entry like that, it is the position behind the last confirmed
+    are taken to agree. Without an entry like that, it is the position after the last confirmed
     one.
 
     Raises:

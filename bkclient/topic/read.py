@@ -1,13 +1,13 @@
-"""Reading a topic: its ledgers one behind the other, their entries taken apart into messages.
+"""Reading a topic: its ledgers one after the other, their entries taken apart into messages.
 
 What is read is what a reader of the broker receives, in its order, up to what the bookies say is
 confirmed. Of the ledger that a broker writes to, the newest entries may be missing: bookies learn
 that an entry is confirmed from one that was sent later. Nothing is fenced.
 
 A transaction ends with a marker that the broker writes behind its messages. A consumer receives
-nothing of an aborted transaction, and nothing behind the first message of one that has not ended:
+nothing of an aborted transaction, and nothing after the first message of one that has not ended:
 messages of aborted ones are dropped, and reading ends before the first message of one that has not
-ended. Where reading begins behind the first message of one like that, a broker would hold back
+ended. Where reading begins after the first message of one like that, a broker would hold back
 more. Snapshots of the transaction buffer, which brokers keep in ``__transaction_buffer_snapshot``
 topics, save a broker from reading markers again; they say nothing that the markers do not say.
 
@@ -464,7 +464,7 @@ class TopicReader:
     async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:
         """Return how a transaction ended, having read on to its marker if need be.
 
-        A message may come late, behind the marker of an abort: then reading goes back to it.
+        A message may come late, after the marker of an abort: then reading goes back to it.
         """
         here = MessageId(entry.ledger_id, entry.entry_id)
         if self._transactions.outcome(txn) is TransactionOutcome.OPEN:

@@ -29,7 +29,7 @@ class UnsettledEntries:
     """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
 
     Entries in, in their order; out comes the first that waits. Holds a small record for each, and
-    of messages in chunks as many as a reader puts together at a time. A message behind the abort
+    of messages in chunks as many as a reader puts together at a time. A message after the abort
     marker of its transaction waits for nothing, as in a broker.
     """
 
@@ -105,7 +105,7 @@ class Frontier:
         return self._seen
 
     async def end(self, client: Client, now_ms: int) -> MessageId:
-        """Return the position behind the last entry that waits for nothing.
+        """Return the position after the last entry that waits for nothing.
 
         Raises:
             NoSuchTopicError: there is no such topic.

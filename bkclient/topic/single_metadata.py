@@ -102,7 +102,7 @@ def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
 
 
 def _number(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number and where it ends: behind ``end`` where it is too long or incomplete."""
+    """Return a number and where it ends: after ``end`` where it is too long or incomplete."""
     if at >= end:
         return 0, end + 1
     value = data[at]

@@ -81,7 +81,7 @@ class TlsStream:
         return io.BufferedReader(_Reading(self))
 
     def read_into(self, buffer: Any) -> int:
-        """Read some bytes; none behind the end."""
+        """Read some bytes; none after the end."""
         try:
             return self._run(partial(self._connection.recv_into, buffer))
         except SSL.ZeroReturnError:

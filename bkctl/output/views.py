@@ -111,7 +111,7 @@ class Column:
     cell_of_none: bool = attrs.field(default=False, kw_only=True)
     """Whether ``cell`` also has a text where the field holds nothing, in place of a dash."""
     after: str = attrs.field(default="", kw_only=True)
-    """The column that it follows, where it is not behind all attributes."""
+    """The column that it follows, where it is not after all attributes."""
 
     def on(self, shown_class: type) -> Field:
         """Return the field of values of ``shown_class``.
@@ -278,7 +278,7 @@ def shown(
 ) -> Callable[[type[T]], type[T]]:
     """Make a class of values, and say how they are shown: what they are called, and their columns.
 
-    ``columns`` come behind those of the class's own attributes, or where they say ``after`` what.
+    ``columns`` come after those of the class's own attributes, or where they say ``after`` what.
     """
 
     def decorate(plain: type[T]) -> type[T]:

@@ -1,4 +1,4 @@
-"""What the journals behind the marks hold: what a start would replay, without replaying it.
+"""What the journals after the marks hold: what a start would replay, without replaying it.
 
 After a crash the index and the entry logs lack what is here, or point at what was never written;
 that is no damage. Entries are kept as ranges of ids, so that a journal of many small entries takes

@@ -26,7 +26,7 @@ class JournalState(enum.Enum):
     TORN = "torn tail"
     """The last record was being written when the bookie died: nothing acknowledged is lost."""
     RESIDUE = "residue"
-    """There are bytes behind the end of data that nothing reaches."""
+    """There are bytes after the end of data that nothing reaches."""
     WRONG_DIGEST = "wrong digest"
     """All records can be read, and some entries are not what their writer sent."""
     DAMAGED = "damaged"

@@ -119,7 +119,7 @@ def placed_entries(
 ) -> Iterator[PlacedEntry]:
     """Give the entries of a ledger, ascending, each from where the next start would have it.
 
-    That is the journal for what lies behind the marks, else the place that the index names.
+    That is the journal for what lies after the marks, else the place that the index names.
     """
     in_journal: dict[int, tuple[Path, int]] = {}
     if with_journal:

@@ -144,7 +144,7 @@ def freed_by(found: list[LogUse], threshold: float) -> int:
     return sum(one.dead_bytes for one in found if one.usage < threshold)
 
 
-# Records behind damage ----------------------------------------------------------------------------
+# Records after damage ----------------------------------------------------------------------------
 
 
 class Gap(NamedTuple):
@@ -182,7 +182,7 @@ class LogRecords:
         """Give the records.
 
         Raises:
-            EntryLogRecordError: damage; the index knows of nothing that can be read behind it.
+            EntryLogRecordError: damage; the index knows of nothing that can be read after it.
         """
         scan, places, start = self.scan, None, layout.HEADER_BYTES
         while True:
@@ -207,7 +207,7 @@ class LogRecords:
             scan.resume(start)
 
     def _has_more(self) -> bool:
-        """Whether anything but padding is behind the end."""
+        """Whether anything but padding is after the end."""
         try:
             self.scan.insist_complete()
         except EntryLogRecordError:
@@ -215,7 +215,7 @@ class LogRecords:
         return False
 
     def _gap(self, places: array[int], start: int, end: int) -> Gap | None:
-        """Return what is damaged behind a sound record, and before the next; None: nothing is.
+        """Return what is damaged after a sound record, and before the next; None: nothing is.
 
         A damaged length may lead into the middle of later records, whose bytes may be taken for
         records for a while. So all are looked at once more, from ``start`` on.

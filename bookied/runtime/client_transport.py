@@ -84,7 +84,7 @@ class PromptConnection(tcp.Server):
             return main.CONNECTION_LOST
 
     def _keep(self, frame: bytes, sent: int, others: Sequence[bytes]) -> None:
-        """Have the reactor send the rest of a frame, and others behind it; nothing is copied."""
+        """Have the reactor send the rest of a frame, and others after it; nothing is copied."""
         self.dataBuffer, self.offset = frame, sent
         self._tempDataBuffer.extend(others)
         self._tempDataLen += sum(map(len, others))

@@ -1,4 +1,4 @@
-"""Replay: brings into storage what the journals hold behind their marks. Runs at every start.
+"""Replay: brings into storage what the journals hold after their marks. Runs at every start.
 
 Safe to repeat: a crash in the middle leaves the marks where they were, and what is replayed twice
 ends up as what was replayed last.
@@ -69,7 +69,7 @@ class ReplayReport:
     """Journals that end in the middle of a record or group, as a crash leaves them."""
 
     residues: list[Path] = attrs.field(factory=list)
-    """Journals with bytes that are not zero behind the end of their data."""
+    """Journals with bytes that are not zero after the end of their data."""
 
 
 def recover(
@@ -253,7 +253,7 @@ class _Replay:
             self._tell(self.found.size_bytes)
 
     def _tell_end(self, scan: JournalScan) -> None:
-        """Tell of what is behind the records of a journal that a crash ended."""
+        """Tell of what is after the records of a journal that a crash ended."""
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)

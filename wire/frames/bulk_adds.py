@@ -37,7 +37,7 @@ _V2_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER
 _V2_RUN: Final = re.compile(
     rb"%b(.{8}).{8}(?:%b\1.{8})*" % (re.escape(_V2_ACK_HEAD), re.escape(_V2_ACK_HEAD)), re.DOTALL
 )
-"""Acks of one ledger, one behind the other."""
+"""Acks of one ledger, one after the other."""
 
 _V2_ENTRY: Final = struct.Struct(">20xq")
 _I64: Final = struct.Struct(">q")

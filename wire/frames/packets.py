@@ -1,4 +1,4 @@
-"""Entry packets one behind the other, each after its length, as bytes.
+"""Entry packets one after the other, each after its length, as bytes.
 
 So they lie in an entry log, and so the answer to a batch read has them: what lies together is sent
 as it lies, and taken apart once, by the reader that verifies it.
@@ -24,7 +24,7 @@ class Packets:
 
     @classmethod
     def join(cls, packets: Iterable[bytes]) -> Packets:
-        """Return these packets, one behind the other."""
+        """Return these packets, one after the other."""
         parts = [part for packet in packets for part in (LENGTH.pack(len(packet)), packet)]
         return cls(b"".join(parts), len(parts) // 2)
 

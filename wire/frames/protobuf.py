@@ -81,7 +81,7 @@ def _field(data: bytes, at: int, failure: type[BookKeeperError]) -> tuple[int, i
 
 
 def _varint(data: bytes, at: int, failure: type[BookKeeperError]) -> tuple[int, int]:
-    """Return a number and where it ends, behind the last byte where more are missing."""
+    """Return a number and where it ends, after the last byte where more are missing."""
     if at < len(data) and data[at] < _CONTINUES:
         return data[at], at + 1
     value = 0

@@ -315,7 +315,7 @@ def _decode_batch_read(payload: bytes, version: int, flags: V2Flag) -> Request:
 def _fencing(
     payload: bytes, key_at: int, version: int, flags: V2Flag
 ) -> tuple[ReadFlag, bytes | None]:
-    """Read flags and, for a fencing request of version 2, the key behind it."""
+    """Read flags and, for a fencing request of version 2, the key after it."""
     found = ReadFlag.NONE
     if flags & V2Flag.HIGH_PRIORITY:
         found |= ReadFlag.HIGH_PRIORITY

@@ -475,7 +475,7 @@ class MatchedAdd(NamedTuple):
 
 
 RECOVERY_END: Final = b"\xa0\x06\x01"
-"""What the flag of a recovery adds to an add, behind the packet."""
+"""What the flag of a recovery adds to an add, after the packet."""
 
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _ADD: Final = re.compile(

@@ -100,7 +100,7 @@ class Member:
         return sent + len(self._backlog)
 
     def has_lost(self, forced: EntryId) -> bool:
-        """Whether it may have lost an entry behind ``forced`` that it has acknowledged.
+        """Whether it may have lost an entry after ``forced`` that it has acknowledged.
 
         A bookie that dies is alive again for the next request; only the connection shows it.
         """
@@ -325,7 +325,7 @@ class EnsembleMembers:
             member.part_when_answered(last_copies)
 
     def that_lost(self, forced: EntryId) -> list[BookieId]:
-        """Return the bookies that may have lost an acknowledged entry behind ``forced``."""
+        """Return the bookies that may have lost an acknowledged entry after ``forced``."""
         return [member.bookie for member in self._members if member.has_lost(forced)]
 
     @property

@@ -188,7 +188,7 @@ class ConfirmedEnd:
         self._lac = max(self._lac, lac)
 
     def check(self, first: int, last: int, *, unconfirmed: bool) -> None:
-        """Refuse a range that ends behind the LAC.
+        """Refuse a range that ends after the LAC.
 
         Raises:
             NoSuchEntryInLedgerError: the ledger is closed, and ends before.

@@ -65,7 +65,7 @@ class AnswerVerifier:
             raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
         assert isinstance(response, BatchReadResponse)
         if response.stride != ids.step:
-            ids = ids[:1]  # The entries behind it in the answer were not asked for.
+            ids = ids[:1]  # The entries after it in the answer were not asked for.
         found = self._digester.verify_run(self._ledger_id, ids, response.entries)
         if not found.payloads:
             bad = next(iter(response.entries), None)

@@ -223,7 +223,7 @@ def _names(row: Row) -> dict[str, JavaOption]:
 
 
 class _JavaCommand(NamedTuple):
-    """What stands behind the name of a Java command."""
+    """What stands after the name of a Java command."""
 
     options: dict[str, list[str]]
     """Values by an option's first name; ``[""]`` for a flag."""

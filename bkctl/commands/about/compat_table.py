@@ -73,10 +73,10 @@ class Row(NamedTuple):
 
     java: str
     forms: tuple[tuple[str, str], ...]
-    """Command lines here, each behind the option that asks for it; the last one is for none."""
+    """Command lines here, each after the option that asks for it; the last one is for none."""
     options: tuple[JavaOption, ...] = ()
     arguments: str = ""
-    """What stands behind the options, for people."""
+    """What stands after the options, for people."""
     of_arguments: Callable[[str], list[str]] = _as_is
     note: str = ""
 

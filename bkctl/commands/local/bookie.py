@@ -228,7 +228,7 @@ def _texts(found: Property) -> list[str]:
 
 
 def printed_reason(log: Path, offset: int) -> str | None:
-    """Return why a bookie ended, as it printed to its log behind ``offset``; None if it did not."""
+    """Return why a bookie ended, as it printed to its log after ``offset``; None if it did not."""
     try:
         with log.open("rb") as file:
             file.seek(offset)

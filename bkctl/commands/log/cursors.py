@@ -166,7 +166,7 @@ def _row(source: str, cursor: Cursor, parts: Sequence[_PartCursors] | None) -> C
         row,
         entries_behind=sum(known) if len(known) == len(left) else None,
         ledgers_behind=sum(entries != 0 for entries in left),
-        # A position behind the last entry of a ledger stays there, in a topic.
+        # A position after the last entry of a ledger stays there, in a topic.
         is_trimmed=None if is_gone and "/" in source else is_gone,
     )
 

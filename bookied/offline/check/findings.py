@@ -26,7 +26,7 @@ class DiskFinding(Finding):
     entry_id: int | None = None
     last_entry: int | None = None
     more_entries: int = 0
-    """Entries of the run behind the first."""
+    """Entries of the run after the first."""
 
     @property
     def entries(self) -> int:

@@ -42,7 +42,7 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 
 STAGED_INDEX: Final = ".converting"
-"""Behind the name of an index file that is being written."""
+"""After the name of an index file that is being written."""
 
 DATABASES: Final = (LOCATIONS, LEDGERS)
 
@@ -179,7 +179,7 @@ class StagedIndex:
 
 
 BACKUP: Final = ".backup"
-"""Behind the name of a database that is no longer used; Java's name for it."""
+"""After the name of a database that is no longer used; Java's name for it."""
 
 PAGES_AT_ONCE: Final = 512
 """Index pages in memory and in one write."""

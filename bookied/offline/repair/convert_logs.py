@@ -20,7 +20,7 @@ from bookied.storage.index.store import IndexStore
 from wire.errors import BookKeeperError
 
 STAGED: Final = ".CONVERTING"
-"""Behind the name of what is being written."""
+"""After the name of what is being written."""
 
 _STAGED_LOG: Final = f".log{STAGED}"
 

@@ -6,7 +6,7 @@ before anybody has to know the password, the explicit LAC stays, the old index s
 one is on disk, and an entry that its log cannot give keeps its place in the index: it is answered
 with an error and never with "no such entry".
 
-Entries that are in a journal behind the mark, and in no log, come back with the next start, which
+Entries that are in a journal after the mark, and in no log, come back with the next start, which
 replays them into the ledger that is known again.
 """
 
@@ -227,7 +227,7 @@ class _Rebuild:
         old = found if isinstance(found, layout.IndexHeader) else None
         unreadable = self._unreadable[ledger_id]
         key, key_from = self._key(ledger_id, old, key_of)
-        # Replay has the last word on those behind the mark.
+        # Replay has the last word on those after the mark.
         lac = highest_explicit_lac(old, self._journalled.get(ledger_id))
         entries, first, last = self._pages.summary(ledger_id)
         path = self._path(ledger_id)

@@ -60,7 +60,7 @@ class Rescan:
     files: Files
     tell: Tell = lambda _bytes: None
     index: OfflineIndex | None = None
-    """Knows where records begin behind damage."""
+    """Knows where records begin after damage."""
     damaged: list[CorruptError] = attrs.field(factory=list)
     read_up_to: dict[int, int] = attrs.field(factory=dict)
     gaps: dict[int, list[Gap]] = attrs.field(factory=dict)
@@ -152,7 +152,7 @@ class Rescan:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Keep what is damaged for the report, and go on behind the block."""
+        """Keep what is damaged for the report, and go on after the block."""
         try:
             yield
         except CorruptError as error:

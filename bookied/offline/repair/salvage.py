@@ -370,7 +370,7 @@ class _Checker:
         return True
 
     def payload(self, packet: bytes) -> bytes | None:
-        """Return what is behind head and digest; None if it is not known where that begins."""
+        """Return what is after head and digest; None if it is not known where that begins."""
         if self._digester is None:
             return None
         start = ENTRY_HEADER_BYTES + self._digester.size

@@ -49,7 +49,7 @@ class LoginDelays:
             found = _Failures()
         while len(self._failures) >= ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]
-        self._failures[group] = found  # Behind all others: the oldest are first.
+        self._failures[group] = found  # After all others: the oldest are first.
         found.count += 1
         found.last_s = now_s
         found.next_s = max(found.next_s, now_s + _delay_s(found.count))

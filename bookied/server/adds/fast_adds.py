@@ -45,14 +45,14 @@ _V2_HEAD: Final = struct.Struct(f">i{MASTER_KEY_BYTES}sq")
 """What they have in common: header, master key, ledger id."""
 
 _V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
-"""Where the entry packet begins in a V2 add: behind prefix, header and master key."""
+"""Where the entry packet begins in a V2 add: after prefix, header and master key."""
 
 _V3_OPERATION_AT: Final = 9
 _TXN_AT: Final = 11
-"""Where the transaction id begins in a V3 add or its answer, behind prefix and header fields."""
+"""Where the transaction id begins in a V3 add or its answer, after prefix and header fields."""
 
 _KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
-"""Master key and the tags before and behind it; then comes the packet's length."""
+"""Master key and the tags before and after it; then comes the packet's length."""
 
 _KIND_BYTES: Final = 6
 """Length prefix and header length: by these a shape is looked up."""

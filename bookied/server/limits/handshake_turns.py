@@ -61,6 +61,6 @@ class HandshakeTurns:
                 client = next(iter(clients))
                 del clients[client]
                 if clients:
-                    self._waiting[group] = clients  # Behind the others.
+                    self._waiting[group] = clients  # After the others.
                 return client
         return None

@@ -137,7 +137,7 @@ class EntryReads:
         )
 
     def _fetch(self, read: BatchRead, needed: NeedsDisk) -> DiskRead:
-        """Fetch the entry that is needed now, and what lies behind it and is wanted as well."""
+        """Fetch the entry that is needed now, and what lies after it and is wanted as well."""
         ledger_id, batch = LedgerId(read.state.ledger_id), read.batch
         storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
         more = None

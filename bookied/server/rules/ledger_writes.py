@@ -1,4 +1,4 @@
-"""Ledgers as they are written to: opened by their key, and journalled behind it."""
+"""Ledgers as they are written to: opened by their key, and journalled after it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def cut_rows(
     Args:
         data: the piece.
         base: the location where it begins.
-        locations: where the entries are, that is their packets; only a guess behind the first.
+        locations: where the entries are, that is their packets; only a guess after the first.
         ledger_id: whose they are.
         entry_id: the first of them.
         bytes_max: no more than this, lengths included.

@@ -20,7 +20,7 @@ IDS_AT_ONCE_MAX: Final = 1000
 
 
 class LogIds:
-    """Gives out ids in rising order; behind the last there can be they start over.
+    """Gives out ids in rising order; after the last there can be they start over.
 
     ``give_out`` belongs to the reactor's thread, ``note`` to any: what is noted is for the next
     start, which must not give out an id again.
@@ -42,7 +42,7 @@ class LogIds:
         return log_id
 
     def _free_id(self) -> int:
-        """Return the next id; behind the last there can be they start over, past those in use."""
+        """Return the next id; after the last there can be they start over, past those in use."""
         log_id = self.next
         while log_id > layout.LOG_ID_MAX or self._is_used(log_id):
             if log_id >= layout.LOG_ID_MAX:

@@ -141,7 +141,7 @@ class LogScan:
         return rows
 
     def _pass_by(self) -> None:
-        """Go on where something else than a complete record is: to it, behind it, or to the end."""
+        """Go on where something else than a complete record is: to it, after it, or to the end."""
         at, size = self._at, self.size
         head_bytes = min(layout.RECORD.size, size - at)
         if head_bytes < layout.LENGTH.size:
@@ -183,9 +183,9 @@ class LogScan:
             raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
 
     def insist_complete(self) -> None:
-        """Make sure, after the last entry, that nothing behind it could be an entry.
+        """Make sure, after the last entry, that nothing after it could be an entry.
 
-        A crash leaves the last record cut off, or zeros. Anything else behind the end means that a
+        A crash leaves the last record cut off, or zeros. Anything else after the end means that a
         length is damaged, and who knows what it hides: the log must not be deleted.
 
         Raises:
@@ -327,7 +327,7 @@ def list_all_logs(files: Files, directories: Iterable[Path]) -> dict[int, list[P
 
 
 def next_log_id(files: Files, directories: Iterable[Path]) -> int:
-    """Return a log id behind all in use; the ids start over at 0 behind the last there can be.
+    """Return a log id after all in use; the ids start over at 0 after the last there can be.
 
     Java agrees: EntryLoggerAllocator, LedgerDirUtil (4.18.0).
     """

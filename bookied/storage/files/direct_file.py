@@ -26,7 +26,7 @@ class DirectAppendFile:
     """An ``AppendFile`` that writes whole blocks from one aligned buffer.
 
     The unaligned tail is kept, and written zero-padded by ``flush``. Writing it again with more
-    behind it leaves the bytes already synced as they are, so a torn block cannot harm them.
+    after it leaves the bytes already synced as they are, so a torn block cannot harm them.
     """
 
     def __init__(self, path: Path) -> None:

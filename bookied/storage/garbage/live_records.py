@@ -91,7 +91,7 @@ class LiveRecords:
         """Make sure that all of the log was read.
 
         Raises:
-            EntryLogRecordError: bytes behind the last record are not a record.
+            EntryLogRecordError: bytes after the last record are not a record.
         """
         with lost_is_damaged(self._path, EntryLogRecordError):
             self._scan.insist_complete()
@@ -168,7 +168,7 @@ class WrittenRecords:
     _checksum: int = attrs.field(default=0, init=False)
 
     def add(self, batch: RecordBatch, base: int) -> None:
-        """Note a batch that is put at location ``base``, behind all that was noted before."""
+        """Note a batch that is put at location ``base``, after all that was noted before."""
         self._size_bytes += len(batch.blob)
         self._checksum = crc32c(batch.blob, self._checksum)
         if self.moves is not None and len(self.moves) + len(batch.places) <= self.moves_max:

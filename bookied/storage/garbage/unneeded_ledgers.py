@@ -255,7 +255,7 @@ class _LedgerComparison:
         """Compare the next range: all there is between the one before and its last id.
 
         Raises:
-            CollectionAbortedError: it does not come behind the one before.
+            CollectionAbortedError: it does not come after the one before.
         """
         if not ids:
             return
@@ -265,7 +265,7 @@ class _LedgerComparison:
         self._compare(frozenset(ids), ids[-1])
 
     def end(self) -> None:
-        """Take all behind the last range for missing."""
+        """Take all after the last range for missing."""
         self._compare(frozenset(), None)
 
     def _compare(self, present: frozenset[int], last: int | None) -> None:

@@ -1,6 +1,6 @@
 """What a checkpoint writes into one index file: a change, in place or on top of a copy.
 
-The area behind the header is always a whole number of pages (storage.md section 6), also after a
+The area after the header is always a whole number of pages (storage.md section 6), also after a
 write that found no space in the middle.
 """
 

@@ -357,7 +357,7 @@ def _path(write: _PageWrite) -> Path:
 def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
     """Write a change to a file that something has cut: it ends within a page from then on.
 
-    What is written behind a cut would make the file look intact to the next start.
+    What is written after a cut would make the file look intact to the next start.
     """
     state = change.taken_from
     header = change.header or (state.header() if state is not None else None)

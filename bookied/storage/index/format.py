@@ -53,10 +53,10 @@ _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.idx")
 _ID_LIMIT: Final = 2**63
 
 MOVING: Final = ".rloc"
-"""Behind the name of a file that is on its way to another directory."""
+"""After the name of a file that is on its way to another directory."""
 
 TEMPORARY: Final = ".tmp"
-"""Behind the name of a new file until it is complete; Java ignores such names."""
+"""After the name of a new file until it is complete; Java ignores such names."""
 
 
 DIRECTORY_NAME: Final = re.compile(r"[0-9a-f]{1,2}")

@@ -2,8 +2,8 @@
 
 ``reader`` finds where a record is torn or wrong.
 
-A crash tears the last journal, behind all that was acknowledged. A gap between journals, a tear in
-one that another followed, complete groups behind the place where reading stopped, a mark where no
+A crash tears the last journal, after all that was acknowledged. A gap between journals, a tear in
+one that another followed, complete groups after the place where reading stopped, a mark where no
 record begins: those no crash makes. To go on would be to take acknowledged entries for never
 written, and clients would take that for proof.
 """
@@ -28,7 +28,7 @@ from bookied.storage.journal.reader import CHUNK_BYTES, JournalScan, journal_ids
 log = Logger()
 
 BEHIND_END_MAX: Final = 4
-"""Java's mark after a replay is behind the zero length that ended it."""
+"""Java's mark after a replay is after the zero length that ended it."""
 
 _PADDING: Final = layout.LENGTH.pack(layout.PADDING_MARK)
 _RECORD: Final = struct.Struct(">iqq")
@@ -96,7 +96,7 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
 
     Raises:
         JournalRecordError: the journal was synced up to the mark, and ends before it. What was
-            behind the mark is lost as well.
+            after the mark is lost as well.
     """
     if offset == files.size(path) or _reads_on(files, path, offset):
         return True
@@ -173,7 +173,7 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
 
 
 def _groups_behind(scan: JournalScan) -> Iterator[int]:
-    """Give where groups of a file without checksums begin: behind padding, with a record.
+    """Give where groups of a file without checksums begin: after padding, with a record.
 
     At most one group is written before the one in front of it is on disk.
     """
@@ -190,7 +190,7 @@ def _groups_behind(scan: JournalScan) -> Iterator[int]:
 
 
 def _end_of_padding(scan: JournalScan, at: int) -> int | None:
-    """Return where the group behind the padding at ``at`` begins; None if that is not padding."""
+    """Return where the group after the padding at ``at`` begins; None if that is not padding."""
     head = scan.read_at(at, 2 * layout.LENGTH.size)
     if len(head) < 2 * layout.LENGTH.size:
         return None

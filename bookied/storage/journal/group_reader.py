@@ -56,7 +56,7 @@ class JournalBytes:
             return read_before_loss(self.file, offset, size, size if least is None else least)
 
     def next_data(self, offset: int) -> int | None:
-        """Return where data follows at or behind ``offset``, as ``ReadFile`` does."""
+        """Return where data follows at or after ``offset``, as ``ReadFile`` does."""
         return self.file.next_data(offset)
 
 
@@ -84,7 +84,7 @@ class GroupReader:
         self._data, self._base = b"", 0
 
     def groups(self, start: int) -> Iterator[tuple[int, GroupHead, bytes]]:
-        """Yield offset, head and bytes of each complete group that ends behind ``start``.
+        """Yield offset, head and bytes of each complete group that ends after ``start``.
 
         Raises:
             JournalRecordError: a group is damaged.
@@ -129,7 +129,7 @@ class GroupReader:
             yield self._file.read_at(at + begin, min(CHUNK_BYTES, size - begin))
 
     def _check_end(self, at: int) -> None:
-        """Make sure that no group behind ``at`` was written when the bytes found were on disk."""
+        """Make sure that no group after ``at`` was written when the bytes found were on disk."""
         for later, synced in self._later_groups(at):
             if synced > at:
                 message = f"damaged, and the records behind it, at {later}, are intact"

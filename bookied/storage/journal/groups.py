@@ -3,7 +3,7 @@
 A journal has no checksums of its own. Ours carries them in padding records, the content of which
 Java skips (Journal.scanJournal, 4.18.0), so that each group is taken whole or not at all:
 
-    file mark, a padding record right behind the header; the first group follows it
+    file mark, a padding record right after the header; the first group follows it
     offset  size  field
     0          4  -0x100
     4          4  p: up to the first group, which begins at a multiple of the alignment
@@ -25,7 +25,7 @@ Java skips (Journal.scanJournal, 4.18.0), so that each group is taken whole or n
     40 + f     -  records
 
 A file is written once, from its start to its end, over bytes that read as zeros: Java, which has
-only the zeros to tell it where to stop, would replay old records that stood behind a torn group.
+only the zeros to tell it where to stop, would replay old records that stood after a torn group.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FileMark(NamedTuple):
 
     generation: int
     size: int
-    """Of the mark: the first group is so far behind the header."""
+    """Of the mark: the first group is so far after the header."""
 
 
 class GroupHead(NamedTuple):

@@ -52,7 +52,7 @@ EntryHead = tuple[int, int, int, int]
 
 
 class EntryRun(NamedTuple):
-    """Entries one behind the other: ``records`` are as a journal and an entry log have them."""
+    """Entries one after the other: ``records`` are as a journal and an entry log have them."""
 
     offset: int
     heads: Sequence[EntryHead]
@@ -213,7 +213,7 @@ class JournalScan:
         self.is_torn = True
 
     def _is_cut(self, body: bytes, end: int) -> bool:
-        """Whether a record that ends with zeros, with zeros behind it, is part of what was sent.
+        """Whether a record that ends with zeros, with zeros after it, is part of what was sent.
 
         Groups end at a multiple of 512; one that does not was in progress when the power failed.
         Only a preallocated file can look like that, and nothing of that group was acknowledged.
@@ -233,7 +233,7 @@ class JournalScan:
         return self._is_zero_from(0)
 
     def residue(self) -> int | None:
-        """Return the offset of the first non-zero byte behind the end of data, if there is one.
+        """Return the offset of the first non-zero byte after the end of data, if there is one.
 
         After iterating. Preallocated space is zeros; anything else was once written and cannot be
         reached. Holes and space that was never written cost no reading.
@@ -252,7 +252,7 @@ class JournalScan:
         return self._file.read_at(offset, size)
 
     def next_data(self, offset: int) -> int | None:
-        """Return where data follows at or behind ``offset``, as ``ReadFile`` does."""
+        """Return where data follows at or after ``offset``, as ``ReadFile`` does."""
         return self._file.next_data(offset)
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 IDS_SPARED: Final = 1000
-"""Ids behind the highest in a backup that are not given again: of ledgers deleted before it."""
+"""Ids after the highest in a backup that are not given again: of ledgers deleted before it."""
 
 _NEW_CTIMES: Final = (
     "ZooKeeper gives each restored node a new creation time: for --older-than, ledgers whose"

@@ -96,7 +96,7 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
     A query that does not name a position begins behind what is trimmed while it is planned.
 
     Raises:
-        LogDamagedError: ``endingPosition`` is behind the end, with ``failOnDataLoss``.
+        LogDamagedError: ``endingPosition`` is after the end, with ``failOnDataLoss``.
         LogTrimmedError, LogDamagedError, NoSuchLogError: as ``log_extents``.
     """
     names_position = options.starting is not None and options.starting.word is None
@@ -125,7 +125,7 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
 
     Raises:
         NoSuchLogError: there is no such log.
-        LogDamagedError: ``startingPosition`` is behind the end, with ``failOnDataLoss``.
+        LogDamagedError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
     """
     assert options.log is not None
     where = options.starting or default
@@ -146,7 +146,7 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
 
 
 async def _end_now(client: Client, options: SourceOptions, record: LogRecord) -> LogPosition:
-    """Return the position behind the last entry that can be read now."""
+    """Return the position after the last entry that can be read now."""
     tail = await _first_growing(client, record)
     _, end = await log_extents(client, options, LogPosition(tail, 0, record.log_id))
     return end
@@ -208,7 +208,7 @@ async def log_extents(
     bytes_max: int | None = None,
     end_is_confirmed: bool = False,
 ) -> tuple[list[LedgerExtent], LogPosition]:
-    """Return what of a log can be read from ``start`` on, and the position behind it.
+    """Return what of a log can be read from ``start`` on, and the position after it.
 
     Of a log that was deleted, that is nothing without ``failOnDataLoss``.
 
@@ -227,7 +227,7 @@ async def log_extents(
 
     Raises:
         LogTrimmedError: entries from ``start`` on were trimmed.
-        LogDamagedError: a ledger was deleted, ``start`` is behind the log's end, or the log was
+        LogDamagedError: a ledger was deleted, ``start`` is after the log's end, or the log was
             deleted and another one created under its name.
         NoSuchLogError: there is no such log, with ``failOnDataLoss``.
     """
@@ -297,7 +297,7 @@ class _Walk:
         self._entries_left, self._bytes_left = entries_max, bytes_max
 
     def take(self, index: int, extent: LedgerExtent | None) -> bool:
-        """Take what may be read of the next ledger; return whether the one behind it is next.
+        """Take what may be read of the next ledger; return whether the one after it is next.
 
         ``None`` is a ledger that is gone.
         """
@@ -368,7 +368,7 @@ async def _record_at(client: Client, options: SourceOptions, at: LogPosition) ->
     Without ``failOnDataLoss`` it may be the record of another log, created later.
 
     Raises:
-        LogDamagedError: the position is behind the log's end, or that of another log, with
+        LogDamagedError: the position is after the log's end, or that of another log, with
             ``failOnDataLoss``.
     """
     assert options.log is not None

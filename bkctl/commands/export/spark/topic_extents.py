@@ -59,7 +59,7 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
     Raises:
         NoSuchTopicError: as ``asked_topics``.
         TopicTrimmedError: messages from ``startingPosition`` on were deleted.
-        SourceOptionError: a position for several partitions, or one behind the end, with
+        SourceOptionError: a position for several partitions, or one after the end, with
             ``failOnDataLoss``.
     """
     extents = []
@@ -79,7 +79,7 @@ async def start_of(
     """Return the position at which a query begins to read a topic.
 
     Raises:
-        SourceOptionError: ``startingPosition`` is behind the end, with ``failOnDataLoss``.
+        SourceOptionError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
     """
     if options.starting_ms is not None:
         return await position_at(client, topic, options.starting_ms)

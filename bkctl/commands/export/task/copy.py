@@ -218,7 +218,7 @@ class _Copying:
                 raise TaskError(f"{host()} cannot write {writer.uri}", error) from error
 
     def _copy_some(self, writer: ParquetFile, ranges: Sequence[EntryRange]) -> Sequence[EntryRange]:
-        """Copy ranges up to a ledger that cannot be read; return those behind it."""
+        """Copy ranges up to a ledger that cannot be read; return those after it."""
         try:
             for parts in self._client.iterate(lambda client: read_ranges(client, ranges)):
                 if not self._unreadable:

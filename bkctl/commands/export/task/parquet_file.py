@@ -162,7 +162,7 @@ class ParquetFile:
         )
 
     def add(self, entry_range: EntryRange, batch: EntryBatch) -> None:
-        """Write consecutive entries of a range, behind those before."""
+        """Write consecutive entries of a range, after those before."""
         self._note(entry_range, batch.first_entry_id, batch.last_entry_id)
         self._rows.add(entry_range, batch)
         if self._rows.is_full:

@@ -54,7 +54,7 @@ encode_location: Final = _ID.pack
 _NOWHERE: Final = encode_location(0)
 
 LEDGER_KEYS_END: Final = b"\x80"
-"""Behind all keys of ledgers, before those of flags."""
+"""After all keys of ledgers, before those of flags."""
 
 
 def long_ledger_key(ledger_id: int) -> bytes:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from bookied.errors import DbRecordError
 
 SUFFIX: Final = ".synced"
-"""Behind the name of the database."""
+"""After the name of the database."""
 _NUMBER: Final = re.compile("[0-9]{1,20}")
 
 
