@@ -147,10 +147,10 @@ class BookieHealth:
 
     def level(self, bookie: BookieId) -> int:
         """Return 0 for a healthy bookie, 1 for a slow one, 2 for one that failed."""
-        oldest_s = self._clock.seconds() - self._memory_s
-        if self._failed_s.get(bookie, oldest_s) > oldest_s:
-            return 2
-        return 1 if self._slow_s.get(bookie, oldest_s) > oldest_s else 0
+        for level, noted_s in ((2, self._failed_s), (1, self._slow_s)):
+            if bookie in noted_s and self._clock.seconds() - noted_s[bookie] < self._memory_s:
+                return level
+        return 0
 
     def failing(self, bookies: Collection[BookieId]) -> frozenset[BookieId]:
         """Return those of ``bookies`` that failed lately."""

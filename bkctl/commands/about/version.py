@@ -11,7 +11,7 @@ from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies import load_rates
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.commands.about.help_and_version import MemberVersion
+from bkctl.commands.about.columns import MemberVersion
 from bkctl.errors import NothingFoundError
 from bookied.process.own_version import own_version
 from wire.errors import BookKeeperError
