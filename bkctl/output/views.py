@@ -146,7 +146,8 @@ class View:
     name: str
     """What the things are called: ``ledgers``."""
     fields: tuple[Field, ...]
-    id_field: str
+    id_field: str = attrs.field(alias="id")
+    """The field of ids; the first one by default."""
     sentence: Callable[[Any], str] | None = None
     """For the outcome of an action: its whole form where a table would be."""
     lines: Callable[[Any, int | None, bool], Iterable[str]] | None = None
@@ -156,10 +157,18 @@ class View:
     """When ``--until healthy`` holds for one of them."""
     done: Callable[[Any], bool] | None = None
     """When ``--until done`` holds for one of them."""
-    nothing: str = ""
+    nothing: str = attrs.field()
     """What is said in place of an empty table; ``no NAME`` by default."""
     bare: bool = False
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
+
+    @id_field.default
+    def _first_field(self) -> str:
+        return self.fields[0].name
+
+    @nothing.default
+    def _no_such(self) -> str:
+        return f"no {self.name}"
 
     def __getitem__(self, name: str) -> Field:
         found = next((field for field in self.fields if field.name == name), None)
@@ -247,7 +256,6 @@ class _How(TypedDict, total=False):
     """What a view has besides its name and its columns, as in ``View``."""
 
     id: str
-    """The field of ids; the first one by default."""
     sentence: Callable[[Any], str]
     lines: Callable[[Any, int | None, bool], Iterable[str]]
     healthy: Callable[[Any], bool]
@@ -317,18 +325,7 @@ def declare_view(library_class: type, name: str, *columns: Column, **how: Unpack
 
 
 def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) -> View:
-    fields = tuple(one.on(shown_class) for one in columns)
-    return View(
-        name,
-        fields,
-        how.get("id", fields[0].name),
-        how.get("sentence"),
-        how.get("lines"),
-        how.get("healthy"),
-        how.get("done"),
-        how.get("nothing", f"no {name}"),
-        how.get("bare", False),
-    )
+    return View(name, tuple(one.on(shown_class) for one in columns), **how)
 
 
 def says_how(kind: type) -> bool:
