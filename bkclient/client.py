@@ -25,9 +25,7 @@ from twisted.logger import Logger
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.pulsar_uri import as_zookeeper_uri
-from bkclient.errors import (
-    IncorrectParameterError,
-)
+from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.metadata.store_settings import store_options

@@ -14,12 +14,7 @@ from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.errors import (
-    ClientError,
-    ReadFailedError,
-    RequestTimeoutError,
-    refusal,
-)
+from bkclient.errors import ClientError, ReadFailedError, RequestTimeoutError, refusal
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.metadata.errors import UNREADABLE, NotFoundError

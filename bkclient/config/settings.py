@@ -31,11 +31,7 @@ from bkclient.config.declaration import (
     value_text,
 )
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
-from bkclient.config.properties import (
-    Properties,
-    Property,
-    Value,
-)
+from bkclient.config.properties import Properties, Property, Value
 
 T = TypeVar("T")
 

@@ -25,21 +25,12 @@ from bkclient.connection.add_stream import AddStream, AddStreams, Writability
 from bkclient.connection.requests import BulkAnswer, RequestsInFlight, SentRequest
 from bkclient.connection.security.tls_reads import start_tls
 from bkclient.connection.tcp import Silence, reason_of
-from bkclient.errors import (
-    BookieUnavailableError,
-    ClientError,
-    RequestTimeoutError,
-    SecurityError,
-)
+from bkclient.errors import BookieUnavailableError, ClientError, RequestTimeoutError, SecurityError
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion
 from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
 from wire.ids import BookieId, LedgerId
-from wire.messages import (
-    AddRequest,
-    Answer,
-    Request,
-)
+from wire.messages import AddRequest, Answer, Request
 
 if TYPE_CHECKING:
     from bkclient.connection.request_trace import RequestTrace

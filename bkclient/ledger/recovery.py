@@ -14,11 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.connection.ledger_keys import LedgerKeys
-from bkclient.errors import (
-    ClientError,
-    InterruptedOperationError,
-    UnexpectedConditionError,
-)
+from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.replica_read import as_client_error

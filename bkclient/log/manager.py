@@ -12,10 +12,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
-from bkclient.errors import (
-    MetadataVersionError,
-    NoSuchLedgerError,
-)
+from bkclient.errors import MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import (
     AppendUnknownError,
@@ -295,12 +292,7 @@ class LogManager:
     # Reading
 
     async def open_reader(
-        self,
-        name: str,
-        start: Position = EARLIEST,
-        *,
-        follow: bool = True,
-        last: int | None = None,
+        self, name: str, start: Position = EARLIEST, *, follow: bool = True, last: int | None = None
     ) -> LogReader:
         """Return a reader of a log that begins at ``start``, or ``last`` entries before ``LATEST``.
 

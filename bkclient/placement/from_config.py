@@ -13,13 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.config.client import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
 from bkclient.errors import IncorrectParameterError
 from bkclient.placement.free_space import WeightedDraw
-from bkclient.placement.policy import (
-    Draw,
-    Ensemble,
-    Placement,
-    PlacementRequest,
-    RandomPlacement,
-)
+from bkclient.placement.policy import Draw, Ensemble, Placement, PlacementRequest, RandomPlacement
 from bkclient.placement.rack import RackAwarePlacement
 from bkclient.placement.region import RegionAwarePlacement
 from bkclient.placement.topology import HostOf, RackScript, RunScript, Topology, run_script

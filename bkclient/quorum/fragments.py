@@ -164,11 +164,7 @@ def samples(
 
 
 def _one_of_each_part(
-    fragment: LedgerFragment,
-    index: int,
-    ends: tuple[int, int],
-    parts: int,
-    rng: random.Random,
+    fragment: LedgerFragment, index: int, ends: tuple[int, int], parts: int, rng: random.Random
 ) -> Iterator[EntryId]:
     if parts < 1:
         return

@@ -136,12 +136,7 @@ class Verifying:
 
 
 async def verify(
-    client: Client,
-    ledger_id: LedgerId,
-    share: float,
-    rng: random.Random,
-    *,
-    bytes_per_s: int = 0,
+    client: Client, ledger_id: LedgerId, share: float, rng: random.Random, *, bytes_per_s: int = 0
 ) -> AsyncIterator[Verifying | LedgerVerification]:
     """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
 

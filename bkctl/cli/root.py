@@ -43,10 +43,7 @@ class RootGroup(Group):
     """The root: turns whatever ends a command into one line and an exit status."""
 
     def main(  # type: ignore[override] # never returns: it is always a program's end
-        self,
-        args: Sequence[str] | None = None,
-        obj: Host | None = None,
-        **_: Any,
+        self, args: Sequence[str] | None = None, obj: Host | None = None, **_: Any
     ) -> NoReturn:
         from bookied.process.standard_streams import open_closed_streams, outlive_stderr
 

@@ -182,11 +182,7 @@ class Rounds:
         outer.stdout.flush()
 
     def _holds(
-        self,
-        session: Session,
-        until: Condition,
-        watch: WatchRounds,
-        failed: BookKeeperError | None,
+        self, session: Session, until: Condition, watch: WatchRounds, failed: BookKeeperError | None
     ) -> bool:
         if until == "healthy":
             return self._are(until, watch, lambda view: view.healthy) and failed is None

@@ -40,12 +40,7 @@ def selection(options: Options, record: Record) -> Select:
 
 
 def _filtered(
-    view: View,
-    values: Iterable[Any],
-    filters: Iterable[Comparison],
-    record: Record,
-    *,
-    utc: bool,
+    view: View, values: Iterable[Any], filters: Iterable[Comparison], record: Record, *, utc: bool
 ) -> Iterator[Any]:
     named = [of_field("--filter", view, one, utc=utc) for one in filters]
     for value in values:

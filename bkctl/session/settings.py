@@ -15,11 +15,7 @@ import attrs
 from bkclient.config.client import ClientConfig
 from bkclient.config.findings import Severity
 from bkclient.config.private_files import changeable_by_others, open_to_others
-from bkclient.config.properties import (
-    Properties,
-    parse_properties,
-    read_properties,
-)
+from bkclient.config.properties import Properties, parse_properties, read_properties
 from bkclient.config.settings import environment, load
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, Options

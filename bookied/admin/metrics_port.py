@@ -53,11 +53,7 @@ def listen(
 
 
 def listen_for_metrics(
-    parts: Parts,
-    config: BookieConfig,
-    page: Callable[[], str],
-    counts: HttpCounts,
-    hosts: Hosts,
+    parts: Parts, config: BookieConfig, page: Callable[[], str], counts: HttpCounts, hosts: Hosts
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 

@@ -99,11 +99,7 @@ class FastReads:
         self._storages, self._stats = storages, stats or RequestStats()
 
     def take(
-        self,
-        data: bytes,
-        at: int,
-        must_wait: Callable[[LedgerId], bool],
-        most: AnswersMax,
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> Taken:
         """Answer the whole plain reads that begin at ``at``.
 

@@ -28,9 +28,7 @@ class OutOfMemoryWatch:
     """
 
     def __init__(
-        self,
-        call_from_thread: Callable[..., object],
-        fail: Callable[[OutOfMemoryError], None],
+        self, call_from_thread: Callable[..., object], fail: Callable[[OutOfMemoryError], None]
     ) -> None:
         self._call, self._fail = call_from_thread, fail
 

@@ -62,10 +62,7 @@ class JournalMarks:
     """
 
     def __init__(
-        self,
-        files: Files,
-        shards: Sequence[LedgerStorage],
-        before_write: Callable[[], object],
+        self, files: Files, shards: Sequence[LedgerStorage], before_write: Callable[[], object]
     ) -> None:
         self._files, self._shards, self._before_write = files, shards, before_write
 

@@ -125,13 +125,7 @@ class TlsContexts:
     (``reload``). What cannot be read then is told and the old context stays.
     """
 
-    def __init__(
-        self,
-        settings: TlsSettings,
-        clock: IReactorTime,
-        *,
-        is_client: bool,
-    ) -> None:
+    def __init__(self, settings: TlsSettings, clock: IReactorTime, *, is_client: bool) -> None:
         """Read the files.
 
         Raises:

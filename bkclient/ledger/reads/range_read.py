@@ -48,11 +48,7 @@ class ChunkSizer:
 
 
 async def read_range(
-    cluster: Cluster,
-    fetcher: EntryFetcher,
-    local: LocalMetadata,
-    first: int,
-    last: int,
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
 ) -> AsyncGenerator[VerifiedEntries, None]:
     """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
 

@@ -12,11 +12,7 @@ from bkclient.metadata.sqlite.admin import stored_layout
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
-from bkclient.metadata.tree.ledgers import (
-    changed_meanwhile,
-    check_new_id,
-    with_token,
-)
+from bkclient.metadata.tree.ledgers import changed_meanwhile, check_new_id, with_token
 from bkclient.metadata.tree.nodes import NodeVersionError, NoNodeError
 from wire.errors import MetadataFormatError
 from wire.ids import LedgerId
@@ -36,11 +32,7 @@ class SqliteLedgers(SqlitePart):
     """Implements ``LedgerStore`` and ``LedgerIds``."""
 
     async def create_ledger(
-        self,
-        ledger_id: LedgerId,
-        metadata: LedgerMetadata,
-        *,
-        is_allocated: bool = False,
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, *, is_allocated: bool = False
     ) -> Version:
         """See ``LedgerStore``; an id that was chosen is not generated afterwards."""
         check_new_id(ledger_id)

@@ -12,14 +12,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
-from bkclient.metadata.tree.nodes import (
-    AnswerLostError,
-    Fired,
-    Node,
-    NodeExistsError,
-    Stat,
-    insist,
-)
+from bkclient.metadata.tree.nodes import AnswerLostError, Fired, Node, NodeExistsError, Stat, insist
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated

@@ -66,12 +66,7 @@ async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | st
 
 
 def _asked(
-    bookie_id: BookieId,
-    state: str,
-    where: HttpAddress | str,
-    *,
-    token: str,
-    timeout_s: float,
+    bookie_id: BookieId, state: str, where: HttpAddress | str, *, token: str, timeout_s: float
 ) -> MemberVersion:
     if isinstance(where, str):
         return MemberVersion(member=bookie_id, kind="bookie", state=state, why=where)

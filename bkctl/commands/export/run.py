@@ -174,12 +174,7 @@ def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
 
 
 def plan_export(
-    uri: str,
-    choice: LedgerChoice,
-    target: str,
-    *,
-    options: ExportOptions,
-    config: ClientConfig,
+    uri: str, choice: LedgerChoice, target: str, *, options: ExportOptions, config: ClientConfig
 ) -> tuple[Change, Mapping[int, str]]:
     """Return what ``export_ledgers`` would do, and the ledgers that it could not read, with why.
 
@@ -469,11 +464,7 @@ class _ExportRun:
                 yield SparkEngine(session)
 
     def _commit(
-        self,
-        change: Change,
-        written: Sequence[WrittenFile],
-        staged: str,
-        sizes: Mapping[str, int],
+        self, change: Change, written: Sequence[WrittenFile], staged: str, sizes: Mapping[str, int]
     ) -> None:
         tree = self._tree
         record = tree.next_record(

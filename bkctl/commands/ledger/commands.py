@@ -5,13 +5,7 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.ledger_options import (
-    FORMS,
-    FRAMING,
-    LEDGER_CHECKS,
-    NEW_LEDGER,
-    PASSWORD_FILE,
-)
+from bkctl.cli.ledger_options import FORMS, FRAMING, LEDGER_CHECKS, NEW_LEDGER, PASSWORD_FILE
 from bkctl.cli.params import (
     BOOKIE_ID,
     DURATION,

@@ -152,12 +152,7 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
 
 
 def write(
-    session: Session,
-    /,
-    path: str,
-    framing: str | None,
-    chunk_bytes: int | None,
-    **wanted: Any,
+    session: Session, /, path: str, framing: str | None, chunk_bytes: int | None, **wanted: Any
 ) -> None:
     """Create a ledger, add all of FILE or stdin, close it and print its id."""
     with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:

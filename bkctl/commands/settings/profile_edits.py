@@ -23,13 +23,7 @@ from bkctl.commands.settings.profile_file import (
     without_profile,
     write_profiles,
 )
-from bkctl.errors import (
-    CommandError,
-    ConflictError,
-    NothingFoundError,
-    RefusedError,
-    UsageError,
-)
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.output.views import WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import (
     NO_PROFILE,

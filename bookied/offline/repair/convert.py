@@ -390,11 +390,7 @@ class ToIndexFiles(_Direction):
         return done, entries
 
     def _write_file(
-        self,
-        source: RocksIndex,
-        directory: Path,
-        ledger_id: int,
-        new_ids: dict[int, int],
+        self, source: RocksIndex, directory: Path, ledger_id: int, new_ids: dict[int, int]
     ) -> int:
         stored = source.load(ledger_id)
         if stored is None:

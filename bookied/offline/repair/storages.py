@@ -51,11 +51,7 @@ def holds_databases(files: Files, found: Directories) -> bool:
 
 
 def storages_of(
-    files: Files,
-    found: Directories,
-    config: OfflineConfig | None = None,
-    *,
-    as_found: bool = False,
+    files: Files, found: Directories, config: OfflineConfig | None = None, *, as_found: bool = False
 ) -> Storages:
     """Return the storages of the kind that the directories hold, not open yet.
 

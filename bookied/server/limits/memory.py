@@ -55,11 +55,7 @@ class HalfFrames:
     """
 
     def __init__(
-        self,
-        clock: IReactorTime,
-        *,
-        bytes_max: int,
-        is_reading: Callable[[], bool] = lambda: True,
+        self, clock: IReactorTime, *, bytes_max: int, is_reading: Callable[[], bool] = lambda: True
     ) -> None:
         """Begin with all space free; time in which ``is_reading`` says no does not count."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading

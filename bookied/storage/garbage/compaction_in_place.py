@@ -63,12 +63,7 @@ class InPlaceCompaction:
     """Compacts by appending to the current log."""
 
     def __init__(
-        self,
-        files: Files,
-        storage: LedgerStorage,
-        pace: Pace,
-        *,
-        outstanding_max: int,
+        self, files: Files, storage: LedgerStorage, pace: Pace, *, outstanding_max: int
     ) -> None:
         """Compact the logs of ``storage``; ``outstanding_max`` entries between two syncs."""
         self._files, self._storage, self._pace = files, storage, pace

@@ -175,10 +175,7 @@ def rewrite(
 
 
 def _bad(
-    session: Session,
-    bookie_id: BookieId,
-    ledger_ids: Iterable[LedgerId],
-    bytes_per_s: int | None,
+    session: Session, bookie_id: BookieId, ledger_ids: Iterable[LedgerId], bytes_per_s: int | None
 ) -> Sequence[_BadEntries]:
     found, done = [], 0
     with session.progress("verifying", unit="entries") as progress:

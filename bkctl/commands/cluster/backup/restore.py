@@ -425,11 +425,7 @@ async def _layout(store: MetadataStore) -> str | None:
 
 
 async def _put(
-    store: MetadataStore,
-    file: Path,
-    info: BackupInfo,
-    progress: Progress,
-    only: Collection[str],
+    store: MetadataStore, file: Path, info: BackupInfo, progress: Progress, only: Collection[str]
 ) -> list[str]:
     """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids.
 

@@ -64,13 +64,7 @@ def ledgers(
 
 
 def index(
-    session: Session,
-    /,
-    *,
-    ledger_id: LedgerId,
-    meta: bool,
-    holes: bool,
-    **dirs: tuple[str, ...],
+    session: Session, /, *, ledger_id: LedgerId, meta: bool, holes: bool, **dirs: tuple[str, ...]
 ) -> None:
     """Print where the index says that the entries of LEDGER_ID are."""
     session.about = f"ledger {ledger_id}"

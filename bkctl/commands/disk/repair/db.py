@@ -7,11 +7,7 @@ from typing import Any, Final
 
 from bkctl.bookies.directories import find_directories
 from bkctl.bookies.stopped_bookie import insist_current, insist_named, lock_existing, repeatable
-from bkctl.commands.disk.repair.rebuild import (
-    keys,
-    offline_settings,
-    warn_damage,
-)
+from bkctl.commands.disk.repair.rebuild import keys, offline_settings, warn_damage
 from bkctl.errors import ConflictError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import WIDE, Column, Kind, field, shown
@@ -55,13 +51,7 @@ class RebuiltDb:
 
 
 def rebuild_db(
-    session: Session,
-    /,
-    *,
-    locations: bool,
-    ledgers: bool,
-    password_file: str | None,
-    **dirs: Any,
+    session: Session, /, *, locations: bool, ledgers: bool, password_file: str | None, **dirs: Any
 ) -> None:
     """Make databases anew; ``ledgers`` first, for the locations need it.
 

@@ -146,9 +146,7 @@ async def read_extents(
 
 
 async def _uncommitted(
-    client: Client,
-    of_batches: Mapping[str, Sequence[LedgerId]],
-    unreadable: dict[int, str] | None,
+    client: Client, of_batches: Mapping[str, Sequence[LedgerId]], unreadable: dict[int, str] | None
 ) -> list[LedgerId]:
     """Return which ledgers of batches are not listed by their logs, given by the logs' names.
 
