@@ -28,8 +28,6 @@ UNKNOWN_FIELD, UNKNOWN_GROUP, EMPTY_ADD = b"\x78\0", b"\x7b\x7c", b"\xaa\x06\0"
 REQUESTS = 2000
 """Requests, or HTTP requests, that are sent again and again."""
 
-PIPELINE_BYTES = 65536
-
 
 def bomb(field: bytes) -> bytes:
     """Return a read of V3 as long as a frame may be, filled up with one field."""

@@ -105,7 +105,6 @@ class LedgerTruth:
     version: int = 0
     """Of the metadata; the first one is 0."""
     is_deleted: bool = False
-    was_in_recovery: bool = False
     sent: dict[int, bytes] = attrs.field(factory=dict)
     acked: list[int] = attrs.field(factory=list)
     forced: int = -1
@@ -200,7 +199,6 @@ class Oracle:
         self._check_shape(truth, now)
         if before is not None:
             self._check_step(truth, before, now)
-        truth.was_in_recovery |= now.state is LedgerState.IN_RECOVERY
 
     def metadata_versioned(self, ledger_id: LedgerId, replaced: int, version: int) -> None:
         """Take that a write replaces the version it names: of the one before, and only of that."""

@@ -166,10 +166,6 @@ def fence_answer(message: Message) -> bool:
     return message.response is not None and _fences(message) and not _is_read(message)
 
 
-def recovery_read(message: Message) -> bool:
-    return message.response is None and _fences(message) and _is_read(message)
-
-
 def recovery_read_answer(message: Message) -> bool:
     return message.response is not None and _fences(message) and _is_read(message)
 

@@ -734,20 +734,6 @@ def _acks_early(stack: contextlib.ExitStack) -> None:
     put(stack, JournalFile, sync=lambda self: self._note_synced(self._open_file))
 
 
-def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:
-    """A disk that cannot be read is answered with "no such entry"."""
-    from bookied.server.rules import disk_read
-    from wire.codes import ReturnCode
-
-    usual = disk_read.refusal_code
-
-    def code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
-        rc = usual(error, ledger_id)
-        return ReturnCode.ENOENTRY if rc is ReturnCode.EIO else rc
-
-    put(stack, disk_read, refusal_code=code)
-
-
 MUTATIONS: Final[dict[str, Mutation]] = {
     "release-interleaved": switch(
         "acks are taken back and adds confirmed in one walk",
