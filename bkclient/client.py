@@ -127,10 +127,9 @@ class Client:
         if isinstance(uri_or_config, ClientConfig):
             config, uri = uri_or_config, uri_or_config.service_uri
         else:
-            uri = uri_or_config
+            uri = as_zookeeper_uri(uri_or_config)
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
-        uri = as_zookeeper_uri(uri)
         config = ClientConfig() if config is None else config
         if protocol is not None:
             config = attrs.evolve(config, use_v2_protocol=protocol is ProtocolVersion.V2)

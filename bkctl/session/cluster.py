@@ -123,7 +123,6 @@ class SessionCluster:
             self.replication_note = read()
 
     def _client_view(self) -> MetadataView:
-
         return ClientMetadataView(self._caller)
 
     def close_view(self) -> None:
