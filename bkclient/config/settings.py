@@ -213,20 +213,21 @@ class _Loading:
 
     def _texts(self, one: DeclaredSetting, prop: Property) -> list[str]:
         """Return the texts that count, expanded; say so when Java would drop some."""
-        values = prop.values if one.is_list else prop.values[:1]
-        if not one.is_list and len(prop.statements) > 1:
+        if one.is_list:
+            return [self._expanded(one.spec, prop, value) for value in prop.values]
+        if len(prop.statements) > 1:
             lines = ", ".join(str(statement[0].origin) for statement in prop.statements[1:])
             self._add(
                 Severity.WARNING, FindingKind.CUT, prop, f"set again at {lines}; the first counts"
             )
-        if not one.is_list and len(prop.statements[0]) > 1:
+        if len(prop.statements[0]) > 1:
             self._add(
                 Severity.WARNING,
                 FindingKind.CUT,
                 prop,
                 "cut at the first comma, as Java does; write \\, for a comma that belongs to it",
             )
-        return [self._expanded(one.spec, prop, value) for value in values]
+        return [self._expanded(one.spec, prop, prop.values[0])]
 
     def _expanded(self, spec: Spec, prop: Property, value: Value) -> str:
         text = self._properties.expand(value)
