@@ -14,7 +14,7 @@ less where many that are alike come in a row (``uniform_adds``).
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, TypeVar
 
 from bookied.server.adds.add_batch import AddBatch, AddReplies, AnswerShape
 from bookied.server.adds.uniform_adds import (
@@ -58,6 +58,11 @@ _KIND_BYTES: Final = 6
 """Length prefix and header length: by these a shape is looked up."""
 
 _SHAPES_MAX: Final = 256
+_ALIKE_MAX: Final = 1024
+"""Shapes of one kind, which differ by ledger and key; each takes 1 to 4 KB."""
+
+_ShapeKey = tuple[str, int, bytes, bytes]
+_Key = TypeVar("_Key", bytes, _ShapeKey)
 
 _NONE: Final = -(2**63)
 """No frame has this length, no page this number, no ledger of ours this id."""
@@ -81,6 +86,7 @@ class FastAdds:
         self._stats = bookie.stats
         self._shape: _V3Shape | None = None
         self._shapes: dict[bytes, _V3Shape] = {}
+        self._alike: dict[_ShapeKey, _V3Shape] = {}
         self._rows: V2Rows | None = None
 
     def take(self, data: bytes, at: int, replies: AddReplies) -> int:
@@ -180,15 +186,21 @@ class FastAdds:
 
         ``tried`` does not fit. None if there is no plain add, or not all of it.
         """
+        if end - at < _FRAME_BYTES_MIN:
+            return None
         kind = data[at : at + _KIND_BYTES]
-        known = self._shapes.get(kind)
+        if kind != tried.start[:_KIND_BYTES]:
+            known = self._shapes.get(kind)
+        else:
+            # An add to another ledger, as clients take turns. What is found has the fields of
+            # ``tried``: if it does not fit either, the search from it finds itself, and ends.
+            known = self._alike.get(tried.key_at(data, at))
         if known is not None and known is not tried:
             return known
         shape = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
         if shape is not None:
-            if len(self._shapes) >= _SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[kind] = shape
+            _put(self._shapes, _SHAPES_MAX, kind, shape)
+            _put(self._alike, _ALIKE_MAX, shape.key_at(data, at), shape)
         return shape
 
     def _take_v3(self, data: bytes, at: int, batch: AddBatch) -> int:
@@ -271,6 +283,12 @@ class FastAdds:
         return at
 
 
+def _put(shapes: dict[_Key, _V3Shape], most: int, key: _Key, shape: _V3Shape) -> None:
+    if len(shapes) >= most:
+        shapes.clear()
+    shapes[key] = shape
+
+
 def _source(data: bytes, frame_bytes: int) -> bytes | memoryview:
     """Return what packets are cut from, where frames have so many bytes."""
     return memoryview(data) if frame_bytes >= VIEWED_BYTES_MIN else data
@@ -280,6 +298,9 @@ class _V3Shape:
     """What plain adds of one ledger, size and key have in common, and where they differ."""
 
     __slots__ = (
+        "_key_part_at",
+        "_layout",
+        "_middle_at",
         "_packet_bytes",
         "_parts",
         "_rows",
@@ -315,8 +336,9 @@ class _V3Shape:
         self.start, _, self.middle, _, self.key_part = parts
         self._parts, self._packet_bytes = parts, packet_bytes
         self._rows: V3Rows | None = None
-        layout = ">" + "".join(f"{len(part)}s" for part in parts) + "qqq"
-        self.unpack_from = struct.Struct(layout).unpack_from
+        self._layout = ">" + "".join([f"{len(part)}s" for part in parts]) + "qqq"
+        self._middle_at, self._key_part_at = (txn_end, entry_at), (key_at, len(head))
+        self.unpack_from = struct.Struct(self._layout).unpack_from
         self.txn_mark = add.txn.translate(CONTINUES)
         self.entry_mark = add.entry.translate(CONTINUES)
         self.master_key = add.master_key
@@ -327,6 +349,16 @@ class _V3Shape:
         answer = v3.add_response(add.txn, add.ledger, add.entry)
         self.answer_start = answer[:_TXN_AT]
         self.answer_middle = answer[txn_end : len(answer) - len(add.entry)]
+
+    def key_at(self, data: bytes, at: int) -> _ShapeKey:
+        """Return what is common to all adds as the one at ``at``, if it has these fields."""
+        middle, key_part = self._middle_at, self._key_part_at
+        return (
+            self._layout,
+            self.frame_bytes,
+            data[at + middle[0] : at + middle[1]],
+            data[at + key_part[0] : at + key_part[1]],
+        )
 
     def rows_for(self, data: bytes, at: int) -> V3Rows | None:
         """Return what takes rows of such adds, if there seems to be one at ``at``."""

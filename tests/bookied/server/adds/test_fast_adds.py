@@ -470,11 +470,40 @@ def test_adds_of_many_sizes_are_each_looked_into_once(v3_client: Client) -> None
 def test_no_more_than_so_many_shapes_are_kept(v3_client: Client) -> None:
     adds = v3_client._serving.server.shared.fast_adds
     frames = [
-        encode(add_of_size(e, 40 + e), ProtocolVersion.V3, 300 + e, 0) for e in range(1, 1000)
+        encode(add_of_size(e, 40 + e), ProtocolVersion.V3, 300 + e, 0) for e in range(1, 1100)
     ]
     v3_client.send(b"".join(frames))
     assert taken(v3_client) == len(frames)
     assert len(adds._shapes) <= 256
+    assert len(adds._alike) <= 1024
+
+
+def test_adds_to_ledgers_in_turn_are_looked_into_once_for_each_ledger(v3_client: Client) -> None:
+    adds = v3_client._serving.server.shared.fast_adds
+    for ledger_id in (6, 7):
+        v3_client.send(frame_of(ProtocolVersion.V3, 0, ledger_id))
+    v3_client.receive()
+    taken(v3_client)
+    v3_client.send(b"".join(frame_of(ProtocolVersion.V3, 1, ledger_id) for ledger_id in (5, 6, 7)))
+    known = set(adds._alike.values())
+    for entry_id in range(2, 10):
+        frames = [frame_of(ProtocolVersion.V3, entry_id, ledger_id) for ledger_id in (5, 6, 7)]
+        v3_client.send(b"".join(frames))
+    assert taken(v3_client) == 27
+    assert set(adds._alike.values()) == known
+
+
+def test_a_frame_with_all_of_a_known_add_but_its_transaction_id_is_no_add(
+    v3_client: Client,
+) -> None:
+    v3_client.send(frame_of(ProtocolVersion.V3, 0, 6))
+    known = [frame_of(ProtocolVersion.V3, 1, ledger_id, txn_id=300) for ledger_id in (5, 6)]
+    v3_client.send(b"".join(known))
+    v3_client.receive()
+    frame = bytearray(frame_of(ProtocolVersion.V3, 2, 5, txn_id=300))
+    frame[11:13] = b"\x01\x01"  # Two bytes, but the first of them is a complete number.
+    v3_client.send(bytes(frame))
+    assert v3_client.is_closed
 
 
 def add_of_size(entry_id: int, size_bytes: int) -> AddRequest:
@@ -717,6 +746,7 @@ def test_readers_see_entries_when_they_are_told_of_them(client: Client) -> None:
     )
     client.send(b"".join(frame_of(client._protocol, e) for e in range(1, 4)))
     assert taken(client) == 3
+    client._serving.clock.advance(0)
     (answer,) = reader.answers()
     assert (answer.entry_id, answer.max_lac) == (1, 2)
     assert answer.entry == packet(5, 1, payload=b"x" * 90)
