@@ -52,8 +52,8 @@ BYTES_AT_ONCE: Final = 32 << 20
 LEDGERS_AT_ONCE: Final = 32
 """Ledgers whose first and last entries are read together."""
 
-_ENDS: Final = 1e-12
-"""A share that leaves only the first and the last entry of each fragment."""
+_ENDS: Final = 0.0
+"""The share that leaves only the first and the last entry of each fragment."""
 
 BATCH: Final = 512
 """Entries that are asked for at once; fewer where they are large."""
@@ -237,6 +237,9 @@ def chosen(fragment: LedgerFragment, share: float, rng: random.Random) -> Iterat
     With a share of 1 that is every entry.
     """
     if fragment.last < fragment.first:
+        return
+    if not share:
+        yield from sorted({fragment.first, fragment.last})
         return
     between = 1 / share - 1
     at: int = fragment.first

@@ -328,6 +328,31 @@ def test_closed_ledgers_whose_ends_no_bookie_has_are_found() -> None:
     assert world.run(found()) == []
 
 
+def test_of_a_ledger_whose_metadata_claims_a_far_end_the_ends_alone_are_read() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id, end = closed_ledger(world, client, 2, **TRIPLE), EntryId(1 << 62)
+    metadata = world.run(client.read_metadata(ledger_id))
+    changed = attrs.evolve(metadata.value, last_entry_id=end)
+    world.run(client.store.write_ledger(ledger_id, changed, metadata.version))
+    asked: list[EntryId] = []
+
+    def ask(request: Request) -> Fate:
+        assert isinstance(request, ReadRequest)
+        asked.append(request.entry_id)
+        assert set(asked) <= {0, end}
+        return Fate.SERVE
+
+    for bookie in world.bookies.values():
+        bookie.policy = ask
+
+    async def found() -> list[LedgerId]:
+        return [one async for step in lost_ledgers(client, [ledger_id]) for one in step.lost]
+
+    assert world.run(found()) == [ledger_id]
+    assert set(asked) == {0, end}
+
+
 def test_a_bookie_that_does_not_answer_is_waited_for_once() -> None:
     world = World(4)
     client = world.client()
