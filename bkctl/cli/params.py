@@ -98,7 +98,9 @@ class LedgerIdType(LiveType):
         try:
             number = parse_ledger_id(value, form)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            ends = re.fullmatch(r"([0-9]{1,19})-([0-9]{1,19})", value, re.ASCII)
+            of_range = f"; for a range: $(seq {ends[1]} {ends[2]})" if self._dash and ends else ""
+            self.fail(f"{error}{of_range}", param, ctx)
         return number
 
 

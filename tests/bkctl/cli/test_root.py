@@ -556,6 +556,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
         (["ledger", "read"], "missing argument 'LEDGER_ID'"),
+        (["ledger", "show", "3-12"], "'3-12' is not a ledger id; for a range: $(seq 3 12)"),
         (["ledger", "show", "abc"], "'abc' is not a ledger id; hexadecimal is written 0xabc"),
         (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
         (["ledger", "list", "--watch", "5"], "unexpected argument: 5; write --watch=5"),
