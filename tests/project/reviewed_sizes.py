@@ -98,6 +98,7 @@ REVIEWED: Final = {
     ),
     "_counted: range(fragment.first, fragment.last + 1)": "STEP_ENTRIES at most",
     "AnswerBody.resumeProducing: bytes(chunk)": _BUFFER,
+    "cut_rows: range(begin, last, step)": "at most ALIKE_MAX records that are in memory",
     "DirectAppendFile.write: bytes(self._view[:fill])": _BUFFER,
     "DirectAppendFile.flush: bytes(BLOCK_BYTES - self._fill)": _BLOCK,
     "_Replay.cut_torn_ends: file.truncate(end)": "less than the file has",

@@ -122,11 +122,16 @@ def cut_rows(
     start_max, end_max = len(data) - layout.RECORD.size, len(data) - tail_bytes
     spans: list[tuple[int, int]] = []
     count = 0
-    if stride == 1 and len(locations) >= ALIKE_MIN:
-        here_max = min(bytes_max, end_max - begin)
-        count, size = _alike(data, begin, locations, ledger_id, entry_id, here_max)
-        end += count * size
-        last, bytes_max = end - size, bytes_max - count * size
+    if len(locations) >= ALIKE_MIN:
+        limits = bytes_max, end_max
+        count, size, step = _alike(data, begin, locations, ledger_id, entry_id, stride, *limits)
+        if count:
+            bytes_max -= count * size
+            last += (count - 1) * step
+            if step > size:
+                spans = [(at, at + size) for at in range(begin, last, step)]
+                begin = last
+            end = last + size
     for location in islice(locations, count, None):
         at = location - base - length_bytes
         if not 0 <= at <= start_max:
@@ -171,31 +176,44 @@ def _alike(
     locations: Sequence[int],
     ledger_id: int,
     entry_id: int,
+    stride: int,
     bytes_max: int,
-) -> tuple[int, int]:
-    """Return how many records are of one size and are the right ones, and that size.
+    end_max: int,
+) -> tuple[int, int, int]:
+    """Return how many records are alike and are the right ones, their size, and how far apart.
 
-    Their heads are compared column by column, which costs a third of a loop. Entry ids follow
-    each other. No records where anything is not as it should be: a loop finds out what is.
+    They have one size, and lie in steps of one size. Their heads are compared column by column,
+    which costs a third of a loop; so is what follows each of them, where it is another's. No
+    records where anything is not as it should be: a loop finds out what is.
     """
-    size = locations[1] - locations[0]
-    count = min(len(locations), bytes_max // size) if size >= layout.RECORD.size else 0
-    count = min(count, ALIKE_MAX, _LOW_IDS - entry_id % _LOW_IDS)
-    if begin < 0 or count < ALIKE_MIN or not isinstance(locations, array):
-        return 0, 0
-    stop = begin + count * size
-    if locations[count - 1] - locations[0] != stop - size - begin:
-        return 0, 0
-    head = layout.RECORD.pack(size - layout.LENGTH.size, ledger_id, entry_id)
+    nothing = 0, 0, 0
+    step = locations[1] - locations[0]
+    if begin < 0 or step < layout.RECORD.size or begin + layout.RECORD.size > end_max:
+        return nothing
+    (length,) = layout.LENGTH.unpack_from(data, begin)
+    size = layout.LENGTH.size + length
+    if not layout.RECORD.size <= size <= step:
+        return nothing
+    count = min(len(locations), bytes_max // size, (end_max - begin - size) // step + 1)
+    count = min(count, ALIKE_MAX, (_LOW_IDS - 1 - entry_id % _LOW_IDS) // stride + 1)
+    if count < ALIKE_MIN or not isinstance(locations, array):
+        return nothing
+    last = begin + (count - 1) * step
+    if locations[count - 1] - locations[0] != last - begin:
+        return nothing
+    head = layout.RECORD.pack(length, ledger_id, entry_id)
     # The last byte of a length and of a ledger id differ most often.
     for at in range(len(head) - 3, -1, -1):
-        if data[begin + at : stop : size] != head[at : at + 1] * count:
-            return 0, 0
-    last, low = begin + len(head) - 1, entry_id % _LOW_IDS
-    for at, wanted in ((last, _LAST_BYTES), (last - 1, _SECOND_LAST_BYTES)):
-        if data[at:stop:size] != wanted[low : low + count]:
-            return 0, 0
-    return (count, size) if _are_even(locations[:count], size) else (0, 0)
+        if data[begin + at : last + at + 1 : step] != head[at : at + 1] * count:
+            return nothing
+    low = entry_id % _LOW_IDS
+    ids = slice(low, low + (count - 1) * stride + 1, stride)
+    for at, wanted in ((len(head) - 1, _LAST_BYTES), (len(head) - 2, _SECOND_LAST_BYTES)):
+        if data[begin + at : last + at + 1 : step] != wanted[ids]:
+            return nothing
+    if step > size and not _are_followed_alike(data, begin + size, last + size, step):
+        return nothing
+    return (count, size, step) if _are_even(locations[:count], step) else nothing
 
 
 def _are_even(locations: array[int], size: int) -> bool:
@@ -209,6 +227,15 @@ def _are_even(locations: array[int], size: int) -> bool:
     return number == first * (_ONES & mask) + size * (_STEPS & mask)
 
 
+def _are_followed_alike(data: bytes | bytearray, first: int, last: int, step: int) -> bool:
+    """Whether at each step from ``first`` on and before ``last`` the same record begins."""
+    head = data[first : first + NEXT.size]
+    count = (last - first) // step
+    return _may_be_record(head) and all(
+        data[first + at : last : step] == head[at : at + 1] * count for at in range(NEXT.size)
+    )
+
+
 def may_follow(head: bytes | bytearray, at: int) -> bool:
     """Whether a record may be followed by these bytes: another, padding, or nothing written.
 
@@ -220,9 +247,15 @@ def may_follow(head: bytes | bytearray, at: int) -> bool:
     """
     if len(head) < NEXT.size:
         return True  # The log ends, in the middle of a record where a crash cut it.
-    length, ledger_id = NEXT.unpack(head)
-    if layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER:
+    if _may_be_record(head):
         return True
     # Padding ends with its block, be it after a byte; a crash may leave the next sector alone.
     rest = head[: SECTOR_BYTES - at % SECTOR_BYTES]
     return not (rest.strip(b"\0") and rest.strip(layout.DIRECT_PADDING))
+
+
+def _may_be_record(head: bytes | bytearray) -> bool:
+    length, ledger_id = NEXT.unpack(head)
+    return bool(
+        layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER
+    )

@@ -218,15 +218,52 @@ def test_entries_of_one_size_are_taken_as_if_each_was_looked_at(
     assert taken(together) == taken(singly)
 
 
-@given(st.sampled_from([8, 16, 32, 40]), st.integers(-1100, 8), st.integers(ALIKE_MIN, 1200))
+between = st.lists(
+    st.sampled_from([("another's", 9), ("another's", 70), ("padding", 3)]), max_size=2
+)
+"""What lies between entries of one size, each time the same."""
+
+
+@given(
+    between,
+    st.integers(2, 3 * ALIKE_MIN),
+    st.integers(0, 5000),
+    st.integers(0, 255),
+    st.integers(0, 5000),
+    st.integers(0, 5000),
+)
+def test_entries_in_even_steps_are_taken_as_if_each_was_looked_at(
+    between: list[tuple[str, int]], alike: int, at: int, value: int, bytes_max: int, cut_bytes: int
+) -> None:
+    log = Log([("ours", 50), *between] * alike)
+    data = bytearray(log.body)
+    data[at % len(data)] = value
+    data = data[: max(len(data) - cut_bytes, 4)]
+    together, singly = (
+        cut_rows(data, BASE, locations, 1, 5, bytes_max=bytes_max)
+        for locations in (array("q", log.locations), log.locations)
+    )
+    assert taken(together) == taken(singly)
+
+
+@given(
+    st.sampled_from([8, 16, 32, 40]),
+    st.integers(-1100, 8),
+    st.integers(ALIKE_MIN, 1200),
+    st.integers(1, 7),
+    st.integers(0, 2),
+)
 def test_a_run_may_cross_where_higher_bytes_of_the_ids_change(
-    bits: int, before: int, count: int
+    bits: int, before: int, count: int, stride: int, others: int
 ) -> None:
     first = max(0, (1 << bits) + before)
-    packets = [packet(1, entry_id, 4) for entry_id in range(first, first + count)]
-    body = Packets.join(packets).sized
+    packets = [packet(1, entry_id, 4) for entry_id in range(first, first + stride * count, stride)]
+    between = [packet(2, 0, 9)] * others
+    body = Packets.join([one for ours in packets for one in (ours, *between)]).sized
     locations = array("q", range(BASE + 4, BASE + 4 + len(body), len(body) // count))
-    found = cut_rows(body, BASE, locations, 1, first, bytes_max=EVERYTHING, tail_bytes=0)
+    found = cut_rows(
+        body, BASE, locations, 1, first, bytes_max=EVERYTHING, tail_bytes=0, stride=stride
+    )
     assert taken(found) == packets
 
 
@@ -239,6 +276,17 @@ def test_a_run_ends_before_a_head_that_is_another(at: int, damaged: int) -> None
     found = cut_rows(body, BASE, array("q", log.locations), 1, 5, bytes_max=EVERYTHING)
     # A wrong length may show at the entry behind, and takes its own entry with it.
     assert taken(found) in (log.packets[:damaged], log.packets[: max(0, damaged - 1)])
+
+
+@pytest.mark.parametrize("damaged", [0, 1, ALIKE_MIN, 2 * ALIKE_MIN - 2])
+def test_a_run_ends_before_an_entry_that_no_record_follows(damaged: int) -> None:
+    """The entry's own length may be wrong."""
+    log = Log([("ours", 100), ("another's", 100)] * (2 * ALIKE_MIN))
+    body = bytearray(log.body)
+    behind = log.locations[damaged] - BASE + len(log.packets[damaged])
+    body[behind : behind + 4] = b"\xff\xff\xff\xf0"
+    found = cut_rows(body, BASE, array("q", log.locations), 1, 5, bytes_max=EVERYTHING)
+    assert taken(found) == log.packets[:damaged]
 
 
 def test_a_run_ends_where_the_index_has_an_entry_elsewhere() -> None:
