@@ -339,7 +339,7 @@ class RunTimeError(BookieStopError):
 
 
 class UnflushedStopError(BookieStopError):
-    """At its stop the bookie had no space for entries that only its journals hold."""
+    """At its stop the bookie could not write entries that only its journals hold."""
 
 
 class StopTimeoutError(BookieStopError):

@@ -353,15 +353,14 @@ class BookieService:
 
 @contextlib.contextmanager
 def _naming_unflushed_stop() -> Iterator[None]:
-    """Raise a disk without space as the end of a bookie that could not flush."""
+    """Raise what a disk refused as the end of a bookie that could not flush."""
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
+        what = "without space to flush" if error.errno in NO_SPACE else "by a disk that failed"
         raise UnflushedStopError(
-            f"stopped without space to flush ({error}); no acknowledged entry is lost: the "
-            "next start replays the journals"
+            f"stopped {what} ({error}); no acknowledged entry is lost: the next start replays "
+            "the journals"
         ) from error
 
 

@@ -196,6 +196,28 @@ def test_a_bookie_that_stops_on_a_full_disk_says_what_the_next_start_does(
     assert again.stop() == 0
 
 
+def test_a_bookie_whose_disk_fails_at_the_stop_says_what_the_next_start_does(
+    machine: Machine, disks: list[Path]
+) -> None:
+    bookie = machine.start(ledgerDirectories=disks[0], flushInterval=600_000).ready()
+    assert machine.add(bookie, 50) is ReturnCode.EOK
+    dirty = disks[0] / "current" / "DIRTY"
+    dirty.unlink()
+    dirty.mkdir()
+    bookie.process.terminate()
+    status, line = refusal(bookie)
+    assert status == 5
+    assert line.startswith("stopped by a disk that failed (")
+    assert str(dirty) in line
+    assert line.endswith("no acknowledged entry is lost: the next start replays the journals")
+    assert "Traceback" not in bookie.output.read_text()
+    dirty.rmdir()
+    dirty.touch()
+    again = machine.start().ready()
+    machine.check(again)
+    assert again.stop() == 0
+
+
 def test_a_bookie_that_may_not_be_read_only_ends_with_5_on_a_full_disk(
     machine: Machine, disks: list[Path]
 ) -> None:
