@@ -190,9 +190,17 @@ def _open(path: Path, options: Options) -> Rdict:
     import rocksdict
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    _check_kinds(path)
     _check_manifest(path)
     with _TranslatedErrors(path):
         return rocksdict.Rdict(str(path), options)
+
+
+def _check_kinds(path: Path) -> None:
+    """Refuse a FIFO or a device in the place of a file: RocksDB would wait for it for ever."""
+    for file in path.iterdir() if path.is_dir() else ():
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise DbRecordError(path, None, f"{file.name} is not a regular file")
 
 
 def _check_manifest(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 import time
@@ -320,6 +321,16 @@ def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
     manifest.write_bytes(content)
     with pytest.raises(DbRecordError, match=f"{manifest.name} is damaged at offset {second}"):
         opened(path)
+
+
+@pytest.mark.parametrize("name", ["000004.log", "rocksdict-config.json"])
+def test_a_fifo_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "ledgers"
+    open_of_index(RocksSettings(), path).close()
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    with pytest.raises(DbRecordError, match=f"{name} is not a regular file"):
+        open_of_index(RocksSettings(), path)
 
 
 def test_damage_does_not_read_as_the_end_of_what_there_is(tmp_path: Path) -> None:
