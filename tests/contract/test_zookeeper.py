@@ -389,8 +389,9 @@ class TestBrokenAnswers:
             with pytest.raises(MetadataUnavailableError, match=said):
                 await store.write_ledger(L1, metadata(), 0)
             await deferToThread(zk_driver.end_session, identity)
-            await zk_driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
-            assert events == [SessionEvent.SUSPENDED, SessionEvent.LOST, SessionEvent.CONNECTED]
+            told = [SessionEvent.SUSPENDED, SessionEvent.LOST, SessionEvent.CONNECTED]
+            # It may be back once, before its session is ended.
+            await zk_driver.until(lambda: events[-3:] == told)
             await store.register(B1, info(B1), read_only=False)
 
         zk_driver.run(scenario())

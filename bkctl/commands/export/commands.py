@@ -70,8 +70,9 @@ export = Command(
         option(
             "--since-last",
             is_flag=True,
-            help="Export the new entries of all ledgers of the cluster, or of those that --log, "
-            "--meta and others choose. Ledgers that cannot be read are left out, and named.",
+            help="Export the new entries of those ledgers that --log, --meta and others choose, "
+            "or, if none of these is given, of all ledgers of the cluster. Ledgers that cannot be "
+            "read are left out, and named.",
         ),
         option(
             "--follow",

@@ -50,10 +50,19 @@ def _exported_sentence(report: ExportReport) -> str:
         f"{human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')}, {'' if report.files == 1 else 'together '}"
         f"{human_bytes(report.file_bytes)}"
-        + (f"\nin Spark: {report.read_back}" if report.read_back and report.is_first else "")
+        + (_how_to_read(report.read_back) if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
         + _lost(report.lost_files)
     )
+
+
+def _how_to_read(line: str) -> str:
+    """Return the line for a Spark session, and one for where Delta has no release for Spark."""
+    told = f"\nin Spark: {line}"
+    path = line.removeprefix('spark.read.format("delta").load')
+    if path != line:
+        told += f"\nwithout Spark: deltalake.DeltaTable{path}.to_pyarrow_table()"
+    return told
 
 
 def _lost(paths: tuple[str, ...]) -> str:

@@ -125,8 +125,16 @@ def _rounds(
     if follow_s is None:
         report, damage = _export_once(session, choice, target, options)
         session.emit(report)
+        if not (report.files or report.ledgers or report.unreadable):
+            session.warn("no ledger matches the selection, and the target is empty")
         if damage is not None:
             raise damage
+        if report.lost_files:
+            raise EarlierFilesError(
+                f"{counted(len(report.lost_files), 'file')} of earlier exports missing or changed",
+                report,
+                "named above, with what to do; --verify reads all files back",
+            )
         if report.unreadable:
             raise PartlyDoneError(
                 f"{counted(len(report.unreadable), 'ledger')} cannot be read",

@@ -11,8 +11,11 @@ Workers import this module anew, so it stays light until a task reads.
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
@@ -158,6 +161,8 @@ class LedgerSource(DataSource):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._asked = parse_options(dict(options))
+        self._load_id = uuid.uuid4().hex
+        """Of one ``load``, however often it is planned: Spark passes the source on pickled."""
 
     @classmethod
     def name(cls) -> str:
@@ -176,7 +181,9 @@ class LedgerSource(DataSource):
         if self._asked.push_filters and not hasattr(DataSourceReader, "pushFilters"):
             raise SourceOptionError("option pushFilters needs PySpark 4.1 or newer")
         query = Query.of(self._asked, schema)
-        return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
+        if self._asked.push_filters:
+            return PushingReader(query, self._load_id)
+        return LedgerSourceReader(query)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Return what plans and reads a stream, or says why it cannot."""
@@ -245,10 +252,40 @@ class PushingReader(LedgerSourceReader):
     ``spark.sql.python.filterPushdown.enabled`` is false, as it is by default.
     """
 
+    def __init__(self, query: Query, load_id: str) -> None:
+        super().__init__(query)
+        self._load_id = load_id
+
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
         """Note what filters say of ledgers, entries, positions and time; return all the others."""
         self._bounds, rest = bounded(filters)
+        self._insist_on_first_filters()
         return rest
+
+    def _insist_on_first_filters(self) -> None:
+        """Refuse other filters than those of an earlier use of the same DataFrame.
+
+        Spark up to 4.3 has one plan for all uses, the last one: each would read what that reads. A
+        use without filters is not asked about. The note ends with the session.
+
+        Raises:
+            SourceOptionError: an earlier use had other filters.
+        """
+        directory = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+        if not directory:
+            return
+        ids = self._bounds.ledger_ids
+        bounds = repr((attrs.evolve(self._bounds, ledger_ids=None), ids and sorted(ids)))
+        note = Path(directory, f"bkctl-filters-{self._load_id}")
+        try:
+            with note.open("x") as file:
+                file.write(bounds)
+        except FileExistsError:
+            if note.read_text() != bounds:
+                raise SourceOptionError(
+                    "with pushFilters, a DataFrame can have the filters of one use: call load() "
+                    "for each query, and for each side of a union or join"
+                ) from None
 
 
 class RefusingReader(DataSourceStreamReader):

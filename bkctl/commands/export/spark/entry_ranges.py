@@ -112,7 +112,7 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
             continue
         insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
         if insists and end is not None and position < end:
-            raise _behind_end(options, end, position)
+            raise _past_end(options, end, position)
         return extents
     raise trimmed
 
@@ -141,7 +141,7 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
     if options.fail_on_data_loss and start.index in record:
         end = await _end_now(client, attrs.evolve(options, include_open=True), record)
         if start > end:
-            raise _behind_end(options, start, end)
+            raise _past_end(options, start, end)
     return start
 
 
@@ -275,7 +275,7 @@ async def log_extents_between(
             return extents
         await deferLater(client.cluster.clock, STALE_PAUSE_S)
     if options.fail_on_data_loss:
-        raise _behind_end(options, end, position)
+        raise _past_end(options, end, position)
     return extents
 
 
@@ -382,7 +382,7 @@ async def _record_at(client: Client, options: SourceOptions, at: LogPosition) ->
         await deferLater(client.cluster.clock, STALE_PAUSE_S)
     if not options.fail_on_data_loss:
         return record
-    raise _behind_end(options, at, end) if at.may_be_in(record) else _made_again(options, at)
+    raise _past_end(options, at, end) if at.may_be_in(record) else _made_again(options, at)
 
 
 def _made_again(options: SourceOptions, at: LogPosition) -> LogDamagedError:
@@ -393,21 +393,22 @@ def _made_again(options: SourceOptions, at: LogPosition) -> LogDamagedError:
     )
 
 
-def _behind_end(options: SourceOptions, start: LogPosition, end: LogPosition) -> LogDamagedError:
+def _past_end(options: SourceOptions, start: LogPosition, end: LogPosition) -> LogDamagedError:
     """Return the error for a position that no reader of this log can have reached.
 
     Entries that are written there later would be read as if none were missing before them.
     """
     return LogDamagedError(
-        f"log {options.log}: position {start} is behind the end {end}; the log may have been "
-        "deleted and created again (failOnDataLoss=false reads on from there)"
+        f"log {options.log}: position {start} is past the end {end}: give earliest, latest or a "
+        "position up to the end. If a checkpoint has this position, the log was deleted and "
+        "created again (failOnDataLoss=false reads on from there)"
     )
 
 
 def _check_in_ledger(options: SourceOptions, extent: LedgerExtent, start: LogPosition) -> None:
     after_last = LogPosition(start.index, extent.last_entry_id + 1)
     if extent.is_closed and start > after_last and options.fail_on_data_loss:
-        raise _behind_end(options, start, after_last)
+        raise _past_end(options, start, after_last)
 
 
 async def _log_ledgers(

@@ -221,7 +221,7 @@ def _check_order(options: SourceOptions) -> None:
         first, last = (_limit(getattr(options, field)) for field in fields)
         if first is not None and last is not None and first > last:
             begin, end = _given(options, fields)
-            raise SourceOptionError(f"{begin} is behind {end}: nothing lies between them")
+            raise SourceOptionError(f"{begin} is after {end}: nothing lies between them")
 
 
 def _limit(value: Where | int | None) -> tuple[int, int] | None:

@@ -87,7 +87,7 @@ async def start_of(
     if where.word is None:
         start = MessageId(where.index, where.entry)
         if options.fail_on_data_loss and start > (end := await end_of(client, topic)):
-            raise _behind_end(topic, "startingPosition", start, end, "reads on from there")
+            raise _past_end(topic, "startingPosition", start, end, "reads on from there")
         return start
     if where.word == "latest":
         return await Frontier(topic).end(client, now_ms)
@@ -110,16 +110,16 @@ async def _end_of(
         asked = MessageId(options.ending.index, options.ending.entry)
         insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
         if insists and asked > end:
-            raise _behind_end(topic, "endingPosition", asked, end, "reads up to there")
+            raise _past_end(topic, "endingPosition", asked, end, "reads up to there")
         end = min(end, asked)
     return end
 
 
-def _behind_end(
+def _past_end(
     topic: TopicName, option: str, asked: MessageId, end: MessageId, otherwise: str
 ) -> SourceOptionError:
     return SourceOptionError(
-        f"{topic}: {option} {asked.ledger_id}:{asked.entry_id} is behind the end "
+        f"{topic}: {option} {asked.ledger_id}:{asked.entry_id} is past the end "
         f"{end.ledger_id}:{end.entry_id} of what can be read (failOnDataLoss=false {otherwise})"
     )
 
@@ -176,7 +176,7 @@ async def extents_between(
 
     Raises:
         TopicTrimmedError: a ledger of them was deleted, with ``failOnDataLoss``.
-        SourceOptionError: a position is behind the end of its ledger, with ``failOnDataLoss``.
+        SourceOptionError: a position is past the end of its ledger, with ``failOnDataLoss``.
         OffloadedError: a ledger of them is in tiered storage only.
     """
     try:
@@ -233,7 +233,7 @@ def _check_in_ledger(
     for at in (start, end):
         if at.ledger_id == ledger.ledger_id and at > behind:
             raise SourceOptionError(
-                f"{topic}: position {at.ledger_id}:{at.entry_id} is behind the end "
+                f"{topic}: position {at.ledger_id}:{at.entry_id} is past the end "
                 f"{behind.ledger_id}:{behind.entry_id} of its ledger {_OR_SKIP}"
             )
 

@@ -280,7 +280,9 @@ def test_verify_names_all_damaged_files_of_the_selected_ledgers(
         assert run(*verified, "-o", "json").json["verified_files"] == 4
 
 
-def test_without_verify_lost_files_are_a_warning_that_names_them(cluster, client, tmp_path) -> None:
+def test_without_verify_lost_files_are_named_too_and_the_status_is_1(
+    cluster, client, tmp_path
+) -> None:
     tag = b"lost files"
     ids = [write(client, PAYLOADS[:5], custom={"application": tag}) for _ in range(12)]
     words = ("export", "--meta", f"application={tag.decode()}", "--to", tmp_path)
@@ -288,11 +290,14 @@ def test_without_verify_lost_files_are_a_warning_that_names_them(cluster, client
         run(*words)
         for ledger_id in ids[:2]:
             next((tmp_path / f"ledger={ledger_id}").iterdir()).unlink()
-        two = run(*words).out
+        lost = run(*words, ok=False)
+        assert lost.status == 1
+        assert "2 files of earlier exports missing or changed" in lost.err
+        two = lost.out
         assert [f"ledger={ledger_id}/" in two for ledger_id in ids[:3]] == [True, True, False]
         for ledger_id in ids[2:]:
             next((tmp_path / f"ledger={ledger_id}").iterdir()).unlink()
-        twelve = run(*words).out
+        twelve = run(*words, ok=False).out
         assert sum(f"ledger={ledger_id}/" in twelve for ledger_id in ids) == 10
         assert "and 2 more" in twelve
 
@@ -335,8 +340,8 @@ def test_damaged_files_of_earlier_exports_do_not_stop_new_entries(
         add(client, grown, [b"new"])
         new = write(client, PAYLOADS[:3], **alone)
         for copied in (2, 0):
-            done = run(*words, "-o", "json", ok=not verify)
-            assert done.status == (1 if verify else 0), done.err
+            done = run(*words, "-o", "json", ok=False)
+            assert (done.status, done.error["name"]) == (1, "BK-EARLIER-FILES")
             told = done.json
             assert (told["copied_ledgers"], told["verified_files"] is None) == (copied, not verify)
         found = parquet.ParquetDataset(target, partitioning=None).read().to_pylist()
@@ -746,8 +751,9 @@ class TestCommand:
             ([str(other), "--state", "closed"], [other]),
         ):
             place = tmp_path / str(len(list(tmp_path.iterdir())))
-            told = run("export", *words, "--to", place, "-o", "json").json
-            assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected, words
+            told = run("export", *words, "--to", place, "-o", "json")
+            assert [int(one["ledger_id"]) for one in told.json["ledgers"]] == expected, words
+            assert ("no ledger matches the selection" in told.err) == (not expected), words
         for words, why in (
             (["--log", "a", "--topic", "b"], "exclude each other"),
             (["1-5", "--recover"], "give the ids"),

@@ -187,7 +187,7 @@ def test_a_query_from_a_position_that_a_trim_deletes_meanwhile_fails(log: Log) -
 
 @pytest.mark.parametrize("at", [LogPosition(0, 5), LogPosition(1_000, 0)])
 def test_a_position_that_the_log_never_had_is_refused(log: Log, at: LogPosition) -> None:
-    with pytest.raises(LogDamagedError, match=rf"position {at} is behind the end \d+:\d; .*again"):
+    with pytest.raises(LogDamagedError, match=rf"position {at} is past the end \d+:\d: .*again"):
         log.call(log_extents, at)
     (extents, _), *_ = log.call(log_extents, at, failOnDataLoss="false")
     assert log.ids[0] not in [one.ledger_id for one in extents]
@@ -200,7 +200,7 @@ def test_a_query_from_behind_the_confirmed_end_fails(log: Log, include_open: str
     how = {"includeOpen": include_open}
     assert log.call(log_start, EARLIEST, startingPosition=str(end), **how)[0] == end
     behind = LogPosition(end.index, end.entry + 1)
-    with pytest.raises(LogDamagedError, match=f"position {behind} is behind the end {end}"):
+    with pytest.raises(LogDamagedError, match=f"position {behind} is past the end {end}"):
         log.call(log_start, EARLIEST, startingPosition=str(behind), **how)
     how["failOnDataLoss"] = "false"
     assert log.call(log_start, EARLIEST, startingPosition=str(behind), **how)[0] == behind
@@ -211,7 +211,7 @@ def test_a_query_up_to_a_position_has_all_before_it_or_fails(log: Log, behind) -
     end = log.call(log_start, LATEST)[0]
     assert log.call(batch_log_extents, endingPosition=str(end))[0][-1].ledger_id == log.ids[-2]
     asked = LogPosition(end.index + behind[0], end.entry + behind[1])
-    with pytest.raises(LogDamagedError, match=rf"position {asked} is behind the end {end}"):
+    with pytest.raises(LogDamagedError, match=rf"position {asked} is past the end {end}"):
         log.call(batch_log_extents, endingPosition=str(asked))
     for how in ({"failOnDataLoss": "false"}, {"includeOpen": "false"}):
         extents, *_ = log.call(batch_log_extents, endingPosition=str(asked), **how)
@@ -295,7 +295,7 @@ def test_a_micro_batch_waits_for_metadata_that_lags_behind(log: Log) -> None:
 def test_a_micro_batch_that_ends_behind_the_log_fails_or_is_what_there_is(log: Log) -> None:
     log.world.run(log.writer.close())
     start, end = LogPosition(len(log.ids) - 1, 0), LogPosition(len(log.ids) - 1, 7)
-    with pytest.raises(LogDamagedError, match=rf"position {end} is behind the end"):
+    with pytest.raises(LogDamagedError, match=rf"position {end} is past the end"):
         log.call(log_extents_between, start, end)
     (extent,), *_ = log.call(log_extents_between, start, end, failOnDataLoss="false")
     assert (extent.first_entry_id, extent.last_entry_id) == (0, 0)

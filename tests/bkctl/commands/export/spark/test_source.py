@@ -103,6 +103,10 @@ class TestLedgers:
         assert payloads_of(chosen, "entry_id") == [b"%d" % i for i in range(500, 505)]
         plan = chosen._jdf.queryExecution().executedPlan().toString()
         assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
+        assert chosen.count() == 5, "the same use, planned again"
+        both = frame.where("entry_id < 2").union(frame.where("entry_id >= 998"))
+        with pytest.raises(Exception, match="for each side of a union or join"):
+            both.count()
 
     @pytest.mark.parametrize(
         ("options", "words"),

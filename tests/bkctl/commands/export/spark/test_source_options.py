@@ -81,13 +81,13 @@ def test_every_value_is_read() -> None:
         ({"topic": "a", "startingPosition": "1:0", "startingTimestamp": "5"}, "exclude each other"),
         (
             {"log": "a", "startingPosition": "3:1", "endingPosition": "3:0"},
-            "startingPosition is behind endingPosition",
+            "startingPosition is after endingPosition",
         ),
         (
             {"topic": "a", "startingTimestamp": "6", "endingTimestamp": "5"},
-            "startingTimestamp is behind endingTimestamp",
+            "startingTimestamp is after endingTimestamp",
         ),
-        ({"createdAfter": "6", "createdBefore": "5"}, "createdAfter is behind createdBefore"),
+        ({"createdAfter": "6", "createdBefore": "5"}, "createdAfter is after createdBefore"),
         ({"recover": "yes"}, "is not a boolean"),
         ({"minPartitions": "0"}, "above 0"),
         ({"maxPartitionBytes": "10"}, "below 1024"),

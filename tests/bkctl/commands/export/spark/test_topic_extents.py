@@ -85,7 +85,7 @@ def test_a_starting_position_behind_the_end_fails_the_query_or_is_kept(broker, b
     """A stream would wait there in silence, and a query have no rows."""
     asked, end = broker.at(*behind), broker.at(1, 2)
     options = {"topic": str(TOPIC), "startingPosition": f"{asked.ledger_id}:{asked.entry_id}"}
-    words = f"startingPosition {asked.ledger_id}:{asked.entry_id} is behind the end {end[0]}:2"
+    words = f"startingPosition {asked.ledger_id}:{asked.entry_id} is past the end {end[0]}:2"
 
     def starts(**more: str) -> Positions:
         found = parse_options({**options, **more})
@@ -118,7 +118,7 @@ def test_a_pattern_that_matches_no_topic_fails_a_new_query(broker: Broker, patte
 def test_an_ending_position_behind_the_end_fails_the_query_or_is_the_end(broker, behind) -> None:
     end = broker.at(*behind)
     asked = {"topic": str(TOPIC), "endingPosition": f"{end.ledger_id}:{end.entry_id}"}
-    words = f"endingPosition {end.ledger_id}:{end.entry_id} is behind the end {broker.ledgers[1]}:2"
+    words = f"endingPosition {end.ledger_id}:{end.entry_id} is past the end {broker.ledgers[1]}:2"
     with pytest.raises(SourceOptionError, match=words):
         broker.world.run(batch_extents(broker.client, parse_options(asked), now_ms=0))
     patient = parse_options({**asked, "failOnDataLoss": "false"})
@@ -147,7 +147,7 @@ def test_a_position_behind_the_end_of_a_closed_ledger_fails_the_query_or_is_that
         found = broker.world.run(batch_extents(broker.client, asked, now_ms=0))
         return sum(one.entries for one in found)
 
-    with pytest.raises(SourceOptionError, match=f"position {behind} is behind the end {at} of its"):
+    with pytest.raises(SourceOptionError, match=f"position {behind} is past the end {at} of its"):
         entries(behind)
     patient = entries(behind, failOnDataLoss="false")
     assert patient == entries(at) == {"startingPosition": 2, "endingPosition": 1}[option]
