@@ -307,7 +307,7 @@ def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientErro
     return BY_RETURN_CODE.get(rc, default)(f"{text}: {rc.name}")
 
 
-MORE_THREADS: Final = "raise `ulimit -u`, or TasksMax of its unit"
+MORE_THREADS: Final = "raise `ulimit -u` (and `-v` if set), or TasksMax of its unit"
 """What helps a process that can start no more threads."""
 
 

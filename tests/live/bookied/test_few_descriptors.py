@@ -97,7 +97,7 @@ def test_too_few_threads_end_the_start_with_a_hint() -> None:
             os.chown(path, USER, USER)
         process = BookieProcess(conf, prefix=AS_USER_OF_FEW_THREADS)
         assert process.ended() == BookieExitStatus.FATAL
-        last = "the process can start no more threads; raise `ulimit -u`, or TasksMax of its unit"
+        last = "the process can start no more threads; raise `ulimit -u` (and `-v` if set), or TasksMax of its unit"
         assert process.own_lines() == [f"bookied: {last}"]
         assert "Traceback" not in process.output.read_text()
 
