@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from bkclient.errors import MORE_THREADS
 from bkctl.cli.command import Command, Group
 from bkctl.cli.command_names import COMMANDS, SECTIONS
 from bkctl.cli.report import describe
@@ -709,7 +710,7 @@ def test_a_bug_is_called_one_and_shows_where_only_when_asked() -> None:
 
 def test_a_process_that_gets_no_thread_is_no_bug() -> None:
     report = describe(RuntimeError("can't start new thread"), None)
-    assert (report.status, report.hint) == (1, "raise `ulimit -u` (and `-v` if set), or TasksMax of its unit")
+    assert (report.status, report.hint) == (1, MORE_THREADS)
     assert report.message == "the process can start no more threads"
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
+from bkclient.errors import MORE_THREADS
 from bkctl.bookies.admin_client import AdminClient
 from bookied.errors import BookieExitStatus
 from tests.bookied.worlds.raw_client import RawClient
@@ -97,7 +98,7 @@ def test_too_few_threads_end_the_start_with_a_hint() -> None:
             os.chown(path, USER, USER)
         process = BookieProcess(conf, prefix=AS_USER_OF_FEW_THREADS)
         assert process.ended() == BookieExitStatus.FATAL
-        last = "the process can start no more threads; raise `ulimit -u` (and `-v` if set), or TasksMax of its unit"
+        last = f"the process can start no more threads; {MORE_THREADS}"
         assert process.own_lines() == [f"bookied: {last}"]
         assert "Traceback" not in process.output.read_text()
 
