@@ -62,6 +62,13 @@ def local(
         from bkctl.commands.local import running_bookie, running_cluster
         from bkctl.commands.local.directory import directory_in_use
 
+        of_new = {
+            "--set": more["settings"], "--racks": more["racks"], "--background": more["background"],
+            "--zookeeper": zookeeper, "--zk": zookeeper_at, "--all": everything,
+            "--port-base": port_base, "--keep": keep,
+        }  # fmt: skip
+        if given := [option for option, value in of_new.items() if value]:
+            raise click.UsageError(f"`local {bookies}` takes no {given[0]}: it is for `local N`")
         known = directory or directory_in_use(session.host.environ)
         one_known = None if bookies == "status" else known
         if bookie_id is None and where is not None and _is_bookie_id(where, one_known):

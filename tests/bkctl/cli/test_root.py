@@ -557,6 +557,8 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
         (["ledger", "read"], "missing argument 'LEDGER_ID'"),
+        (["local", "start", "/tmp", "--set", "a=b"], "`local start` takes no --set: it is for"),
+        (["local", "stop", "/tmp", "--racks", "2"], "`local stop` takes no --racks: it is for"),
         (["ledger", "show", "3-12"], "'3-12' is not a ledger id; for a range: $(seq 3 12)"),
         (["ledger", "show", "abc"], "'abc' is not a ledger id; hexadecimal is written 0xabc"),
         (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
