@@ -166,7 +166,13 @@ def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
         return _start_auditor(seen)
     if unmarked:
         return "bkctl autorecovery audit"
-    return "workers repair it; why a ledger waits: bkctl autorecovery list --detail"
+    writable = len(seen.of_state(BookieState.WRITABLE))
+    when = (
+        " once more bookies are writable"
+        if writable < max(seen.ledgers.by_ensemble, default=0)
+        else ""
+    )
+    return f"workers repair it{when}; why a ledger waits: bkctl autorecovery list --detail"
 
 
 def _unreadable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

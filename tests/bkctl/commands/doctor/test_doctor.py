@@ -267,6 +267,9 @@ def test_4_too_few_bookies_are_told_with_the_numbers(patient: Patient) -> None:
     )
     assert too_few["examples"] == ["1"]
     assert too_few["fix"] == "start b4 again, or add bookies"
+    patient.mark(1, D)
+    lacking = patient.findings()["ledgers-lack-copies"]["fix"]
+    assert lacking.startswith("workers repair it once more bookies are writable; ")
     patient.world.kill("b3")
     patient.world.kill("b2")
     patient.world.kill("b1")
