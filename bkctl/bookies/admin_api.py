@@ -72,7 +72,7 @@ class GarbageRun:
     number: int = field("One for each storage.", header="NO", rank=4)
     running: bool = field("Whether it is at work.")
     compacting: str | None = field("major or minor, if it compacts.", rank=2)
-    rounds: int | None = field("Rounds so far.", rank=5, default=None)
+    rounds: int | None = field("Rounds since the bookie started.", rank=5, default=None)
     minor_compactions: int = field("So far.", header="MINOR", rank=3)
     major_compactions: int = field("So far.", header="MAJOR", rank=3)
     last_minor_ms: int | None = field(
@@ -91,7 +91,7 @@ class GarbageRun:
         "Those still needed.", name="live", kind=Kind.BYTES, rank=2, default=None
     )
     freed_bytes: int | None = field(
-        "Freed bytes so far.", name="freed", kind=Kind.BYTES, default=None
+        "Freed bytes since the bookie started.", name="freed", kind=Kind.BYTES, default=None
     )
     unreadable_logs: int | None = field(
         "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",

@@ -319,11 +319,10 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            # Not click's suggestions: for `disk compact` it has `format`.
             near = self.similar(ctx, args[0])
-            if near:
-                meant = f"no such command {args[0]!r}; did you mean {' or '.join(near)}?"
-                raise click.UsageError(meant, ctx) from error
-            raise
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx) from error
 
     def _meant(self, ctx: click.Context, alias: str) -> tuple[click.Command, list[str]]:
         """Return the command that an alias stands for, and what stands behind its name."""

@@ -81,9 +81,10 @@ explain = Command(
     The name of an error is in brackets at the end of its line, and `name` in JSON. Names do not
     change from release to release. `BK-` may be left out.
 
-    The command also explains these terms: ack quorum (qa), auditor, cookie, ensemble (e), entry,
-    entry log, fence, fragment, headroom, input/output error (eio), instance id, journal, last add
-    confirmed (lac), ledger, mark, metrics, quarantine, rack, write quorum (qw).
+    The command also explains exit statuses (6), and these terms: ack quorum (qa), auditor,
+    cookie, ensemble (e), entry, entry log, fence, fragment, headroom, input/output error (eio),
+    instance id, journal, last add confirmed (lac), ledger, mark, metrics, quarantine, rack,
+    write quorum (qw).
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

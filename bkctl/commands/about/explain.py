@@ -9,6 +9,7 @@ from typing import Final
 
 from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
+from bkctl.exit_status import MEANING
 from bkctl.output.forms.table import wrapped
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
@@ -115,6 +116,12 @@ def _term(given: str) -> Term | None:
     return Term(name, what) if what else None
 
 
+def _exit_status(given: str) -> Term | None:
+    """Return what an exit status means, as the end of each help has it."""
+    meaning = {str(int(status)): text for status, text in MEANING.items()}.get(given)
+    return Term(f"exit status {given}", meaning) if meaning else None
+
+
 def explain(session: Session, *, names: Sequence[str]) -> None:
     """Print what errors mean, what they exit with, and what to do; or what a term means.
 
@@ -128,7 +135,7 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         session.emit_all(map(ErrorName, known.values()), ErrorName)
         return
     for given in names:
-        term = _term(given)
+        term = _exit_status(given) or _term(given)
         if term is not None:
             session.emit(term)
             continue

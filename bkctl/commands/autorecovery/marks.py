@@ -56,7 +56,7 @@ def _note_unmarked(session: Session) -> None:
     why = session.call(_why_unmarked)
     if why:
         session.reminds = session.reminds and _DISABLED not in why
-        session.note(f"{'; '.join(why)}: `bkctl doctor` shows ledgers that are not marked yet")
+        session.note(f"{'; '.join(why)}; `bkctl doctor` also shows ledgers without a mark")
 
 
 async def _why_unmarked(client: Client) -> list[str]:

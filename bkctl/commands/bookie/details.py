@@ -44,7 +44,7 @@ from wire.records.service_info import Endpoint
 
 
 def _endpoints(v: BookieDetails) -> str:
-    return "\n".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
+    return ", ".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
 
 def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any) -> Column:

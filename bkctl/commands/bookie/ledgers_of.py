@@ -92,7 +92,8 @@ def _objections(session: Session, old: BookieId, new: BookieId) -> Iterator[Obje
         yield Objection(
             UNVERIFIED,
             f"{new} is not registered, and cannot show that it has the entries",
-            "start it first",
+            "start it first: `bkctl bookie rename -c FILE`, on the stopped bookie's host, changes "
+            "its cookie for that",
         )
 
 

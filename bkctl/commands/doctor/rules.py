@@ -200,7 +200,10 @@ def _abandoned(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _stuck_in_recovery(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = LedgerSample(len(seen.stuck), list(seen.stuck))
-    what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
+    what = (
+        f"{_does(some.count, 'is', 'are')} in recovery, until a client or a worker closes "
+        f"{_does(some.count, 'it', 'them')}"
+    )
     yield from _of(Severity.TROUBLE, "ledgers-in-recovery", some, what, _recover(some))
 
 
@@ -561,8 +564,8 @@ def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
-        f"{_does(some.count, 'is', 'are')} marked, and the bookies of each entry are in service: a "
-        "bookie returned, or lost some entries; workers check that and repair it; nothing to do"
+        f"{_does(some.count, 'is', 'are')} marked, and the bookies of each entry are registered: "
+        "a bookie returned, hangs, or lost some entries; workers check that and repair it"
     )
     yield from _of(Severity.NOTE, "marks-in-service", some, what, "")
 

@@ -430,6 +430,12 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     session.finish()
     slow_ones = {one.bookie_id for one in found}
     unanswered = f"; without an answer: {len(silent)}" if silent else ""
+    latencies = [getattr(one, name) for one in figures.values() for name in _SLOW.values()]
+    if all(value is None for value in latencies):
+        why = "no bookie has latencies yet: they appear after a minute of adds or reads"
+        if fail_if_any:
+            raise CommandError(why)
+        session.note(why)
     if (slow_ones or silent) and fail_if_any:
         raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
     session.note(f"compared {counted(len(figures), 'bookie')}; slow: {len(slow_ones)}{unanswered}")

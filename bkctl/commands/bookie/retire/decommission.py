@@ -139,8 +139,9 @@ def _take_out(
         is_empty = next(session.iterate(ledgers_on_bookies, [bookie_id]), None) is None
         drain = f", or empty it while it runs: bkctl decommission {bookie_id} --drain"
         raise RefusedError(
-            f"{bookie_id} runs{', and is empty' if is_empty else ''}",
-            next_step=f"stop the bookie first{'' if is_empty else drain}",
+            f"{bookie_id} is registered{', and is empty' if is_empty else ''}",
+            next_step="stop the bookie first (the registration of a killed one ends with its "
+            f"session){'' if is_empty else drain}",
         )
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)

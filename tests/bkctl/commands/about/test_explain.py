@@ -185,6 +185,12 @@ def test_the_help_lists_all_terms(capsys: pytest.CaptureFixture[str]) -> None:
     assert [term for term in short if f"({term})" not in words] == []
 
 
+def test_an_exit_status_is_explained() -> None:
+    host = FakeHost()
+    assert cli.run(["explain", "6"], host) == 0
+    assert host.out.text.startswith("exit status 6: time limit reached")
+
+
 def test_an_error_is_found_by_its_words() -> None:
     host = FakeHost()
     assert cli.run(["explain", "digest mismatch"], host) == 0

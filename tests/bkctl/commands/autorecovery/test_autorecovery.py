@@ -127,8 +127,8 @@ def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> 
     nothing, why = run_in(world, "autorecovery", "list").err.splitlines()
     assert nothing == "no ledger is marked under-replicated"
     assert why == (
-        "autorecovery is disabled; 1 bookie does not answer: `bkctl doctor` shows ledgers that are "
-        "not marked yet"
+        "autorecovery is disabled; 1 bookie does not answer; `bkctl doctor` also shows ledgers "
+        "without a mark"
     )
     assert "doctor" not in run_in(world, "autorecovery", "list", "--older-than", "1h").err
 

@@ -546,7 +546,7 @@ class TestDecommission:
         world = World(3)
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert refused.status == 4
-        assert refused.err.startswith("bkctl: b2 runs, and is empty; stop the bookie first")
+        assert refused.err.startswith("bkctl: b2 is registered, and is empty; stop the bookie")
         assert "--drain" not in refused.err
 
 

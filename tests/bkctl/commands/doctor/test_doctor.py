@@ -313,7 +313,7 @@ def test_7_a_bookie_that_has_no_entry_of_a_marked_ledger_is_not_called_in_servic
     patient.mark(1, C)
     patient.world.kill("b3")
     found = patient.findings()
-    assert "the bookies of each entry are in service" in found["marks-in-service"]["what"]
+    assert "the bookies of each entry are registered" in found["marks-in-service"]["what"]
     assert "ledgers-lost" not in found, "the bookie that is down is asked nothing"
 
 
