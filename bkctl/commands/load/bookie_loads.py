@@ -410,7 +410,8 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     """Print the bookies that are slower than most, the worst first.
 
     Raises:
-        CommandError: too few tell their metrics to compare.
+        CommandError: too few tell their metrics to compare; or, with ``fail_if_any``, none has
+            latencies.
         ProblemsError: there are any, or one does not answer, and ``fail_if_any``.
     """
     load = load_sampler(session, stats_port).sample()
@@ -430,15 +431,26 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     session.finish()
     slow_ones = {one.bookie_id for one in found}
     unanswered = f"; without an answer: {len(silent)}" if silent else ""
-    latencies = [getattr(one, name) for one in figures.values() for name in _SLOW.values()]
-    if all(value is None for value in latencies):
+    if (slow_ones or silent) and fail_if_any:
+        raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
+    known = known_latencies(figures)
+    if not known:
         why = "no bookie has latencies yet: they appear after a minute of adds or reads"
         if fail_if_any:
             raise CommandError(why)
         session.note(why)
-    if (slow_ones or silent) and fail_if_any:
-        raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
-    session.note(f"compared {counted(len(figures), 'bookie')}; slow: {len(slow_ones)}{unanswered}")
+    bookies = counted(len(figures), "bookie")
+    by = f" by {', '.join(known)}" if known else ""
+    session.note(f"compared {bookies}{by}; slow: {len(slow_ones)}{unanswered}")
+
+
+def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
+    """Return the latencies that at least one bookie has: it has none without requests."""
+    return [
+        metric
+        for metric, attribute in _SLOW.items()
+        if any(getattr(one, attribute) is not None for one in figures.values())
+    ]
 
 
 def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:

@@ -19,7 +19,13 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import bookie_plot, top_screen
-from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, LoadSampler, outliers
+from bkctl.commands.load.bookie_loads import (
+    BookieLoad,
+    ClusterLoad,
+    LoadSampler,
+    known_latencies,
+    outliers,
+)
 from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas
@@ -381,6 +387,10 @@ class TestSlow:
 
     def test_less_than_a_millisecond_is_not_slow(self) -> None:
         assert not outliers(self.of(a=0.1, b=0.1, c=0.9), 2.0)
+
+    def test_latencies_that_no_bookie_has_are_not_compared(self) -> None:
+        assert known_latencies(self.of(a=None, b=None)) == []
+        assert known_latencies(self.of(a=None, b=1.0)) == ["add-p99"]
 
     def test_two_are_too_few_to_compare(self) -> None:
         assert not outliers(self.of(a=1.0, b=50.0, c=None), 2.0)
