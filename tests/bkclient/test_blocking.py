@@ -24,13 +24,13 @@ from bkclient.client import Client
 from bkclient.errors import (
     IllegalOperationError,
     IncorrectParameterError,
+    MetadataStoreError,
     NoSuchEntryInLedgerError,
     NoSuchLedgerError,
     ReadFailedError,
 )
 from bkclient.ledger.creation import NewLedger
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStoreError
 from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from tests.bkclient.worlds import FakeBookie
 from tests.support.reactor import call, run, the_reactor

@@ -146,10 +146,18 @@ def _heads_of_rows_unchecked(stack: Stack) -> None:
     """Rows of entries are sent as they lie, whoever's they are."""
 
     def alike(
-        _data: Any, begin: int, locations: Any, _ledger_id: int, _entry_id: int, bytes_max: int
-    ) -> tuple[int, int]:
+        _data: Any,
+        begin: int,
+        locations: Any,
+        _ledger_id: int,
+        _entry_id: int,
+        _stride: int,
+        bytes_max: int,
+        _end_max: int,
+    ) -> tuple[int, int, int]:
         size = locations[1] - locations[0]
-        return (min(len(locations), bytes_max // size), size) if begin >= 0 < size else (0, 0)
+        count = min(len(locations), bytes_max // size) if begin >= 0 < size else 0
+        return count, size, size
 
     put(stack, entry_rows, _alike=alike)
 
@@ -256,7 +264,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "G3",
         _log_versions_begin_again,
         "outlived",
-        20,
+        80,
     ),
     "ids-of-logs-ignored": switch(
         "a reader takes the next log of a name for its own where they list no ledger in common",
