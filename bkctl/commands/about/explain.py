@@ -110,16 +110,14 @@ class Term:
 
 def _term(given: str) -> Term | None:
     word = given.lower().replace("-", " ").replace("_", " ")
-    name = _SHORT.get(word) or _SHORT.get(word.removesuffix("s"), word)
-    name = name if name in TERMS else name.removesuffix("s")
-    what = TERMS.get(name)
-    return Term(name, what) if what else None
+    names = (_SHORT.get(one, one) for one in (word, word.removesuffix("s")))
+    return next((Term(name, TERMS[name]) for name in names if name in TERMS), None)
 
 
 def _exit_status(given: str) -> Term | None:
     """Return what an exit status means, as the end of each help has it."""
-    meaning = {str(int(status)): text for status, text in MEANING.items()}.get(given)
-    return Term(f"exit status {given}", meaning) if meaning else None
+    found = (text for status, text in MEANING.items() if given == f"{status:d}")
+    return next((Term(f"exit status {given}", text) for text in found), None)
 
 
 def explain(session: Session, *, names: Sequence[str]) -> None:

@@ -167,11 +167,7 @@ def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
     if unmarked:
         return "bkctl autorecovery audit"
     writable = len(seen.of_state(BookieState.WRITABLE))
-    when = (
-        " once more bookies are writable"
-        if writable < max(seen.ledgers.by_ensemble, default=0)
-        else ""
-    )
+    when = " once more bookies are writable" if writable < seen.ledgers.ensemble_max else ""
     return f"workers repair it{when}; why a ledger waits: bkctl autorecovery list --detail"
 
 
