@@ -27,7 +27,7 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
         if only_new and file.exists():
             if file.read_bytes() == data:
                 return
-            raise _exists(path)
+            insist_new(path)
         with replacing(file, private=private) as stream:
             stream.write(data)
 
@@ -58,8 +58,7 @@ def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
         ConflictError: the file is there already, now or at the end.
         NothingFoundError: as ``write_whole``.
     """
-    if Path(path).exists():
-        raise _exists(path)
+    insist_new(path)
     with file_errors(path):
         try:
             with _whole(Path(path), os.link, private=private) as stream:
@@ -68,7 +67,17 @@ def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
             raise _exists(path) from error
 
 
-def _exists(path: str) -> ConflictError:
+def insist_new(path: str | Path) -> None:
+    """Raise if ``path`` exists.
+
+    Raises:
+        ConflictError: the file exists.
+    """
+    if Path(path).exists():
+        raise _exists(path)
+
+
+def _exists(path: str | Path) -> ConflictError:
     return ConflictError(f"{path} exists already", next_step="give another file")
 
 

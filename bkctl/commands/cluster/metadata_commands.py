@@ -59,8 +59,8 @@ METADATA: Final = (
 
     FILE has one JSON object a line: a header, each node with its version, and a checksum. FILE
     contains ledger passwords, and only its owner can read it. The command writes FILE completely or
-    not at all, and replaces only an older backup. Ledgers that are created or deleted meanwhile may
-    be missing. `-` is stdout, which must not be a terminal.
+    not at all, and never replaces a file. Ledgers that are created or deleted meanwhile may be
+    missing. `-` is stdout, which must not be a terminal.
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
@@ -69,7 +69,7 @@ METADATA: Final = (
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
             ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
         ),
-        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing of Java's; ZooKeeper's own snapshots",
     ),
     Command(

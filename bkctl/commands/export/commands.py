@@ -165,5 +165,5 @@ spark.command(
         ("bkctl spark bundle", "for hosts like this one"),
         ("bkctl spark bundle /tmp/bkctl.tar.gz", "under another name"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
 )

@@ -145,7 +145,7 @@ ledger.command(
         option("--unconfirmed", is_flag=True, help="Read unconfirmed entries, too."),
         option("--recover", is_flag=True, help="Close the ledger first, which fences its writer."),
         option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
-        option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete."),
+        option("--out", metavar="FILE", help="Write to FILE; an existing file is replaced."),
         PASSWORD_FILE,
         *FORMS,
     ),

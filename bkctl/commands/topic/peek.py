@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from bkclient.client import Client
@@ -24,8 +23,8 @@ from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
-from bkctl.errors import ConflictError, UsageError
-from bkctl.output.atomic_file import making
+from bkctl.errors import UsageError
+from bkctl.output.atomic_file import insist_new, making
 from bkctl.session.session import Session
 
 _FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
@@ -123,8 +122,7 @@ def export(
             "exporting needs pyarrow", next_step="pip install 'bkctl[spark,pulsar]'"
         ) from error
     session.about = f"topic {name}"
-    if Path(path).exists():
-        raise ConflictError(f"{path} exists", next_step="give another file")
+    insist_new(path)
     if session.dry_run:
         session.plan([f"write the messages of topic {name} to {path}"])
         return

@@ -13,13 +13,11 @@ from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import MetadataAccessError
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
-    BackupDamagedError,
     BackupInfo,
-    insist_backup,
     write_nodes,
 )
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
-from bkctl.output.atomic_file import replacing
+from bkctl.output.atomic_file import insist_new, replacing
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -56,7 +54,7 @@ def backup(session: Session, file: Path) -> None:
             next_step="give a file, or a pipe",
         )
     if not to_stdout:
-        _insist_replaceable(file)
+        _insist_writable(file)
     if session.dry_run:
         session.plan([f"write all metadata of {session.uri} to {'stdout' if to_stdout else file}"])
     elif to_stdout:
@@ -71,11 +69,11 @@ def write(session: Session, file: Path) -> BackupWritten:
     """Write everything that lasts to a file; return what was written.
 
     Raises:
-        RefusedError: the file exists, and is not a backup.
+        ConflictError: the file exists.
         NothingFoundError: its directory is missing.
         CommandError: it cannot be written.
     """
-    _insist_replaceable(file)
+    _insist_writable(file)
     began_s = time.monotonic()
     info = session.call(_about)
     found = session.iterate(_lasting)
@@ -91,19 +89,12 @@ def write(session: Session, file: Path) -> BackupWritten:
     )
 
 
-def _insist_replaceable(file: Path) -> None:
+def _insist_writable(file: Path) -> None:
     if not file.parent.is_dir():
         raise NothingFoundError(
             f"{file.parent}: no such directory", next_step="create it, or give another file"
         )
-    if not file.exists():
-        return
-    try:
-        insist_backup(file)
-    except (BackupDamagedError, OSError) as error:
-        raise RefusedError(
-            f"{file} exists, and is not a backup", next_step="choose another name"
-        ) from error
+    insist_new(file)
 
 
 async def _about(client: Client) -> BackupInfo:

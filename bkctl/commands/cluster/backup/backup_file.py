@@ -29,7 +29,6 @@ from wire.ids import LedgerId
 FORMAT: Final = "bkctl-backup"
 FORMAT_VERSION: Final = 1
 _NODES_AT_ONCE: Final = 500
-_HEAD_BYTES_MAX: Final = 1 << 16
 _NUMBER_MAX: Final = 2**63 - 1
 _COUNTED_IDS_END: Final = 1 << 62
 """Ids from here on were chosen by users: no counter gets there, and few ids are left behind."""
@@ -173,17 +172,6 @@ def read(file: Path) -> BackupInfo:
                 return tally.result()
             tally.add(_node(line, number).path)
     raise BackupDamagedError("its end is missing: it was cut")
-
-
-def insist_backup(file: Path) -> None:
-    """Raise unless a file begins as a backup.
-
-    Raises:
-        BackupDamagedError: it does not.
-        OSError: it cannot be read.
-    """
-    with file.open("rb") as stream:
-        _head(stream.readline(_HEAD_BYTES_MAX))
 
 
 def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[StoredNode]]:

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bkctl.errors import NothingFoundError, UsageError, file_errors
-from bkctl.output.atomic_file import making
+from bkctl.output.atomic_file import insist_new, making
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -75,14 +75,14 @@ def write(session: Session, /, *, path: str | None) -> None:
     """Write the archive that ``spark.archives`` takes, and say which hosts it is for.
 
     Raises:
-        UsageError: the name is not one that Spark unpacks, or the file exists.
+        UsageError: the name is not one that Spark unpacks.
+        ConflictError: the file exists.
         NothingFoundError: a package is not installed, or the file cannot be written.
     """
     path = path or f"bkctl-{_tag()}.tar.gz"
     if not path.endswith(SUFFIXES):
         raise UsageError(f"{path}: Spark unpacks only {' and '.join(SUFFIXES)}")
-    if Path(path).exists():
-        raise UsageError(f"{path} exists already", next_step="give another name")
+    insist_new(path)
     found = needed_distributions()
     if session.dry_run:
         session.plan([f"write {path} with {counted(len(found), 'package')}"])

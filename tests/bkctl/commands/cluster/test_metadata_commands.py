@@ -212,16 +212,13 @@ class TestBackup:
         refused = run_in(world, "cluster", "backup", "-", tty=True, ok=False)
         assert (refused.status, "passwords" in refused.err, refused.out) == (4, True, "")
 
-    def test_an_older_backup_is_replaced_and_nothing_else(
-        self, world: World, tmp_path: Path
-    ) -> None:
+    def test_no_file_is_replaced(self, world: World, tmp_path: Path) -> None:
         file = tmp_path / "b.jsonl"
-        for _ in range(2):
-            run_in(world, "cluster", "backup", file)
-        file.write_text("mine\n")
+        run_in(world, "cluster", "backup", file)
+        before = file.read_bytes()
         refused = run_in(world, "cluster", "backup", file, ok=False)
-        assert (refused.status, "is not a backup" in refused.err) == (4, True)
-        assert file.read_text() == "mine\n"
+        assert (refused.status, "exists already" in refused.err) == (7, True)
+        assert file.read_bytes() == before
         missing = run_in(world, "cluster", "backup", tmp_path / "no" / "b.jsonl", ok=False)
         assert missing.status == 3
 

@@ -129,7 +129,7 @@ def test_a_bundle_is_described_and_no_file_is_replaced(tmp_path: Path) -> None:
     assert "Spark unpacks only .tar.gz and .tgz" in said
     (tmp_path / "there.tgz").touch()
     status, _, said = run("spark", "bundle", tmp_path / "there.tgz")
-    assert status == ExitStatus.USAGE
+    assert status == ExitStatus.CONFLICT
     assert "exists already" in said
     status, planned, _ = run("spark", "bundle", "--dry-run", tmp_path / "new.tgz")
     assert status == 0
