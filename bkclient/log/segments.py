@@ -1,4 +1,4 @@
-"""Segments: the one or two ledgers of a log that its writer has open."""
+"""Segments: the one or two ledgers of a log that its writer has open, and when a log rolls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `bookie list` does. What metadata alone knows is printed without asking bookies."""
+"""What `bookie list` does. What metadata alone knows is printed without asking bookies.
+
+Its columns are the fields of ``bkctl.bookies.summary.BookieSummary``.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The auditor: the one process of a cluster that looks for what is lost, and marks it.
 
-It runs while it is elected. What it does goes strictly one after another: answers to bookies that
-come and go, to a delay that is stored anew, and checks that are due. Nothing it holds would be
-missed after a restart.
+It runs while it is elected; ``sessions`` has the election. What it does goes strictly one after
+another: answers to bookies that come and go, to a delay that is stored anew, and checks that are
+due. Nothing it holds would be missed after a restart.
 
 Agrees with BookKeeper 4.18.0, Auditor. Stricter: an audit that fails is tried again rather than
 ending the auditor; a delay counts as written again by its version, not because a watch fired; and

@@ -1,4 +1,7 @@
-"""What a journal has done, counted a group at a time."""
+"""What a journal has done, counted a group at a time.
+
+The counters are declared in ``bookied.stats.metrics.JournalStats``.
+"""
 
 from __future__ import annotations
 
