@@ -187,5 +187,7 @@ class AppendRepair:
         queue.settle()
         queue.detach()
         await segments.start_over()
-        for append in queue:  # One that is too large leaves at once.
-            self._send(append)
+        # One that is too large leaves at once, and who hears of it may append another.
+        while unsent := [append for append in queue if append.segment is None]:
+            for append in unsent:
+                self._send(append)

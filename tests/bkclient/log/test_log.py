@@ -686,6 +686,27 @@ class TestFailingBookies:
         world.run(writer.close())
         assert all_of(world, manager) == [b"0", b"1", b"2"]
 
+    def test_who_appends_again_as_soon_as_an_entry_was_too_large_is_not_forgotten(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        in_repair(world, writer)
+
+        async def smaller_at_last() -> list[Position]:
+            with pytest.raises(IncorrectParameterError):
+                await writer.append(bytes(6 * 1024 * 1024))
+            with pytest.raises(IncorrectParameterError):
+                await writer.append(bytes(6 * 1024 * 1024))
+            return [await writer.append(b"3")]
+
+        appending = world.start(smaller_at_last())
+        between = writer.append(b"2")
+        world.restart("b3")
+        assert world.run(_await(between)) == Position(1, 1)
+        assert appending.finish() == [Position(1, 2)]
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1", b"2", b"3"]
+
 
 class TestReading:
     def test_a_reader_that_follows_sees_each_entry_once_over_rolls(self) -> None:
