@@ -16,6 +16,7 @@ from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
+from bkctl.session.settings import cluster_properties
 from bkctl.suggest import did_you_mean, keys_like
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Mode:
     read_only: bool = field(_READ_ONLY)
 
 
+_SINCE: Final = "since the bookie started; of `gc --wait` in this collection"
+
+
 @shown("collectors", kw_only=True, done=lambda v: not v.running)
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
@@ -72,9 +76,9 @@ class GarbageRun:
     number: int = field("One for each storage.", header="NO", rank=4)
     running: bool = field("Whether it is at work.")
     compacting: str | None = field("major or minor, if it compacts.", rank=2)
-    rounds: int | None = field("Rounds since the bookie started.", rank=5, default=None)
-    minor_compactions: int = field("So far.", header="MINOR", rank=3)
-    major_compactions: int = field("So far.", header="MAJOR", rank=3)
+    rounds: int | None = field(f"Rounds {_SINCE}.", rank=5, default=None)
+    minor_compactions: int = field(f"Minor compactions {_SINCE}.", header="MINOR", rank=3)
+    major_compactions: int = field(f"Major compactions {_SINCE}.", header="MAJOR", rank=3)
     last_minor_ms: int | None = field(
         "When one ended; a Java bookie's start, if none has.",
         name="last_minor",
@@ -91,7 +95,7 @@ class GarbageRun:
         "Those still needed.", name="live", kind=Kind.BYTES, rank=2, default=None
     )
     freed_bytes: int | None = field(
-        "Freed bytes since the bookie started.", name="freed", kind=Kind.BYTES, default=None
+        f"Freed bytes {_SINCE}.", name="freed", kind=Kind.BYTES, default=None
     )
     unreadable_logs: int | None = field(
         "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
@@ -101,6 +105,15 @@ class GarbageRun:
         default=None,
     )
     last_error: str | None = field("What ended the last round early.", rank=1, default=None)
+
+    def since(self, before: GarbageRun) -> GarbageRun:
+        """Return the state with only what was counted after ``before``."""
+        counted = {
+            name: getattr(self, name) - getattr(before, name)
+            for name in ("rounds", "minor_compactions", "major_compactions", "freed_bytes")
+            if getattr(before, name) is not None
+        }
+        return attrs.evolve(self, **counted)  # type: ignore[misc]  # `shown` makes it one of attrs
 
 
 @shown("collections", sentence=lambda v: f"bookie {v.bookie_id} collects garbage now")
@@ -253,25 +266,35 @@ def _parsed(session: Session, address: str) -> HttpAddress:
 
 
 def admin_token(session: Session, token_file: Path | None = None) -> str:
-    """Return the token to ask bookies with: from a file, or from the file that the profile names.
+    """Return the token to ask bookies with: of a file, of the profile, or of the bookie's settings.
 
     Raises:
         NothingFoundError: there is no such file, or it is not ours to read.
     """
-    return _token(token_file or _token_file(session))
-
-
-def _token_file(session: Session) -> Path | None:
-    """Return the file that the profile names, if it names one."""
     profile = session.options.used_profile
-    if profile is None or not profile.admin_token_file:
-        return None
-    return Path(of_user(profile.admin_token_file))
+    if token_file is None and profile is not None and profile.admin_token_file:
+        token_file = Path(of_user(profile.admin_token_file))
+    return _token(token_file) if token_file is not None else _token_of_settings(session)
 
 
-def _token(path: Path | None) -> str:
-    if path is None:
-        return ""
+def _token_of_settings(session: Session) -> str:
+    """Return the token that the settings file names; empty if only the bookie may read it."""
+    settings, _ = cluster_properties(session.options, session.host.environ)
+    found = {
+        key: settings.expand(one.values[0])
+        for key in ("httpAdminTokenFile", "httpAdminToken")
+        if (one := settings.get(key)) is not None
+    }
+    if file := found.get("httpAdminTokenFile"):
+        try:
+            return _token(Path(file))
+        except NothingFoundError as error:
+            session.verbose(str(error))
+            return ""
+    return found.get("httpAdminToken", "")
+
+
+def _token(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -339,7 +362,7 @@ def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool
 def wait_collected(
     admin: AdminClient, before: Sequence[GarbageRun], pause: Callable[[], object]
 ) -> list[GarbageRun]:
-    """Wait until each collector has ended a round since ``before``, and none runs; return them.
+    """Wait until each collector has ended a round since ``before``; return what each did since.
 
     A Java bookie does not count rounds: there it is until no collection that was asked for runs.
     """
@@ -347,7 +370,7 @@ def wait_collected(
     while True:
         found = collections(admin)
         if not any(one.running or _has_not_begun(one, rounds) for one in found):
-            return found
+            return [one.since(was) for one, was in zip(found, before, strict=True)]
         pause()
 
 

@@ -157,8 +157,8 @@ class AdminClient:
         return RefusedError(
             f"the bookie {rejects}",
             next_step="name the token's file with --token-file FILE, or for all commands: bkctl "
-            f"profile edit {self._profile} --admin-token-file FILE; `bkctl local` keeps the token "
-            "in DIR/admin-token",
+            f"profile edit {self._profile} --admin-token-file FILE; on the bookie's host "
+            "-c bk_server.conf has it; `bkctl local` keeps the token in DIR/admin-token",
         )
 
 

@@ -24,7 +24,7 @@ WHERE: Final = (
         "--token-file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="File with the token for changes.  [default: as the profile says]",
+        help="File with the token for changes.  [default: of the profile, or of the file of -c]",
     ),
     option(
         "--http",
@@ -110,7 +110,9 @@ ADMIN: Final = (
                 "--minor/--no-minor", default=True, help="Allow a minor compaction, the default."
             ),
             option(
-                "--wait", is_flag=True, help="Return when the collection has ended; show its state."
+                "--wait",
+                is_flag=True,
+                help="Return when the collection has ended; show its work.",
             ),
         ),
         effect=Effect.REVERSIBLE,

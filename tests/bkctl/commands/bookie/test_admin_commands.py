@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -16,9 +17,12 @@ from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import running_bookie
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
+from bkctl.exit_status import Effect
 from bkctl.options import Options
 from bkctl.output.emit import Emitter
 from bkctl.output.views import view_of
+from bkctl.session.interrupt import Interrupts
+from bkctl.session.session import Session
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import HttpRequest
 from bookied.admin.web import Access, Api, Credentials
@@ -134,6 +138,53 @@ def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
     assert not found.running
     # Over v1, which counts no rounds, a collection that has not begun yet looks like its end.
     assert stage.v1 or (found.major_compactions, bool(pauses)) == (1, True)
+
+
+def test_the_end_of_a_collection_has_the_counts_of_that_collection() -> None:
+    found = _collected(rounds=9, freed=70, major=3).since(_collected(8, 50, 2))
+    assert (found.rounds, found.freed_bytes, found.major_compactions) == (1, 20, 1)
+    assert found.total_bytes == 7, "a state, not a count"
+    java = _collected(rounds=None, freed=None, major=3).since(_collected(None, None, 2))
+    assert (java.rounds, java.freed_bytes, java.major_compactions) == (None, None, 1)
+
+
+def _collected(rounds: int | None, freed: int | None, major: int) -> work.GarbageRun:
+    return work.GarbageRun(
+        number=0,
+        running=False,
+        compacting=None,
+        rounds=rounds,
+        minor_compactions=5,
+        major_compactions=major,
+        last_minor_ms=None,
+        last_major_ms=None,
+        total_bytes=7,
+        freed_bytes=freed,
+    )
+
+
+def test_the_token_is_that_of_the_bookie_s_settings_if_nothing_else_names_one(
+    tmp_path: Path,
+) -> None:
+    conf, file = tmp_path / "bookie.conf", tmp_path / "token"
+    file.write_text("of the file\n")
+    conf.write_text(f"httpAdminToken=of a line\nhttpAdminTokenFile={file}\n")
+
+    def token(*given: Path) -> str:
+        with closing(FakeHost()) as host:
+            options = Options()
+            options.conf = str(conf)
+            session = Session(host, options, Effect.READ, Interrupts())
+            return work.admin_token(session, *given)
+
+    assert token() == "of the file"
+    other = tmp_path / "other"
+    other.write_text("given")
+    assert token(other) == "given"
+    file.unlink()
+    assert not token(), "reading needs no token: the bookie names one that it requires"
+    conf.write_text("httpAdminToken=of a line\n")
+    assert token() == "of a line"
 
 
 def test_settings_are_chosen_by_key(stage: Stage) -> None:
