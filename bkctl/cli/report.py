@@ -178,9 +178,8 @@ def _usage_hint(error: click.UsageError, message: str, path: str, args: Sequence
         option = max(error.param.opts, key=len) if error.param else ""
         if use := instead_of(f"{option} {refused[1]}", path):
             return use
-    is_path = path == "bkctl disk ledger" and "/" in message
-    if is_path or (path.startswith("bkctl disk ") and message.startswith("unexpected argument: ")):
-        return "name the directories by --ledger-dir and --journal-dir, or by -c FILE"
+    if path.startswith("bkctl disk ") and message.startswith("unexpected argument: "):
+        return "name the bookie by -c FILE"
     return f"`{path} --help` shows how"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from bkctl.cli.params import EntryRangeType
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ class FileType(_ParamType):
         return f"; try 26, 0x1a, 1a{self._suffix} or a path"
 
 
+class RangeOrDirectory(EntryRangeType):
+    """A range of entries, or a directory of the bookie."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and ("/" in value or value in {".", ".."}):
+            return value
+        return super().convert(value, param, ctx)
+
+
+RANGE_OR_DIRECTORY: Final = RangeOrDirectory()
 JOURNAL: Final = FileType(".txn", "journal", 2**63 - 1)
 ENTRY_LOG: Final = FileType(".log", "entry log", 2**31 - 1)
 

@@ -23,7 +23,7 @@ INPUTS: Final = frozenset(
 
 READ_ONLY: Final = frozenset(
     {"config check", "config diff", "shell", "cluster tree", "cluster show"}
-    | {"disk entrylog", "disk journal", "disk usage"}
+    | {"disk entrylog", "disk journal", "disk ledger", "disk usage"}
 )
 """Commands whose other files are read, or whose PATH is no file."""
 

@@ -15,7 +15,7 @@ from bkctl.cli.params import (
     argument,
     option,
 )
-from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL
+from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL, RANGE_OR_DIRECTORY
 from bkctl.exit_status import Effect, ExitStatus
 
 _WITH_JOURNAL: Final = option(
@@ -164,7 +164,7 @@ LOOKS: Final = (
                 help="Check digests and show payloads; -o wide does not cut them.",
             ),
             option("--verify", is_flag=True, help="Print for each journal whether it is intact."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -220,7 +220,7 @@ LOOKS: Final = (
             ),
             option("--live", is_flag=True, help="Only entries that the index finds here."),
             option("--summary", is_flag=True, help="Print the bytes of each ledger instead."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -249,7 +249,12 @@ LOOKS: Final = (
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
-            argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
+            argument(
+                "range_and_dirs",
+                type=RANGE_OR_DIRECTORY,
+                nargs=-1,
+                metavar="[FIRST-LAST] [DIR...]",
+            ),
             option("--payload", is_flag=True, help="Show payloads; -o wide does not cut them."),
             _WITH_JOURNAL,
             *DIRECTORIES,
@@ -307,7 +312,7 @@ LOOKS: Final = (
                 help="Print the ledger's key, fence and explicit LAC instead.",
             ),
             option("--holes", is_flag=True, help="Print the ranges of missing entries instead."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(

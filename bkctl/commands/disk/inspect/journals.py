@@ -61,6 +61,9 @@ def find_journals(
         NothingFoundError: there is no such journal, or no such directory.
         UsageError: nothing says which directories.
     """
+    if wanted is not None and wanted.path is not None and wanted.path.is_dir():
+        dirs = {**dirs, "bookie_dirs": (str(wanted.path), *dirs.get("bookie_dirs", ()))}
+        wanted = None
     if wanted is not None and wanted.path is not None:
         return [_existing(wanted.path)]
     bookie = open_bookie(session, **dirs)

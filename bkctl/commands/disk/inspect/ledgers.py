@@ -36,16 +36,24 @@ def ledger(
     /,
     *,
     ledger_id: LedgerId,
-    entries: tuple[int, int | None] | None,
+    range_and_dirs: tuple[tuple[int, int | None] | str, ...],
     payload: bool,
     with_journal: bool,
     **dirs: tuple[str, ...],
 ) -> None:
-    """Print the entries of LEDGER_ID that this bookie has, and where each of them is."""
+    """Print the entries of LEDGER_ID that this bookie has, and where each of them is.
+
+    Raises:
+        UsageError: more than one range is given.
+    """
     session.about = f"ledger {ledger_id}"
+    entries, *more = [one for one in range_and_dirs if not isinstance(one, str)] or [(0, None)]
+    if more:
+        raise UsageError("give one range: FIRST-LAST")
+    dirs["bookie_dirs"] = tuple(one for one in range_and_dirs if isinstance(one, str))
     damage = DamagedRecords(session)
     rows = placed_rows(
-        session, ledger_id, entries or (0, None), dirs, damage,
+        session, ledger_id, entries, dirs, damage,
         payload=payload, with_journal=with_journal,
     )  # fmt: skip
     session.emit_all(rows, PlacedRow)

@@ -240,7 +240,7 @@ REPAIRS: Final = (
                 type=click.Choice(["crc32c", "crc32", "mac", "dummy"]),
                 help="The kind of digest.  [default: by the entries]",
             ),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         without=(Facility.WATCH,),

@@ -302,6 +302,16 @@ def ledgers_in_journals(name: str) -> dict[int, set[int]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "words", [("ledger", 40), ("ledger", 40, "0-1"), ("index", 40), ("entrylog", 0), ("journal",)]
+)
+def test_directories_are_named_as_an_argument_too(words: tuple[object, ...]) -> None:
+    name = "interleaved/rotated"
+    by_option = run(*words, *dirs(name), "-o", "jsonl").out
+    assert run(*words, DIRECTORY / name, "-o", "jsonl").out == by_option
+    assert by_option
+
+
 @pytest.mark.parametrize("name", INDEXED)
 def test_ledgers_are_listed_as_the_index_has_them(name: str) -> None:
     wanted = expected(name)["ledgers"]
