@@ -7,6 +7,7 @@ from typing import Any, Final
 from bookied.server.access.auth_gate import AuthGate, Gate, TlsGate, host_of
 from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
 from bookied.server.context import ServerContext
+from bookied.server.limits.address_groups import group_of
 from wire.connection import ServerConnection
 from wire.errors import TlsOrderError
 from wire.messages import Request
@@ -30,6 +31,8 @@ class Admission:
         self._transport: Any = None
         self.host = ""
         """The client's address, for the log."""
+        self.address = ""
+        """The same, as it counts for what all clients share."""
         self.gate: Gate | None = None
         """What answers the client's requests; None if the bookie does."""
         self._upgrade: TlsUpgrade | None = None
@@ -37,6 +40,7 @@ class Admission:
     def begin(self, transport: Any) -> None:
         """Put the first gate before the client of a transport."""
         self._transport, self.host = transport, host_of(transport)
+        self.address = group_of(self.host)
         self._put_before(
             self._tls_gate() if self._shared.access.tls_required else self._auth_gate()
         )

@@ -220,7 +220,9 @@ class FrameDispatch:
             stats.packets_received += 1
             return self._ask_gate(gate, received, reply)
         refused_before = stats.keys_refused
-        cancel = self._shared.bookie.handle(request, received.reply_to, reply)
+        cancel = self._shared.bookie.handle(
+            request, received.reply_to, reply, self._admission.address
+        )
         stats.handled(request, reply.began_ns)
         if stats.keys_refused != refused_before:
             self._admission.refuse_key(getattr(request, "ledger_id", -1))

@@ -129,13 +129,15 @@ class Bookie:
             BadRequest: self._bad_request,
         }
 
-    def handle(self, request: Request, reply_to: ReplyTo, respond: Respond) -> Cancel | None:
-        """Obey one request; ``respond`` gets its answer, perhaps before this returns.
+    def handle(
+        self, request: Request, reply_to: ReplyTo, respond: Respond, address: str = ""
+    ) -> Cancel | None:
+        """Obey a request from ``address``; ``respond`` gets its answer, perhaps before this ends.
 
         Returns:
             For a request that may wait long (a long poll): what to call when its asker is gone.
         """
-        asked = PendingRequest(request, reply_to, respond)
+        asked = PendingRequest(request, reply_to, respond, address)
         try:
             if not _version_served(reply_to):
                 raise BadVersionError(f"version {reply_to.header_version}")

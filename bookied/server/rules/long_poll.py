@@ -31,6 +31,7 @@ Cancel = Callable[[], object]
 @attrs.define(eq=False)
 class _Poll:
     number: int
+    address: str
     ledger_id: LedgerId
     previous_lac: int
     until_s: float
@@ -39,7 +40,10 @@ class _Poll:
 
 
 class LongPolls:
-    """The polls that wait, by ledger. At ``polls_max`` of them further ones are refused.
+    """The polls that wait, by ledger: at most ``polls_max``.
+
+    At that number, a poll of one address ends the oldest poll of the address with most polls, as
+    if its time were up. The address with most polls is refused.
 
     Agrees with BookKeeper 4.18.0, LongPollReadEntryProcessorV3: a poll ends when the LAC passes
     its ``previous_lac``, when the ledger becomes fenced, or when its time is up. That many end
@@ -52,6 +56,7 @@ class LongPolls:
         self.waiting: dict[LedgerId, list[tuple[int, int, _Poll]]] = {}
         """By ledger, the lowest LAC first; the hot path looks here before it reports an advance."""
         self._by_time: list[tuple[float, int, _Poll]] = []
+        self._by_address: dict[str, dict[_Poll, None]] = {}
         self._woken: deque[tuple[_Poll, int | None]] = deque()
         self._turn: IDelayedCall | None = None
 
@@ -59,23 +64,39 @@ class LongPolls:
         return len(self._by_time)
 
     def wait(
-        self, ledger_id: LedgerId, previous_lac: int, timeout_s: float, woken: Woken
+        self,
+        ledger_id: LedgerId,
+        previous_lac: int,
+        timeout_s: float,
+        woken: Woken,
+        address: str = "",
     ) -> Cancel:
         """Call ``woken`` once the wait is over, and never after the returned function is called.
 
         Raises:
-            TooManyRequestsError: as many polls wait as are allowed.
+            TooManyRequestsError: as many polls wait as are allowed, and no address has more.
         """
-        if len(self) >= self._polls_max:
+        if len(self) >= self._polls_max and not self._end_one_of_most(address):
             raise TooManyRequestsError(f"{len(self)} long polls are waiting")
         self._number += 1
         until_s = self._clock.seconds() + min(max(timeout_s, 0.0), WAIT_S_MAX)
-        poll = _Poll(self._number, ledger_id, previous_lac, until_s, woken)
+        poll = _Poll(self._number, address, ledger_id, previous_lac, until_s, woken)
         insort(self.waiting.setdefault(ledger_id, []), (previous_lac, poll.number, poll))
         insort(self._by_time, (until_s, poll.number, poll))
+        self._by_address.setdefault(address, {})[poll] = None
         if self._by_time[0][-1] is poll:
             self._set_turn()
         return partial(self._end, poll)
+
+    def _end_one_of_most(self, address: str) -> bool:
+        """End a poll of the address with most polls; return whether it had more than this one."""
+        most = max(self._by_address.values(), key=len, default={})
+        if len(most) <= len(self._by_address.get(address, ())) + 1:
+            return False
+        poll = next(iter(most))
+        self._end(poll)
+        poll.woken(None)
+        return True
 
     def lac_advanced(self, ledger_id: LedgerId, lac: int) -> None:
         """Wake those whom this LAC answers."""
@@ -127,6 +148,10 @@ class LongPolls:
             return False
         poll.is_over = True
         del self._by_time[bisect_left(self._by_time, (poll.until_s, poll.number))]
+        of_address = self._by_address[poll.address]
+        del of_address[poll]
+        if not of_address:
+            del self._by_address[poll.address]
         polls = self.waiting.get(poll.ledger_id, [])
         at = bisect_left(polls, (poll.previous_lac, poll.number))
         if at < len(polls) and polls[at][-1] is poll:

@@ -29,6 +29,8 @@ class PendingRequest(Generic[_R]):
     request: _R
     reply_to: ReplyTo
     respond: Respond
+    address: str = ""
+    """The client's, which counts for what all clients share."""
 
     @property
     def ledger_id(self) -> LedgerId:

@@ -90,7 +90,7 @@ class ReadRules:
             return None
         timeout_s = request.timeout_ms / 1000
         woken = partial(self._poll_woken, asked, previous_lac, self._stats.now_ns())
-        return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken)
+        return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken, asked.address)
 
     def _poll_woken(
         self,

@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.server.rules.long_poll import ENDS_IN_TURN, LongPolls
+from wire.errors import TooManyRequestsError
 from wire.ids import LedgerId
 
 LEDGER = LedgerId(7)
@@ -101,4 +102,27 @@ def test_a_poll_that_is_cancelled_before_its_turn_is_not_ended() -> None:
     assert ended == [0]
     cancels[2]()
     assert len(polls) == 0
+    assert clock.getDelayedCalls() == []
+
+
+def test_an_address_with_fewer_polls_takes_the_place_of_one_with_most() -> None:
+    clock, ended = Clock(), []
+    polls = LongPolls(clock, polls_max=4)
+
+    def wait(address: str) -> None:
+        polls.wait(LEDGER, 0, TIMEOUT_S, lambda moved: ended.append((address, moved)), address)
+
+    for _ in range(4):
+        wait("192.0.2.1")
+    with pytest.raises(TooManyRequestsError):
+        wait("192.0.2.1")
+    wait("192.0.2.2")
+    wait("192.0.2.2")
+    assert ended == [("192.0.2.1", None)] * 2
+    for address in ("192.0.2.1", "192.0.2.2"):
+        with pytest.raises(TooManyRequestsError):
+            wait(address)
+    assert len(polls) == 4
+    clock.advance(TIMEOUT_S)
+    assert len(ended) == 6
     assert clock.getDelayedCalls() == []
