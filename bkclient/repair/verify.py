@@ -9,7 +9,7 @@ import contextlib
 import enum
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -67,6 +67,9 @@ TRIES: Final = 3
 SILENCES_MAX: Final = 3
 """Entries that a bookie may leave unanswered before it is asked no more."""
 
+RANGES_MAX: Final = 250_000
+"""Ranges of bad copies that are kept of one bookie and flaw: 32 MB."""
+
 _NO_ANSWER: Final = (
     BookieUnavailableError,
     ClientUnauthorizedError,
@@ -90,7 +93,10 @@ class Flaw(enum.Enum):
 
 @attrs.frozen
 class BadCopies:
-    """Copies on one bookie that have one flaw: entries as ranges, both ends included."""
+    """Copies on one bookie that have one flaw: entries as ranges, both ends included.
+
+    ``count`` is exact; of more than ``RANGES_MAX`` ranges the last one covers intact copies, too.
+    """
 
     bookie_id: BookieId
     flaw: Flaw
@@ -261,11 +267,35 @@ def in_ranges(entries: Iterable[int]) -> tuple[tuple[EntryId, EntryId], ...]:
 
 
 @attrs.define
+class EntryRanges:
+    """Entry ids as ranges, both ends included, and their exact number.
+
+    At ``ranges_max`` ranges the last one grows: it then covers ids that were not added, too.
+    """
+
+    ranges_max: int = RANGES_MAX
+    ranges: list[tuple[EntryId, EntryId]] = attrs.field(factory=list)
+    count: int = 0
+
+    def add(self, entries: Collection[EntryId]) -> None:
+        """Add ids that are above all before, in any order."""
+        self.count += len(entries)
+        for first, last in in_ranges(entries):
+            before = self.ranges[-1] if self.ranges else None
+            if before and (before[1] + 1 == first or len(self.ranges) >= self.ranges_max):
+                self.ranges[-1] = before[0], last
+            else:
+                self.ranges.append((first, last))
+
+
+@attrs.define
 class _Found:
     """Bad copies of one kind on one bookie, while they are being found."""
 
     why: str
-    entries: list[int] = attrs.field(factory=list)
+    batch: list[EntryId] = attrs.field(factory=list)
+    """Those of the batch that is being read."""
+    entries: EntryRanges = attrs.field(factory=EntryRanges)
 
 
 class CopyReader:
@@ -372,6 +402,9 @@ class _Verification:
             self._settle(fragment, entry_id, placed[entry_id], found, failed)
 
         await for_each(rest, look, ENTRIES_AT_ONCE)
+        for bad in self._found.values():
+            bad.entries.add(bad.batch)
+            bad.batch.clear()
 
     def _places(self, fragment: LedgerFragment, entry_id: EntryId) -> list[BookieId]:
         indexes = write_set(entry_id, len(fragment.ensemble), fragment.write_quorum)
@@ -455,7 +488,7 @@ class _Verification:
                 self._note(bookie_id, Flaw.DIFFERING, entry_id, what)
 
     def _note(self, bookie_id: BookieId, flaw: Flaw, entry_id: EntryId, why: str) -> None:
-        self._found.setdefault((bookie_id, flaw), _Found(why)).entries.append(entry_id)
+        self._found.setdefault((bookie_id, flaw), _Found(why)).batch.append(entry_id)
 
     def outcome(self) -> LedgerVerification:
         """Return what was found."""
@@ -463,8 +496,8 @@ class _Verification:
             BadCopies(
                 bookie,
                 flaw,
-                in_ranges(one.entries),
-                len(one.entries),
+                tuple(one.entries.ranges),
+                one.entries.count,
                 one.why,
                 flaw is Flaw.UNREADABLE and self._silent[bookie] > 0,
             )

@@ -15,9 +15,11 @@ from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.repair.replica_check import view
 from bkclient.repair.verify import (
+    BATCH,
     LEDGERS_AT_ONCE,
     SILENCES_MAX,
     CopyReader,
+    EntryRanges,
     Flaw,
     LedgerVerification,
     Verifying,
@@ -130,6 +132,26 @@ def test_a_bookie_that_does_not_answer_is_not_asked_for_ever() -> None:
     (bad,) = found.bad
     assert bad.count == 2000
     assert "not asked any more" not in bad.why
+
+
+def test_bad_copies_of_many_batches_are_kept_as_few_ranges() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 3 * BATCH, **TRIPLE)
+    lost = member(world, ledger_id, 1)
+    gone = [*range(BATCH - 5, 2 * BATCH + 5), *range(2 * BATCH + 9, 3 * BATCH, 2)]
+    for entry_id in gone:
+        del stored(world, ledger_id, 1)[entry_id]
+    found, _ = verified(world, client, ledger_id)
+    assert told(found) == [(lost.bookie_id, "missing", in_ranges(gone))]
+    assert found.bad[0].count == len(gone)
+
+
+def test_ranges_beyond_the_bound_become_one_that_ends_with_the_last_bad_copy() -> None:
+    bad = EntryRanges(ranges_max=3)
+    for batch in ([3, 1], [9, 5, 7], [11]):
+        bad.add([EntryId(one) for one in batch])
+    assert (bad.ranges, bad.count) == ([(1, 1), (3, 3), (5, 11)], 6)
 
 
 def test_an_error_of_the_disk_does_not_say_that_a_copy_is_missing() -> None:

@@ -169,7 +169,7 @@ class CopiesOfBookie:
     ) -> None:
         self._session, self._ledger_id, self._metadata = session, ledger_id, metadata
         self._bookie_id = bookie_id
-        self._bad: list[EntryId] = []
+        self._bad = verifying.EntryRanges()
         self._first_error: ClientError | None = None
         self._found = 0
         self._is_empty = False
@@ -195,7 +195,7 @@ class CopiesOfBookie:
                     continue
                 assert one.error is not None
                 if self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
-                    self._bad.append(one.entry_id)
+                    self._bad.add([one.entry_id])
                     self._first_error = self._first_error or one.error
 
     @property
@@ -208,20 +208,20 @@ class CopiesOfBookie:
         Raises:
             PartlyDoneError: something, or it has no entry of those that were asked for.
         """
-        if not (self._found or self._bad or self._is_empty):
+        if not (self._found or self._bad.count or self._is_empty):
             unlisted = f"no fragment of ledger {self._ledger_id} lists it"
             why = "they belong on other bookies" if self._is_listed else unlisted
             raise PartlyDoneError(
                 f"{self._bookie_id} has none of these entries, and {why}",
                 next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
             )
-        if self._bad:
+        if self._bad.count:
             ranges = ", ".join(
                 str(first) if first == last else f"{first}-{last}"
-                for first, last in verifying.in_ranges(self._bad)
+                for first, last in self._bad.ranges
             )
             raise PartlyDoneError(
-                f"{self._bookie_id} has no sound copy of {counted(len(self._bad), 'entry')}: "
+                f"{self._bookie_id} has no sound copy of {counted(self._bad.count, 'entry')}: "
                 f"{ranges} ({self._first_error})",
                 next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
             )
