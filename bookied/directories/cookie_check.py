@@ -23,7 +23,7 @@ from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import forget
 from bookied.directories.identity import Identity
-from bookied.directories.roots import VERSION, Directories
+from bookied.directories.roots import COOKIE_BYTES_MAX, VERSION, Directories
 from bookied.directories.served_note import note_doubt
 from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
@@ -219,7 +219,7 @@ def local_cookies(files: Files, found: Directories) -> dict[Path, Cookie]:
     for directory in found.all_dirs:
         path = directory / VERSION
         try:
-            local[directory] = decode_cookie(files.read(path))
+            local[directory] = decode_cookie(files.read(path, COOKIE_BYTES_MAX))
         except FileNotFoundError:
             continue
         except FormatError as error:

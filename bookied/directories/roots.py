@@ -22,6 +22,8 @@ from bookied.storage.files.files import Files
 
 CURRENT: Final = "current"
 VERSION: Final = "VERSION"
+COOKIE_BYTES_MAX: Final = 1 << 16
+"""What is read of a ``VERSION``; real ones are much shorter."""
 DIRTY: Final = "DIRTY"
 CONVERTING: Final = "bookied.converting"
 """In the first root while the index is moved to another kind of storage."""

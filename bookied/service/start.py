@@ -26,14 +26,21 @@ from bookied.errors import (
     ThreadsError,
     WrongLayoutError,
 )
+from bookied.storage.files.unreadable import LOST
 from wire.errors import BookKeeperError
 
 log = Logger()
 
 _NOT_THE_FILE: Final = frozenset(
-    {errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO}
+    {errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.EFBIG}
 )
 """Numbers of an ``OSError`` where another thing, or a link to nothing, has a file's name."""
+
+_NOT_THE_FILE_FIX: Final = "; put the bookie's own file back, or run `bkctl disk check`"
+_DISK_FIX: Final = (
+    "; where the disk fails for good, replace it, and copy the bookie's ledgers from the others "
+    "with `bkctl recover`"
+)
 
 
 class StopRequestedError(BookieStopError):
@@ -100,8 +107,8 @@ def start_error(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
         if error.errno in NO_SPACE:
             return NoSpaceError(f"no space to start: {named(error)}; free some, and start again")
-        other = error.errno in _NOT_THE_FILE
-        fix = "; put the bookie's own file back, or run `bkctl disk check`" if other else ""
+        fix = _NOT_THE_FILE_FIX if error.errno in _NOT_THE_FILE else ""
+        fix = _DISK_FIX if error.errno in LOST else fix
         return DamagedError(f"the directories cannot be read or written: {named(error)}{fix}")
     return error
 

@@ -38,7 +38,7 @@ from bkctl.output.atomic_file import PART, write_whole
 from bkctl.output.units import counted
 from bkctl.session.profiles import Profile, read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
-from bookied.directories.roots import CURRENT, VERSION
+from bookied.directories.roots import COOKIE_BYTES_MAX, CURRENT, VERSION
 from bookied.errors import DirectoryInUseError
 from bookied.storage.files.files import read_regular
 from wire.errors import FormatError
@@ -46,7 +46,6 @@ from wire.records.cookie import decode_cookie
 
 STATE_FILE: Final = "cluster.json"
 _RECORD_BYTES_MAX: Final = 1 << 20
-_COOKIE_BYTES_MAX: Final = 1 << 16
 ENV_FILE: Final = "bkctl.env"
 CONF_FILE: Final = "bookie.conf"
 START_REQUEST: Final = "start.request"
@@ -251,7 +250,7 @@ def bookie_directory(directory: Path, number: int) -> Path:
 def bookie_id_in(home: Path, before_start: str) -> str:
     """Return the id that a bookie has in its files; ``before_start`` where it has none there."""
     try:
-        cookie = read_regular(home / "ledgers" / CURRENT / VERSION, _COOKIE_BYTES_MAX)
+        cookie = read_regular(home / "ledgers" / CURRENT / VERSION, COOKIE_BYTES_MAX)
         return decode_cookie(cookie).bookie_id
     except (OSError, FormatError):
         return before_start

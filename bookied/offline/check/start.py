@@ -11,7 +11,7 @@ import attrs
 from bkclient.config.findings import Severity
 from bookied.directories.cookie_check import directories_of
 from bookied.directories.emptied_directories import losses
-from bookied.directories.roots import DIRTY, VERSION
+from bookied.directories.roots import COOKIE_BYTES_MAX, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
@@ -73,7 +73,7 @@ def _check_cookies(bookie: OfflineBookie, findings: Findings) -> Iterator[DiskFi
     for directory in bookie.found.all_dirs:
         path = directory / VERSION
         try:
-            found[path] = decode_cookie(bookie.files.read(path))
+            found[path] = decode_cookie(bookie.files.read(path, COOKIE_BYTES_MAX))
         except FileNotFoundError:
             missing.append(path)
         except FormatError as error:

@@ -26,6 +26,9 @@ from bookied.errors import NO_SPACE
 from bookied.storage.files.ahead_file import AheadFile
 from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
 
+READ_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is read at once; cookies, marks and lists are much smaller."""
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -114,11 +117,11 @@ class Files(Protocol):
 
     def open_update(self, path: Path, *, create: bool = False) -> UpdateFile: ...
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
         """Return the content of a small file.
 
         Raises:
-            OSError: it has more than ``READ_BYTES_MAX`` (``EFBIG``), or cannot be read.
+            OSError: it has more than ``bytes_max`` (``EFBIG``), or cannot be read.
         """
 
     def write_atomic(self, path: Path, data: bytes) -> None:
@@ -196,8 +199,8 @@ class RealFiles:
     def open_update(self, path: Path, *, create: bool = False) -> UpdateFile:
         return _File(open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
-    def read(self, path: Path) -> bytes:
-        return read_regular(path)
+    def read(self, path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
+        return read_regular(path, bytes_max)
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
@@ -277,9 +280,6 @@ class RealFiles:
             number = errno.EROFS if is_read_only else errno.EACCES
             raise OSError(number, os.strerror(number), str(directory))
 
-
-READ_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What is read at once; cookies, marks and lists are much smaller."""
 
 _PIECE_BYTES: Final = 64 * 1024
 

@@ -11,7 +11,9 @@ from typing import Final
 from bookied.errors import CorruptError
 from bookied.storage.files.files import ReadFile, UpdateFile
 
-_LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+"""Numbers of an ``OSError`` where a disk does not give back what it has."""
+
 _BLOCK_BYTES: Final = 4096
 """Read at a time in front of a place that cannot be read: what the system caches as a whole."""
 
@@ -27,7 +29,7 @@ def lost_is_damaged(
     try:
         yield
     except OSError as error:
-        if error.errno not in _LOST:
+        if error.errno not in LOST:
             raise
         raise kind(path, offset, f"cannot be read: {error}") from error
 
@@ -41,7 +43,7 @@ def read_before_loss(file: ReadFile | UpdateFile, offset: int, size: int, least:
     try:
         return file.read_at(offset, size)
     except OSError as error:
-        if error.errno not in _LOST or least >= size:
+        if error.errno not in LOST or least >= size:
             raise
     data = file.read_at(offset, least)
     while len(data) < size:

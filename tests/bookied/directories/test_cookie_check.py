@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -249,6 +250,13 @@ def test_a_version_file_that_is_no_cookie_is_damage(known: World, tmp_path: Path
     (tmp_path / "l0/current/VERSION").write_text("")
     with pytest.raises(BadCookieError, match="l0/current/VERSION"):
         known.start()
+
+
+def test_a_huge_version_file_is_not_read(known: World, tmp_path: Path) -> None:
+    os.truncate(tmp_path / "l0/current/VERSION", 1 << 40)
+    with pytest.raises(OSError, match="larger than 65536 bytes") as raised:
+        known.start()
+    assert raised.value.filename == str(tmp_path / "l0/current/VERSION")
 
 
 def test_a_stored_cookie_that_cannot_be_read_is_refused(known: World) -> None:

@@ -11,22 +11,26 @@ from twisted.logger import capturedLogs
 from bookied.errors import ThreadsError
 from bookied.service.start import ServiceStart, start_error
 
+OWN_FILE = "put the bookie's own file back"
+
 
 @pytest.mark.parametrize(
     ("error", "fix"),
     [
-        (OSError(errno.EINVAL, "not a regular file", "/l/current/0.log"), True),
-        (IsADirectoryError(errno.EISDIR, "Is a directory", "/l/current/0.log"), True),
-        (OSError(errno.EISDIR, "Is a directory", "/l/0.tmp", None, "/l/current/0.log"), True),
-        (OSError(errno.EIO, "Input/output error", "/l/current/0.log"), False),
+        (OSError(errno.EINVAL, "not a regular file", "/l/current/0.log"), OWN_FILE),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "/l/current/0.log"), OWN_FILE),
+        (OSError(errno.EISDIR, "Is a directory", "/l/0.tmp", None, "/l/current/0.log"), OWN_FILE),
+        (OSError(errno.EFBIG, "larger than 65536 bytes", "/l/current/0.log"), OWN_FILE),
+        (OSError(errno.EIO, "Input/output error", "/l/current/0.log"), "`bkctl recover`"),
+        (OSError(errno.EACCES, "Permission denied", "/l/current/0.log"), ""),
     ],
 )
-def test_another_thing_in_the_place_of_a_file_is_named_with_the_fix(
-    error: OSError, *, fix: bool
-) -> None:
-    ends = start_error(error)
-    assert f"/l/current/0.log: {error.strerror}" in str(ends)
-    assert ("put the bookie's own file back" in str(ends)) == fix
+def test_a_file_that_cannot_be_read_is_named_with_the_fix(error: OSError, fix: str) -> None:
+    ends = str(start_error(error))
+    assert f"/l/current/0.log: {error.strerror}" in ends
+    assert [one for one in (OWN_FILE, "`bkctl recover`") if one in ends] == [
+        one for one in [fix] if one
+    ]
 
 
 @pytest.mark.parametrize("is_undone", [True, False])

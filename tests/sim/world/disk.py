@@ -18,7 +18,7 @@ from random import Random
 
 import attrs
 
-from bookied.storage.files.files import Buffer, UpdateFile
+from bookied.storage.files.files import READ_BYTES_MAX, Buffer, UpdateFile
 
 BLOCK = 4096
 SECTOR = 512
@@ -218,7 +218,7 @@ class SimFiles:
             parent.change({path.name: _File()})
         return _SimFile(self, path, self._file(path))
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
         return self.open_read(path).read_at(0, len(self._file(path).data))
 
     def write_atomic(self, path: Path, data: bytes) -> None:
