@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,8 @@ import attrs
 from bkclient.metadata.api import ANY
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
+from bkctl.session.safety import refuse_unless_forced, while_registered
+from bkctl.session.safety_names import REGISTERED
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import RealHost, identify
@@ -44,9 +46,6 @@ _NEEDS: Final[dict[int | None, str]] = {
     errno.EACCES: "its owner must run this; ",
 }
 """What an error of the disk wants before anything is tried again."""
-
-REGISTERED: Final = "registered"
-"""The safety check that a bookie is not registered in the metadata service."""
 
 
 @attrs.frozen
@@ -152,25 +151,16 @@ async def is_registered(client: Client, bookie_id: BookieId) -> bool:
 
 
 def refuse_registered(
-    session: Session, bookie_id: BookieId, *, forced: bool = False, instead: str = ""
+    session: Session, *bookies: BookieId, force: Collection[str] = (), instead: str = ""
 ) -> None:
-    """Refuse a bookie that the metadata service believes to be running.
-
-    ``instead`` is what can be done while the bookie runs.
+    """Refuse bookies that are registered, unless ``REGISTERED`` is among what ``force`` overrides.
 
     Raises:
-        RefusedError: it is registered. Otherwise as the metadata store.
+        RefusedError: one is. Otherwise as the metadata store.
     """
-    if not session.call(is_registered, bookie_id):
-        return
-    if forced:
-        session.warn(f"overridden: {bookie_id} is registered")
-        return
-    raise RefusedError(
-        f"{bookie_id} is registered in the metadata service: it runs",
-        next_step=instead
-        or "stop the bookie first; a killed bookie's registration ends with its session",
-    )
+    running = [one for one in bookies if session.call(is_registered, one)]
+    check = REGISTERED if force else ""
+    refuse_unless_forced(session, while_registered(running, check, instead=instead), force)
 
 
 @contextlib.contextmanager

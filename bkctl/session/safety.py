@@ -5,7 +5,7 @@ The question before a change (yes or no, or an id to type) is in ``questions``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,6 +14,7 @@ from bkctl.errors import RefusedError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
+    from wire.ids import BookieId
 
 NAMED_MAX: Final = 10
 """How many of many a message names."""
@@ -62,6 +63,24 @@ def refuse_unless_forced(
         if len(left) > 1:  # What to do stands beside what it helps against.
             why, way = "; and ".join(f"{why} ({way})" for why, way in left), ""
         raise RefusedError(why, next_step=way)
+
+
+def while_registered(
+    bookies: Collection[BookieId], check: str = "", *, instead: str = ""
+) -> Iterator[Objection]:
+    """Yield what speaks against changing what bookies have: they are registered, so they run.
+
+    ``instead`` is what else can be done.
+    """
+    if not bookies:
+        return
+    verb, do, them = ("is", "it runs", "it") if len(bookies) == 1 else ("are", "they run", "them")
+    step = f"stop {them} first (a killed bookie's registration ends with its session)"
+    yield Objection(
+        check,
+        f"{named(bookies)} {verb} registered: {do}",
+        f"{step}, or {instead}" if instead else step,
+    )
 
 
 def named(values: Collection[object]) -> str:

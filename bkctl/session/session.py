@@ -196,6 +196,14 @@ class Session:
         from bkctl.output.emit import Plan
 
         self.emit(Plan(tuple(steps)))
+        self.end_plan()
+
+    def end_plan(self) -> None:
+        """End a dry run whose plan is printed.
+
+        Raises:
+            RefusedError: without the dry run, the command would be refused.
+        """
         if self.refused:
             from bkctl.errors import RefusedError
 

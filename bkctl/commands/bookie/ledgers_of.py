@@ -15,7 +15,7 @@ from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import NAMED_MAX, Objection, refuse_unless_forced
+from bkctl.session.safety import NAMED_MAX, Objection, refuse_unless_forced, while_registered
 from bkctl.session.safety_names import REGISTERED, UNVERIFIED
 from bkctl.session.session import Session
 from wire.ids import BookieId
@@ -87,7 +87,7 @@ def update_bookie(
 
 def _objections(session: Session, old: BookieId, new: BookieId) -> Iterator[Objection]:
     if session.call(is_registered, old):
-        yield Objection(REGISTERED, f"{old} is registered: it runs", "stop it first")
+        yield from while_registered([old], REGISTERED)
     if not session.call(is_registered, new):
         yield Objection(
             UNVERIFIED,

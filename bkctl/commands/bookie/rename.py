@@ -137,8 +137,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
             f"it is {flip.new} in its files and by its settings",
             next_step="change the settings first",
         )
-    refuse_registered(session, flip.old)
-    refuse_registered(session, flip.new)
+    refuse_registered(session, flip.old, flip.new)
     cookie = session.call(_new_cookie, bookie, flip, resumed=begun is not None)
     ledgers = session.call(bookie_ids.ledgers_listing, flip.old) if rename else []
     steps = _steps(bookie, flip, len(ledgers) if rename else None)

@@ -26,7 +26,7 @@ _POLL_EVERY_S: Final = 0.2
 
 def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
     session.about = f"bookie {bookie_id}"
-    return admin_api.connect(session, bookie_id, where["address"], where["token_file"])
+    return admin_api.connect(session, bookie_id, **where)
 
 
 def state(session: Session, bookie_id: BookieId, **where: Any) -> None:

@@ -15,7 +15,7 @@ from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, declare_view, field, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced
+from bkctl.session.safety import Objection, named, refuse_unless_forced, while_registered
 from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
@@ -367,7 +367,7 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
     """Yield what speaks against removing a cookie."""
     bookie_id = reliance.bookie_id
     if reliance.registered:
-        yield Objection(REGISTERED, f"{bookie_id} is registered: it runs", "stop it first")
+        yield from while_registered([bookie_id], REGISTERED)
     if reliance.not_closed:
         count = len(reliance.not_closed)
         what = (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from bkclient.admin import operations
 from bkclient.client import Client
@@ -41,7 +40,7 @@ from bkctl.commands.bookie.retire.recover import (
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced
+from bkctl.session.safety import Objection, named, refuse_unless_forced, while_registered
 from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -89,10 +88,9 @@ def run(
     bytes_per_s: int | None,
     keep_cookie: bool,
     cancel: bool,
-    address: str | None,
-    token_file: Path | None,
+    **where: Any,
 ) -> None:
-    """Take a bookie out, empty it first, or take that back.
+    """Take a bookie out, empty it first, or take that back; ``where`` is its HTTP server.
 
     Raises:
         UsageError: options that do not go together.
@@ -121,28 +119,25 @@ def run(
     session.about = f"bookie {bookie_id}"
     runs = session.call(is_registered, bookie_id)
     if cancel:
-        _cancel(session, bookie_id, address, token_file, runs=runs)
+        _cancel(session, bookie_id, where, runs=runs)
     elif drain and runs:
-        _drain(session, bookie_id, force, bytes_per_s, address, token_file)
+        _drain(session, bookie_id, where, force, bytes_per_s)
     else:
-        _take_out(session, bookie_id, force, keep_cookie=keep_cookie)
+        _take_out(session, bookie_id, force, runs=runs, keep_cookie=keep_cookie)
 
 
 # Out --------------------------------------------------------------------------------------------
 
 
 def _take_out(
-    session: Session, bookie_id: BookieId, force: Collection[str], *, keep_cookie: bool
+    session: Session, bookie_id: BookieId, force: Collection[str], *, runs: bool, keep_cookie: bool
 ) -> None:
     """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
-    if session.call(is_registered, bookie_id):
+    if runs:
         is_empty = next(session.iterate(ledgers_on_bookies, [bookie_id]), None) is None
-        drain = f", or empty it while it runs: bkctl decommission {bookie_id} --drain"
-        raise RefusedError(
-            f"{bookie_id} is registered{', and is empty' if is_empty else ''}",
-            next_step="stop the bookie first (the registration of a killed one ends with its "
-            f"session){'' if is_empty else drain}",
-        )
+        drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
+        stop = while_registered([bookie_id], instead="" if is_empty else drain)
+        refuse_unless_forced(session, stop, force)
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
@@ -321,10 +316,9 @@ def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
 def _drain(
     session: Session,
     bookie_id: BookieId,
+    where: Mapping[str, Any],
     force: Collection[str],
     bytes_per_s: int | None,
-    address: str | None,
-    token_file: Path | None,
 ) -> None:
     """Make a bookie read-only and copy off it what does not grow.
 
@@ -341,7 +335,7 @@ def _drain(
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
-    _set_mode(session, bookie_id, address, token_file, read_only=True)
+    _set_mode(session, bookie_id, where, read_only=True)
     session.resume = resume_text(session)
     options = RecoverOptions(
         spare_writers=True,
@@ -365,27 +359,14 @@ def _drain(
 
 
 def _set_mode(
-    session: Session,
-    bookie_id: BookieId,
-    address: str | None,
-    token_file: Path | None,
-    *,
-    read_only: bool,
+    session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, read_only: bool
 ) -> None:
     from bkctl.bookies import admin_api
 
-    server = admin_api.connect(session, bookie_id, address, token_file)
-    admin_api.mode(server, bookie_id, read_only)
+    admin_api.mode(admin_api.connect(session, bookie_id, **where), bookie_id, read_only)
 
 
-def _cancel(
-    session: Session,
-    bookie_id: BookieId,
-    address: str | None,
-    token_file: Path | None,
-    *,
-    runs: bool,
-) -> None:
+def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, runs: bool) -> None:
     """Take back the marks of a bookie that runs again, and let it take adds.
 
     Raises:
@@ -405,7 +386,7 @@ def _cancel(
     if marks.kept:
         session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
     if not is_writable:
-        _set_mode(session, bookie_id, address, token_file, read_only=False)
+        _set_mode(session, bookie_id, where, read_only=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
 

@@ -66,8 +66,7 @@ def recover(
         _query(session, bookies, ledger_id)
         return
     if delete_cookie:
-        for bookie_id in bookies:
-            refuse_registered(session, bookie_id)
+        refuse_registered(session, *bookies)
     if to in bookies and (len(bookies) > 1 or delete_cookie):
         raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
     if to is not None and to not in session.call(lambda client: client.store.writable_bookies()):
@@ -265,6 +264,7 @@ def _plan(session: Session, bookies: Sequence[BookieId], options: RecoverOptions
     moves.sort(key=lambda move: move.ledger_id)
     session.emit_all(moves, LedgerMove)
     session.note(_total(moves))
+    session.end_plan()
 
 
 def _total(moves: Sequence[LedgerMove]) -> str:

@@ -14,7 +14,7 @@ from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, r
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced
+from bkctl.session.safety import Objection, refuse_unless_forced, while_registered
 from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.session import Session
 
@@ -91,7 +91,7 @@ def format_cluster(
     """
     found = session.cluster.with_store(read_contents)
     if found is not None:
-        objections = (*_registered(found, LIVE_BOOKIES), *_ledgers(found))
+        objections = (*while_registered(found.registered, LIVE_BOOKIES), *_ledgers(found))
         refuse_unless_forced(session, objections, force, option=option)
     if session.dry_run:
         if found is None:
@@ -181,7 +181,7 @@ def nuke(
             f"this is the cluster {found.instance_id}, not {instance_id}",
             next_step="is -u or BKCTL_SERVICE_URI another's?",
         )
-    refuse_unless_forced(session, (*_registered(found, ""), *_ledgers(found)), force)
+    refuse_unless_forced(session, (*while_registered(found.registered), *_ledgers(found)), force)
     if session.dry_run:
         lost = [f"remove {line}" for line in found.lines()]
         session.plan([*lost, f"remove the cluster {found.instance_id}"])
@@ -211,17 +211,6 @@ async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> 
         raise ConflictError(
             "the cluster is another one than a moment ago; nothing was changed",
             next_step="another process formats it: check again",
-        )
-
-
-def _registered(found: MetadataContents, check: str) -> Iterator[Objection]:
-    if found.registered:
-        verb = "is" if len(found.registered) == 1 else "are"
-        yield Objection(
-            check,
-            f"{counted(len(found.registered), 'bookie')} {verb} registered: "
-            f"{named(found.registered)}",
-            "stop them first; a killed one is forgotten when its session times out",
         )
 
 

@@ -11,9 +11,7 @@ import attrs
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
 from bkclient.quorum.fragments import is_only_copy
 from bkctl.bookies.stopped_bookie import (
-    REGISTERED,
     StoppedBookie,
-    is_registered,
     lock_or_make,
     refuse_other_owner,
     refuse_registered,
@@ -24,6 +22,7 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
+from bkctl.session.safety import named
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 METADATA: Final = "metadata"
 """The safety check that asks the metadata service."""
-
-NAMED_MAX: Final = 10
 
 
 def bookieformat(
@@ -124,11 +121,9 @@ class _DeletedContents:
         if self.only_here is None:
             remarks.append("whether other bookies have copies was not asked")
         elif self.only_here:
-            named = ", ".join(map(str, self.only_here[:NAMED_MAX]))
-            more = ", ..." if len(self.only_here) > NAMED_MAX else ""
             remarks.append(
                 f"no bookie that is up has another copy of entries of "
-                f"{counted(len(self.only_here), 'ledger')}: {named}{more}"
+                f"{counted(len(self.only_here), 'ledger')}: {named(self.only_here)}"
             )
         return remarks
 
@@ -142,7 +137,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
     bookie = stopped_bookie(session)
     if METADATA not in force:
         _insist_same_cluster(session, bookie)
-        refuse_registered(session, bookie.bookie_id, forced=REGISTERED in force)
+        refuse_registered(session, bookie.bookie_id, force=force)
     existing = Directories(
         *(tuple(root for root in roots if root.is_dir()) for roots in attrs.astuple(bookie.found))
     )
@@ -282,11 +277,8 @@ def init_bookie(session: Session, *, write: bool) -> None:
 
 
 def _insist_new(session: Session, bookie: StoppedBookie) -> None:
-    if session.call(is_registered, bookie.bookie_id):
-        raise RefusedError(
-            f"{bookie.bookie_id} is registered already: it runs",
-            next_step="stop it, or give the new one an id or port of its own",
-        )
+    other = "give the new bookie an id or port of its own"
+    refuse_registered(session, bookie.bookie_id, instead=other)
     if bookie.stored.read() is not None:
         raise RefusedError(
             f"the metadata service has a cookie of {bookie.bookie_id}: it was in use before",

@@ -537,8 +537,9 @@ class TestDecommission:
         lost(world)
         world.restart("b2")
         more = ["--delete-cookie"] if command == "recover" else []
-        refused = run_in(world, command, "b2", "--yes", *more, ok=False)
-        assert (refused.status, "runs" in refused.err) == (4, True)
+        for how in ("--yes", "--dry-run"):
+            refused = run_in(world, command, "b2", how, *more, ok=False)
+            assert (refused.status, "it runs" in refused.err) == (4, True)
         assert ("bkctl decommission b2 --drain" in refused.err) == (command == "decommission")
         assert has_cookie(world, "b2")
 
@@ -546,7 +547,7 @@ class TestDecommission:
         world = World(3)
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert refused.status == 4
-        assert refused.err.startswith("bkctl: b2 is registered, and is empty; stop the bookie")
+        assert refused.err.startswith("bkctl: b2 is registered: it runs; stop it first")
         assert "--drain" not in refused.err
 
 

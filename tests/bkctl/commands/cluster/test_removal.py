@@ -122,7 +122,7 @@ class TestFormat:
 
         refused, nuke = with_store(uri, try_it)
         assert (refused.status, nuke.status) == (4, 4)
-        assert f"1 bookie is registered: {B2}" in refused.err
+        assert f"{B2} is registered: it runs" in refused.err
         assert "--force live-bookies" in refused.err
         assert "live-bookies" not in nuke.err
 
