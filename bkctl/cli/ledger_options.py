@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, Word, option
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:
-    _ParamType = click.ParamType
 
 OPEN_LEDGERS: Final = "open-ledgers"
 LOG_LEDGERS: Final = "log-ledgers"
@@ -103,21 +98,3 @@ FRAMING: Final = (
     ),
 )
 """How input is cut into entries."""
-
-
-class ShareType(_ParamType):
-    """A share of the whole: ``5%`` or ``0.05``; a lone ``1`` could be a number."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, float):
-            return value
-        in_percent = value.endswith("%")
-        try:
-            share = float(value.removesuffix("%")) / (100 if in_percent else 1)
-        except ValueError:
-            share = 0.0
-        if not (0 < share <= 1 and (in_percent or share < 1)):
-            self.fail(f"{value!r} is not a share; try 5% or 0.05; 100% is all", param, ctx)
-        return share

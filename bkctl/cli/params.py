@@ -240,15 +240,19 @@ _ENTRY_BYTES_MAX: Final = 64 << 20
 
 
 def _parse_share(text: str) -> float:
-    """Return the share that a percentage such as ``80`` or ``80%`` stands for.
+    """Return the share that ``80%``, ``80`` or ``0.8`` stands for.
 
     Raises:
-        ValueError: it is another text, or not from 1 to 100.
+        ValueError: it is another text, ``1`` (1% or all), nothing or more than all.
     """
-    number = text.removesuffix("%")
-    if not re.fullmatch(r"[1-9][0-9]?|100", number, re.ASCII):
-        raise ValueError(f"{text[:40]!r} is not a percentage; give 1% to 100%")
-    return int(number) / 100
+    number = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(%?)", text)
+    value, in_percent = (float(number[1]), number[2] == "%") if number else (0.0, False)
+    if value == 1 and not in_percent:
+        raise ValueError(f"{text} could be 1% or 100%; write one of these")
+    share = value / 100 if in_percent or value > 1 else value
+    if not 0 < share <= 1:
+        raise ValueError(f"{text[:40]!r} is not a percentage; give one such as 5%, up to 100%")
+    return share
 
 
 def _parse_entry_size(text: str) -> int:

@@ -18,6 +18,7 @@ from bkctl.cli.params import (
     LEDGER_ID,
     LEDGER_IDS,
     RATE,
+    SHARE,
     SIZE,
     TIME,
 )
@@ -155,6 +156,36 @@ def test_hostile_texts_are_taken_or_refused_by_each_type_of_the_tree() -> None:
 def test_numbers_beyond_any_use_are_refused(kind: Any, text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
         kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("80%", 0.8),
+        ("80", 0.8),
+        ("0.8", 0.8),
+        (".5", 0.5),
+        ("0.5%", 0.005),
+        ("1%", 0.01),
+        ("100", 1),
+    ],
+)
+def test_a_share_is_a_percentage_or_a_fraction(text: str, share: float) -> None:
+    assert SHARE.convert(text, None, None) == share
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0%", "-1", "101", "100.1%", "1e1", "x", "٨٠", "%", "9" * 5000]
+)
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="give one such as 5%"):
+        SHARE.convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["1", "1.0"])
+def test_a_share_that_could_be_two_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="could be 1% or 100%"):
+        SHARE.convert(text, None, None)
 
 
 def test_a_size_that_is_none_is_a_usage_error() -> None:

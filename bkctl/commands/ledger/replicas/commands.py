@@ -7,8 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.ledger_options import ShareType
-from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, RATE, argument, option
+from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, RATE, SHARE, argument, option
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 REPLICAS: Final = (
@@ -62,9 +61,8 @@ REPLICAS: Final = (
             option(
                 "--sample",
                 "share",
-                type=ShareType(),
+                type=SHARE,
                 default="100%",
-                metavar="SHARE",
                 help="Share of the entries to read, such as 5%; the first and the last entry of a "
                 "fragment are always read.",
             ),

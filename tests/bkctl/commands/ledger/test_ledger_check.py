@@ -108,7 +108,7 @@ def test_a_sample_reads_less_than_all(world: World) -> None:
     found = run_in(world, "ledger", "verify", ledger_id, "--sample", "5%", "--json").json
     (one,) = found["ledgers"]
     assert 10 < one["entries"] < 40
-    for share in ("0%", "101%", "many", "1", "10"):
+    for share in ("0%", "101%", "many", "1"):
         refused = run_in(world, "ledger", "verify", ledger_id, "--sample", share, ok=False)
         assert refused.status == ExitStatus.USAGE
 
