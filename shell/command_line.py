@@ -194,12 +194,12 @@ def _with(line: Line, token: Token, rest: list[Token]) -> Line:
     if token.text == "|":
         command = rest.pop(0).text.strip() if rest else ""
         if not command or command.startswith("|"):
-            raise LineError("a command of the system is missing behind |")
+            raise LineError("a command of the system is missing after |")
         return attrs.evolve(line, pipe=command)
     if token.text not in {"<", ">", ">>"}:
         raise LineError(f"there is no {token.text} here; put it in quotes if it is meant as text")
     if not rest or rest[0].mark is not TokenKind.WORD:
-        raise LineError(f"a file is missing behind {token.text}")
+        raise LineError(f"a file is missing after {token.text}")
     file = unquoted(rest.pop(0).text)
     if token.text == "<":
         return attrs.evolve(line, read_from=file)

@@ -92,7 +92,7 @@ def _root_page(root: click.Context, commands: Mapping[str, click.Command], editi
         page.item(bold(name), _about(root, name, command))
     page.title("OPTIONS")
     page.paragraph(
-        "Every command takes these, before its name or behind it; what is nearer to its name wins, "
+        "Every command takes these, before its name or after it; what is nearer to its name wins, "
         "and the environment comes last."
     )
     _options(page, root, [one for one in root.command.get_params(root) if one.name != "help"])

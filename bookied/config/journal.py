@@ -44,7 +44,7 @@ class JournalConfig:
         2048, key="journalMaxSizeMB", unit="MiB", minimum=1, doc="Size at which a journal rolls."
     )
     journal_backups_max: int = setting(
-        5, key="journalMaxBackups", minimum=0, doc="Old journals kept behind the mark."
+        5, key="journalMaxBackups", minimum=0, doc="Journals older than the mark that are kept."
     )
     journal_prealloc_mb: int = setting(
         16, key="journalPreAllocSizeMB", unit="MiB", minimum=1, doc="Preallocation step."
@@ -143,7 +143,7 @@ class JournalConfig:
         False,
         key="journalReuseFiles",
         doc="Write new journals over old ones.",
-        without_effect="behind a torn write a Java bookie would replay what an old file held; "
+        without_effect="after a torn write a Java bookie would replay what an old file held; "
         "space is zeroed ahead instead",
     )
     skip_invalid_records: bool = setting(

@@ -385,7 +385,7 @@ BKCTL: Final = (
 
 LAUNCHER: Final = (
     Row("localbookie", _only("local {1} --zookeeper"), (), "N",
-        note="a configuration file behind N is not read; --set KEY=VALUE"),
+        note="a configuration file after N is not read; --set KEY=VALUE"),
     Row("standalone", _only("standalone")),
     Row("zookeeper", _only("local zookeeper")),
     Row("upgrade", _only("disk upgrade"),

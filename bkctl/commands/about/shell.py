@@ -41,7 +41,7 @@ def run(
         click.UsageError: there are two scripts, or this is a shell already.
     """
     if text is not None and path is not None:
-        raise click.UsageError("a script is in a file or behind -c, not both", ctx)
+        raise click.UsageError("a script is in a file or after -c, not both", ctx)
     root = ctx.find_root()
     if isinstance(root.obj, ShellHost):
         raise click.UsageError("this is the shell; Ctrl-D leaves it", ctx)

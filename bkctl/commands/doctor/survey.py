@@ -107,7 +107,7 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     session.finish()
     if any("bkctl " in one.fix for one in found) and session.options.is_typed("service_uri"):
         uri = shlex.join(["-u", session.uri])
-        session.note(f"(the commands above work on this cluster with {uri} behind bkctl)")
+        session.note(f"(the commands above work on this cluster with {uri} after bkctl)")
     _conclude(session, found, cluster)
 
 

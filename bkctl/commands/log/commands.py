@@ -84,7 +84,7 @@ log.command(
             "journalctl -f -o json | bkctl log append events -",
             "each line as it arrives, until Ctrl-C",
         ),
-        ("bkctl log append events --file today.log --seal", "seal the log behind the last entry"),
+        ("bkctl log append events --file today.log --seal", "seal the log after the last entry"),
     ),
     exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
 )

@@ -207,7 +207,7 @@ def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
 
     A bookie that is killed in between leaves them so, at the end of their ledger, for good.
     """
-    message = f"{problem.message}, nor any behind them: a crash leaves what it never acknowledged"
+    message = f"{problem.message}, nor any after them: a crash leaves what it never acknowledged"
     fix = (
         f"none; if the ledger is known to go on here: bkctl disk rebuild-index {problem.ledger_id}"
     )

@@ -97,7 +97,7 @@ class LogPlaces:
         free = max(taken, default=-1) + 1
         renumbered = [RenumberedLog(at, old, free + n) for n, (at, old) in enumerate(moved)]
         if renumbered and renumbered[-1].new > log_layout.LOG_ID_MAX:
-            raise ConversionRefusedError("there are no free entry log ids behind the highest one")
+            raise ConversionRefusedError("there are no free entry log ids after the highest one")
         return renumbered
 
     def renumber(self, renumbered: Iterable[RenumberedLog]) -> None:

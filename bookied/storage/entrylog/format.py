@@ -193,7 +193,7 @@ def decode_ledgers_map(data: bytes, header: LogHeader, path: Path) -> dict[int, 
     if rows != header.ledgers or rows == 0:
         raise LedgersMapError(path, place, f"{rows} ledgers; the header says {header.ledgers}")
     if data[at:].strip(b"\0" + DIRECT_PADDING):
-        raise LedgersMapError(path, place, "bytes behind the ledgers map")
+        raise LedgersMapError(path, place, "bytes after the ledgers map")
     return ledgers
 
 

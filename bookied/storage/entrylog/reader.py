@@ -294,7 +294,7 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
         # Java's direct writer reserves space for a log of the largest size, and leaves what it does
         # not need as zeros.
         if _first_data(file, end) is not None:
-            raise LedgersMapError(path, header.map_offset, "bytes behind the ledgers map")
+            raise LedgersMapError(path, header.map_offset, "bytes after the ledgers map")
         data = file.read_at(header.map_offset, end - header.map_offset)
         return layout.decode_ledgers_map(data, header, path)
 

@@ -260,7 +260,7 @@ class _LedgerComparison:
         if not ids:
             return
         if ids[0] <= self._last or any(a >= b for a, b in pairwise(ids)):
-            raise CollectionAbortedError(f"ledger ids out of order behind {self._last}")
+            raise CollectionAbortedError(f"ledger ids out of order after {self._last}")
         self.is_empty, self._last = False, ids[-1]
         self._compare(frozenset(ids), ids[-1])
 

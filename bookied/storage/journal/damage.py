@@ -168,7 +168,7 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         raise JournalRecordError(scan.path, scan.end, "ends here, and a later journal follows it")
     if scan.version >= layout.PADDING_SINCE and not scan.has_groups:
         for later in _groups_behind(scan):
-            message = f"damaged, and the records behind it, at {later}, are intact"
+            message = f"damaged, and the records after it, at {later}, are intact"
             raise JournalRecordError(scan.path, scan.end, message)
 
 

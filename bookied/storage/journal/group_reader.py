@@ -132,7 +132,7 @@ class GroupReader:
         """Make sure that no group after ``at`` was written when the bytes found were on disk."""
         for later, synced in self._later_groups(at):
             if synced > at:
-                message = f"damaged, and the records behind it, at {later}, are intact"
+                message = f"damaged, and the records after it, at {later}, are intact"
                 raise JournalRecordError(self._file.path, at, message)
 
     def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:

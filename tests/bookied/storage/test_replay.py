@@ -477,7 +477,7 @@ def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
         data += layout.padding(len(data), 512)
     at = places[1]
     desk.files.write_atomic(J / "5.txn", data[:at] + damage + data[at + len(damage) :])
-    message = rf"5\.txn at offset {at}: damaged, and the records behind it, at {places[2]}"
+    message = rf"5\.txn at offset {at}: damaged, and the records after it, at {places[2]}"
     with pytest.raises(JournalRecordError, match=message):
         desk.replay()
     assert desk.replay(skip_invalid=True).entries == 0

@@ -368,7 +368,7 @@ def move(
             if not options.skip_unrecoverable:
                 session.failed = (
                     f"{total - moved} of {counted(total, 'ledger')} are left, finished ledgers "
-                    "stay moved; --skip-unrecoverable goes on behind those ledgers"
+                    "stay moved; --skip-unrecoverable goes on after those ledgers"
                 )
             raise
     return done

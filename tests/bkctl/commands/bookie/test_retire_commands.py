@@ -236,7 +236,7 @@ class TestRecover:
         ended = run_in(world, *words, "--stop-at-unrecoverable", ok=False)
         assert ended.status == 1
         assert "2 of 2 ledgers are left" in ended.err
-        assert "--skip-unrecoverable goes on behind" in ended.err
+        assert "--skip-unrecoverable goes on after" in ended.err
         assert B2 in world.stored(other).all_bookies()
         failed = run_in(world, *words, ok=False)
         assert failed.status == 8

@@ -128,7 +128,7 @@ def test_a_map_is_read_in_a_log_with_space_for_many_more_entries() -> None:
     ledgers = read_ledgers_map(on_disk(data), PATH)
     reserved = data + bytes(3 << 20)
     assert read_ledgers_map(on_disk(reserved), PATH) == ledgers
-    with pytest.raises(LedgersMapError, match="bytes behind"):
+    with pytest.raises(LedgersMapError, match="bytes after"):
         read_ledgers_map(on_disk(reserved + b"x"), PATH)
 
 
