@@ -68,7 +68,11 @@ declare_view(
         cell=lambda v: delay_text(v.delay_s),
     ),
     Column("marked", "Ledgers marked as lacking replicas."),
-    Column("being_repaired", "Of these, with a worker."),
+    Column(
+        "being_repaired",
+        "Of these, locked by a worker, also after a failed repair.",
+        header="WITH WORKER",
+    ),
     Column(
         "oldest",
         "When the oldest mark was made.",

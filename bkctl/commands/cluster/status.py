@@ -69,9 +69,10 @@ def _counts(found: Mapping[str, int]) -> str:
     ),
     Column(
         "being_repaired",
-        "Of these, with a worker.",
+        "Of these, locked by a worker, also after a failed repair.",
         "autorecovery.being_repaired",
         Kind.COUNT,
+        header="WITH WORKER",
         after="underreplicated",
     ),
     kw_only=True,

@@ -155,7 +155,7 @@ def _status(v: DecommissionStatus) -> str:
     return (
         f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')}, "
         f"{not_closed}, about {human_bytes(v.size_bytes)}: {v.marked} marked, "
-        f"{v.being_repaired} being repaired; {cookie}"
+        f"{v.being_repaired} with a worker; {cookie}"
     )
 
 
@@ -169,7 +169,11 @@ declare_view(
     Column("not_closed", "Of these, not closed.", "open_ledgers"),
     Column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
     Column("marked", "Ledgers that are marked."),
-    Column("being_repaired", "Of these, with a worker."),
+    Column(
+        "being_repaired",
+        "Of these, locked by a worker, also after a failed repair.",
+        header="WITH WORKER",
+    ),
     Column("out", "Whether nothing of it is left.", "is_out"),
     sentence=_status,
 )
