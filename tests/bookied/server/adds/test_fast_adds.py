@@ -220,10 +220,14 @@ def frames_of(data: bytes) -> list[bytes]:
 
 
 def frame_of(
-    protocol: ProtocolVersion, entry_id: int, ledger_id: int = 5, txn_id: int = 7
+    protocol: ProtocolVersion,
+    entry_id: int,
+    ledger_id: int = 5,
+    txn_id: int = 7,
+    key: bytes = KEY,
 ) -> bytes:
     request = AddRequest(
-        LedgerId(ledger_id), EntryId(entry_id), KEY, packet(ledger_id, entry_id, payload=b"x" * 90)
+        LedgerId(ledger_id), EntryId(entry_id), key, packet(ledger_id, entry_id, payload=b"x" * 90)
     )
     return encode(request, protocol, txn_id, 0)
 
@@ -504,6 +508,18 @@ def test_a_frame_with_all_of_a_known_add_but_its_transaction_id_is_no_add(
     frame[11:13] = b"\x01\x01"  # Two bytes, but the first of them is a complete number.
     v3_client.send(bytes(frame))
     assert v3_client.is_closed
+
+
+def test_an_add_that_differs_from_a_known_one_in_its_key_is_refused(client: Client) -> None:
+    client.send(frame_of(client._protocol, 1))
+    client.receive()
+    wrong = [frame_of(client._protocol, e, key=WRONG_KEY) for e in (2, 3)]
+    other = client._serving.connect(client._protocol)
+    other.send(wrong[0])
+    assert [answer.rc for answer in other.answers()] == [ReturnCode.EUA]
+    client.send(frame_of(client._protocol, 4) + wrong[1] + frame_of(client._protocol, 5))
+    answers = {answer.entry_id: answer.rc for answer in client.answers()}
+    assert answers == {4: ReturnCode.EOK, 3: ReturnCode.EUA, 5: ReturnCode.EOK}
 
 
 def add_of_size(entry_id: int, size_bytes: int) -> AddRequest:
