@@ -573,6 +573,18 @@ def test_a_plain_add_among_those_of_a_recovery_is_refused_where_the_ledger_is_fe
     }
 
 
+@pytest.mark.parametrize("end", [b"\xa0\x06\x02", b"\xa0\x06\x00", b"\x28\x81\x00"])
+def test_an_add_that_ends_almost_as_those_of_a_recovery_is_none(
+    v3_client: Client, end: bytes
+) -> None:
+    v3_client.request(ReadRequest(LedgerId(5), EntryId(-1), ReadFlag.FENCE, KEY))
+    v3_client.answers()
+    almost = recovery_frame(2).removesuffix(v3.RECOVERY_END) + end
+    v3_client.send(recovery_frame(1) + almost + recovery_frame(3))
+    codes = {answer.entry_id: answer.rc for answer in v3_client.answers()}
+    assert codes == {1: ReturnCode.EOK, 2: ReturnCode.EFENCED, 3: ReturnCode.EOK}
+
+
 def test_adds_of_a_recovery_are_counted_apart(v3_client: Client) -> None:
     stats = v3_client._serving.bookie.stats
     recovered, plain = stats.bookie_recovery_add.success, stats.bookie_add.success
