@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogWriter, Position
 from bkclient.log.errors import LogError
 from bkctl.commands.ledger.write import Arguments, Source, open_source
@@ -67,6 +69,15 @@ class _Feed:
         self.last: Position | None = None
         self._error: BaseException | None = None
 
+    @property
+    def told(self) -> str:
+        """How far it came, for who has to go on."""
+        up_to = f", up to {self.last}" if self.last else ""
+        return (
+            f"{counted(self.appended, 'entry')} appended{up_to}; "
+            f"`bkctl log tail {self.writer.name} -n 5` shows the end of the log"
+        )
+
     async def push(self, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
             self._raise()
@@ -107,11 +118,12 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
                     progress.update(source.position, entries)
                 session.run(feed.drain)
         except LogError:
-            up_to = f", up to {feed.last}" if feed.last else ""
-            session.failed = (
-                f"{counted(feed.appended, 'entry')} appended{up_to}; `bkctl log tail {name} -n 5` "
-                "shows the end of the log"
-            )
+            session.failed = feed.told
+            raise
+        except Exception:
+            with suppress(ClientError):  # The input broke off: what came before that stays.
+                session.run(writer.close)
+            session.warn(feed.told)
             raise
         session.run(writer.close, seal=seal and stop.reason is None)
         if stop.reason is not None:

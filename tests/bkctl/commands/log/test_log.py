@@ -78,6 +78,20 @@ def test_an_appender_whose_log_another_one_took_says_what_it_appended(
     assert run("log", "tail", "taken").out == "one\ntwo\n"
 
 
+def test_an_appender_whose_input_breaks_off_says_what_it_appended(run: Run, tmp_path: Path) -> None:
+    run("log", "create", "broken")
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"x\n" * 200_000 + b"y" * 6_000_000)
+    found = run("log", "append", "broken", "--file", str(lines), ok=False)
+    assert found.status == ExitStatus.USAGE
+    assert "longer than an entry can be" in found.err
+    (ledger,) = json.loads(run("log", "show", "broken", "-o", "json").out)["ledgers"]
+    assert ledger["state"] == "closed"
+    entries = ledger["last_entry"] + 1
+    assert entries > 100_000
+    assert f"{entries} entries appended, up to 0:{entries - 1}; `bkctl log tail" in found.err
+
+
 def test_a_follower_sees_the_last_entry_of_an_appender_that_waits_for_more(
     run: Run, cluster: Cluster, tmp_path: Path
 ) -> None:

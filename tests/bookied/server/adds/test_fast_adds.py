@@ -510,6 +510,15 @@ def test_a_frame_with_all_of_a_known_add_but_its_transaction_id_is_no_add(
     assert v3_client.is_closed
 
 
+def test_a_frame_with_all_of_a_known_add_but_its_entry_id_is_no_add(v3_client: Client) -> None:
+    v3_client.send(frame_of(ProtocolVersion.V3, 299, 5))
+    v3_client.receive()
+    frame = frame_of(ProtocolVersion.V3, 300, 5)
+    assert frame.count(b"\x10\xac\x02\x1a") == 1
+    v3_client.send(frame.replace(b"\x10\xac\x02\x1a", b"\x10\x01\x01\x1a"))
+    assert v3_client.is_closed
+
+
 def test_an_add_that_differs_from_a_known_one_in_its_key_is_refused(client: Client) -> None:
     client.send(frame_of(client._protocol, 1))
     client.receive()
