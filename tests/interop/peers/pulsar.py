@@ -69,6 +69,7 @@ class PulsarBroker:
         self.port, self.http_port = free_port(), free_port()
         self._conf = conf
         self._process: ChildProcess | None = None
+        self._log = directory / "broker.log"
 
     @property
     def service_url(self) -> str:
@@ -95,6 +96,11 @@ class PulsarBroker:
 
     def start(self, timeout_s: float = 120.0) -> None:
         """Start the broker; return when it serves."""
+        self.launch()
+        self.wait(timeout_s)
+
+    def launch(self) -> None:
+        """Start the broker; return at once."""
         conf: dict[str, object] = {
             "clusterName": CLUSTER,
             "metadataStoreUrl": self.metadata_store,
@@ -119,10 +125,17 @@ class PulsarBroker:
         }
         path = self.directory / "broker.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
-        log = self.directory / "broker.log"
         command = self._command(["org.apache.pulsar.PulsarBrokerStarter", "-c", str(path)])
-        self._process = ChildProcess(command, log, cwd=self.directory)
-        self._wait(self._serves, timeout_s, log)
+        self._process = ChildProcess(command, self._log, cwd=self.directory)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the broker serves."""
+        self._wait(self._serves, timeout_s, self._log)
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL; return when it has ended."""
+        assert self._process is not None
+        self._process.kill()
 
     def stop(self) -> None:
         if self._process is not None:
@@ -148,7 +161,7 @@ class PulsarBroker:
     def _serves(self) -> bool:
         assert self._process is not None
         if self._process.returncode is not None:
-            raise PeerFailed(f"the broker ended:\n{_tail(self.directory / 'broker.log')}")
+            raise PeerFailed(f"the broker ended:\n{_tail(self._log)}")
         try:
             self.admin("GET", "/brokers/health")
         except json.JSONDecodeError:

@@ -3,6 +3,7 @@
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2 --bookies 4
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker
     python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
@@ -10,15 +11,18 @@ Python worker in a task or in a commit, their parent, or the driver with all of 
 are only stopped, and go on for a moment when another one has taken over. With executors in
 processes of their own, these are victims too: some are killed with their workers, and some are
 stopped until Spark has given their tasks to another, and go on then. With four bookies or more,
-entries have three copies, and bookies are killed too, one at a time, and started again. The moments
-and the victims are drawn from the seed; what a victim is at then is up to the machine.
+entries have three copies, and bookies are killed too, one at a time, and started again. With
+``--broker``, the query reads a topic of Pulsar instead of a log. The broker is killed while
+messages are sent to it, and started again. The moments and the victims are drawn from the seed;
+what a victim is at then is up to the machine.
 
 Time limits count the CPU time of the query, so a busy machine does not end a run. With
 ``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
 is over.
 
 Ends with status 1 unless the second log has every row once at the end, and with status 2 if a run
-did not come to its end.
+did not come to its end. Of a topic, these are the messages that a reader of the broker receives, in
+its order, and each message that the broker has acknowledged is among them once.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import enum
+import json
 import os
 import random
 import shutil
@@ -35,18 +40,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from bkclient.blocking import BlockingClient
-from bkclient.client import Client
-from bkclient.log import EARLIEST, LogManager, LogOptions
+from bkclient.log import LogOptions
 from bkctl.commands.local.java import pyspark_jars
 from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.live.bkctl.spark_kills_sources import Log, Topic, Verdict, create_log, read_log
 from tests.support.waiting import NotInTimeError, until
 
 START_CPU_S: Final = 120.0
@@ -69,12 +74,14 @@ ROWS_MAX: Final = 60
 """Rows that a round adds at most."""
 
 DRIVER: Final = """
+import json
 import sys
 from bkctl.commands.export.spark.session import spark_session
 from pathlib import Path
 from tests.bkctl.support.spark import quick
 
-uri, checkpoint, master, lost_s, temporary = sys.argv[1:]
+uri, checkpoint, master, lost_s, temporary, source = sys.argv[1:]
+source = json.loads(source)
 of_executors = {
     "spark.executor.memory": "512m",
     "spark.executor.heartbeatInterval": "1s",
@@ -91,9 +98,10 @@ if master.startswith("local-cluster"):
 with spark_session(master, options=options) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
-            uri=uri, log="from", startingPosition="earliest", columns="payload",
-            maxEntriesPerTrigger=25)
-        writer = stream.load().repartition(2).writeStream.format("bookkeeper").options(
+            uri=uri, startingPosition="earliest", maxEntriesPerTrigger=25, **source).load()
+        if "log" in source:
+            stream = stream.repartition(2)
+        writer = stream.writeStream.format("bookkeeper").options(
             uri=uri, log="to", checkpointLocation=checkpoint)
         try:
             writer.start().awaitTermination()
@@ -113,6 +121,7 @@ class Victim(enum.Enum):
     EXECUTOR = "an executor with its workers"
     STOPPED_EXECUTOR = "an executor that was only stopped"
     BOOKIE = "a bookie"
+    BROKER = "the broker"
 
 
 WEIGHTS: Final = {
@@ -124,6 +133,7 @@ WEIGHTS: Final = {
 }
 OF_EXECUTORS: Final = {Victim.EXECUTOR: 4, Victim.STOPPED_EXECUTOR: 2}
 OF_BOOKIES: Final = {Victim.BOOKIE: 4}
+OF_BROKER: Final = {Victim.BROKER: 6}
 BOOKIES_MIN: Final = 4
 """One more than an entry has copies, so that writers go on where one is down."""
 RESTART_S: Final = 300.0
@@ -160,13 +170,16 @@ def processes() -> dict[int, Process]:
 class Driver:
     """A query in a process of its own, with all that it starts."""
 
-    def __init__(self, cluster: Cluster, directory: Path, executors: int) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, executors: int, source: Mapping[str, str]
+    ) -> None:
         self.log = directory / "driver.log"
         self.checkpoint = directory / "checkpoint"
         master = f"local-cluster[{executors},1,512]" if executors else "local[2,4]"
         temporary = directory / "tmp"
         temporary.mkdir(exist_ok=True)
         words = [cluster.uri, str(self.checkpoint), master, str(LOST_S), str(temporary)]
+        words.append(json.dumps(source))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *words],
@@ -292,20 +305,11 @@ class Outcome:
     failed: int
     """Queries that failed, and began again from the checkpoint."""
     batches: int
-    sent: list[bytes]
-    found: list[bytes]
-
-    @property
-    def lost(self) -> int:
-        return (Counter(self.sent) - Counter(self.found)).total()
-
-    @property
-    def repeated(self) -> int:
-        return (Counter(self.found) - Counter(self.sent)).total()
+    verdict: Verdict
 
 
 class Rounds:
-    """A cluster, the two logs, and a query that is killed again and again."""
+    """A cluster, the source, the log, and a query that is killed again and again."""
 
     def __init__(
         self,
@@ -316,18 +320,26 @@ class Rounds:
         seed: int,
         executors: int = 0,
         bookies: int = 1,
+        broker: bool = False,
     ) -> None:
         self._cluster, self._client, self._scratch = cluster, client, scratch
         self._chance = random.Random(seed)
         self._executors, self._bookies = executors, Bookies(cluster.directory)
         self._weights = WEIGHTS | (OF_EXECUTORS if executors else {})
+        options = ALONE
         if bookies >= BOOKIES_MIN:
             self._weights |= OF_BOOKIES
-        self._sent: list[bytes] = []
+            options = COPIES
+        self._added = 0
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
-        for name in ("from", "to"):
-            self._client.call(create_log, name, COPIES if bookies >= BOOKIES_MIN else ALONE)
+        self._client.call(create_log, "to", options)
+        self._source: Log | Topic
+        if broker:
+            self._weights |= OF_BROKER
+            self._source = Topic(cluster, scratch / "broker", options)
+        else:
+            self._source = Log(client, options)
 
     def run(self, rounds: int) -> Outcome:
         """Kill as often; then let the query come to the end of what was sent."""
@@ -335,27 +347,30 @@ class Rounds:
             driver = self._start()
             for _ in range(rounds):
                 driver = self._round(driver)
-            driver.wait(lambda: len(self._found()) >= len(self._sent), FINISH_CPU_S, 0.5)
+            rows = self._source.finish()
+            driver.wait(lambda: len(self._found()) >= rows, FINISH_CPU_S, 0.5)
         finally:
             for one in self._drivers:
                 one.kill()
+            self._source.close()
             self._bookies.wait()
         failed = driver.log.read_text(errors="replace").count("the query failed")
-        return Outcome(self._killed, failed, driver.batches(), self._sent, self._found())
+        verdict = self._source.verdict(self._found())
+        return Outcome(self._killed, failed, driver.batches(), verdict)
 
     def _found(self) -> list[bytes]:
         return self._client.call(read_log, "to")
 
     def _start(self) -> Driver:
-        driver = Driver(self._cluster, self._scratch, self._executors)
+        source = self._source.options
+        driver = Driver(self._cluster, self._scratch, self._executors, source)
         self._drivers.append(driver)
         return driver
 
     def _add(self) -> None:
-        count = self._chance.randint(1, ROWS_MAX)
-        rows = [b"%08d" % (len(self._sent) + n) for n in range(count)]
-        self._client.call(append, "from", rows)
-        self._sent += rows
+        count = self._chance.randint(self._source.rows_min, ROWS_MAX)
+        self._source.add([b"%08d" % (self._added + n) for n in range(count)])
+        self._added += count
 
     def _round(self, driver: Driver) -> Driver:
         """Wait for the query to work, and for a moment more; kill; return who works then."""
@@ -373,6 +388,12 @@ class Rounds:
             return self._replaced(driver, victim)
         if victim in OF_EXECUTORS:
             self._lose_executor(driver, victim)
+            return driver
+        if victim is Victim.BROKER and isinstance(self._source, Topic):
+            self._add()
+            self._pass(self._chance.uniform(0, 0.2))
+            self._source.kill_broker()
+            self._killed[victim] += 1
             return driver
         if victim is Victim.BOOKIE:
             self._bookies.kill_one(self._chance)
@@ -455,33 +476,16 @@ ALONE: Final = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
 COPIES: Final = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
 
 
-async def create_log(client: Client, name: str, options: LogOptions) -> None:
-    await LogManager(client).create(name, options)
-
-
-async def append(client: Client, name: str, rows: Sequence[bytes]) -> None:
-    writer = await LogManager(client).open_writer(name)
-    for row in rows:
-        await writer.append(row)
-    await writer.close()
-
-
-async def read_log(client: Client, name: str) -> list[bytes]:
-    reader = await LogManager(client).open_reader(name, EARLIEST, follow=False)
-    return [payload async for _position, payload in reader]
-
-
-def kill(rounds: int, seed: int, scratch: Path, executors: int = 0, bookies: int = 1) -> Outcome:
+def kill(rounds: int, seed: int, scratch: Path, **how: Any) -> Outcome:
     """Run so many rounds on a cluster of its own.
 
     Its metadata is in ZooKeeper, as a process that is stopped could lock SQLite's file.
     """
     with (
-        local_cluster(scratch / "bk", bookies, "--zookeeper") as cluster,
+        local_cluster(scratch / "bk", how.get("bookies", 1), "--zookeeper") as cluster,
         BlockingClient(cluster.uri) as client,
     ):
-        how = {"seed": seed, "executors": executors, "bookies": bookies}
-        return Rounds(cluster, client, scratch, **how).run(rounds)
+        return Rounds(cluster, client, scratch, seed=seed, **how).run(rounds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -496,32 +500,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--bookies", type=int, default=1, help=f"{BOOKIES_MIN} or more are victims too"
     )
+    parser.add_argument(
+        "--broker", action="store_true", help="read a topic; its broker is a victim"
+    )
     parser.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     asked = parser.parse_args(arguments)
     end_s = time.monotonic() + 60 * asked.minutes
-    how = (asked.executors, asked.bookies)
-    status, seed = run(asked.rounds, asked.seed, *how), asked.seed
+    how = {"executors": asked.executors, "bookies": asked.bookies, "broker": asked.broker}
+    status, seed = run(asked.rounds, asked.seed, **how), asked.seed
     while status != WRONG and time.monotonic() < end_s:
         seed += 1
-        status = run(asked.rounds, seed, *how) or status
+        status = run(asked.rounds, seed, **how) or status
     return status
 
 
-def run(rounds: int, seed: int, executors: int, bookies: int) -> int:
+def run(rounds: int, seed: int, **how: Any) -> int:
     """Run so many rounds and print what came of them; return the exit status."""
     scratch = Path(tempfile.mkdtemp(prefix="spark-kills-"))
     where = f"the cluster, the checkpoint and the drivers' log: {scratch}"
     try:
-        outcome = kill(rounds, seed, scratch, executors, bookies)
+        outcome = kill(rounds, seed, scratch, **how)
     except AssertionError as error:
         print(f"seed {seed}: no verdict: {error}\n{where}", flush=True)
         return UNKNOWN
     for victim, count in outcome.killed.items():
         print(f"killed, {victim.value}: {count}")
     print(f"seed {seed}: {outcome.killed.total()} kills, {outcome.failed} queries failed")
-    print(f"{outcome.batches} batches of {len(outcome.sent)} rows")
-    print(f"verdict: {outcome.lost} rows lost, {outcome.repeated} repeated", flush=True)
-    if outcome.lost or outcome.repeated:
+    verdict = outcome.verdict
+    print(f"{outcome.batches} batches of {verdict.rows} rows")
+    print(
+        f"verdict: {verdict.lost} rows lost, {verdict.repeated} repeated,"
+        f" {verdict.misplaced} in another order",
+        flush=True,
+    )
+    if not verdict.intact:
         print(where)
         return WRONG
     shutil.rmtree(scratch, ignore_errors=True)
