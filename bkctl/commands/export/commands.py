@@ -85,18 +85,16 @@ export = Command(
         option(
             "--partition-by",
             "layout",
-            default="ledger",
-            show_default=True,
             type=click.Choice(["ledger", "none", "day", "log"]),
-            help="A directory for each ledger, or shared files.",
+            help="A directory for each ledger, or shared files.  [default: as earlier exports to "
+            "DIR, else ledger]",
         ),
         option(
             "--format",
             "table_format",
-            default="parquet",
-            show_default=True,
             type=click.Choice(["parquet", "delta"]),
-            help="A directory of Parquet files, or a Delta table over them.",
+            help="A directory of Parquet files, or a Delta table over them.  [default: as earlier "
+            "exports to DIR, else parquet]",
         ),
         option("--recover", is_flag=True, help="Close ledgers first, which fences their writers."),
         option(

@@ -52,7 +52,7 @@ def _exported_sentence(report: ExportReport) -> str:
         f"{human_bytes(report.file_bytes)}"
         + (_how_to_read(report.read_back) if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
-        + _lost(report.lost_files)
+        + _lost(report)
     )
 
 
@@ -65,18 +65,13 @@ def _how_to_read(line: str) -> str:
     return told
 
 
-def _lost(paths: tuple[str, ...]) -> str:
+def _lost(report: ExportReport) -> str:
+    paths = report.lost_files
     if not paths:
         return ""
-    is_alone = paths[0].startswith("ledger=")
-    remedy = (
-        "export the ledger by its id with --again"
-        if is_alone
-        else "ledgers share it: export them to another directory"
-    )
     return (
         f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
-        f"{named(paths)}; {remedy}"
+        f"{named(paths)}; {report.remedy}"
     )
 
 
@@ -140,3 +135,5 @@ class ExportReport:
     )
     damaged_ledgers: tuple[int, ...] = ()
     lost_files: tuple[str, ...] = ()
+    remedy: str = ""
+    """How ``lost_files`` are copied again."""

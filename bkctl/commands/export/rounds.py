@@ -60,8 +60,8 @@ def export(
     if sum(one is not None for one in (choice.ranges, log, topic)) > 1:
         raise UsageError("LEDGER_ID, --log and --topic exclude each other")
     after, before = choice.created_after_ms, choice.created_before_ms
-    if after is not None and before is not None and after > before:
-        raise UsageError("--created-after is later than --created-before: no time lies between")
+    if after is not None and before is not None and after >= before:
+        raise UsageError("--created-after is not before --created-before: no time lies between")
     are_single = all(first == last for first, last in ranges)
     if options["recover"] and (is_repeated or not ranges or not are_single):
         raise UsageError("--recover would fence all writers: give the ids of ledgers")
@@ -98,6 +98,8 @@ def _steps(
         yield f"export ledger {part.ledger_id} to {target}: {_amount([part])}"
     if rest := change.todo[STEPS_MAX:]:
         yield f"export {counted(len(rest), 'ledger')} more to {target}: {_amount(rest)}"
+    if change.recopied:
+        yield f"copy what shared files hold again: {_amount(change.recopied)}"
     if change.removed:
         yield f"replace {counted(len(change.removed), 'Parquet file')}"
     if change.noted:

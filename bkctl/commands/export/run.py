@@ -12,7 +12,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -25,6 +25,7 @@ from bkctl.commands.export.errors import (
     ExportBusyError,
     ExportReadError,
     ExportWriteError,
+    ForeignFilesError,
     SparkMissingError,
 )
 from bkctl.commands.export.interrupts import uninterrupted
@@ -62,12 +63,16 @@ from bkctl.commands.export.target.verify import (
     verify_files,
 )
 from bkctl.commands.export.task.copy import Done, open_listener
+from bkctl.commands.export.task.extents import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.safety import NAMED_MAX, named
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
 
 LOCAL_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 """Up to this many payload bytes an export without a master runs without Spark."""
@@ -80,7 +85,8 @@ Progress = Callable[[Done, "int", "int"], None]
 class ExportOptions:
     """How an export is made.
 
-    ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``. ``engine`` is
+    ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``; None is what
+    earlier exports to the target had, and in a new target ``ledger`` and Parquet. ``engine`` is
     ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
     ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
     ``verify`` reads back all new files before they are put in place, and with ``verify_earlier``
@@ -89,8 +95,8 @@ class ExportOptions:
     tries them again.
     """
 
-    layout: str = "ledger"
-    table_format: str = PARQUET
+    layout: str | None = None
+    table_format: str | None = None
     compression: str = "zstd"
     engine: str | None = None
     master: str | None = None
@@ -154,7 +160,7 @@ def export_ledgers(
         with _opened(target) as (files, tree):
             if not named:
                 planned = client.call(_plan, choice, options, _done(choice, options, tree))
-            run = _ExportRun(uri, config, cluster, files, tree, options)
+            run = _ExportRun(client, uri, config, cluster, files, tree, options)
             return run.export(planned, progress or (lambda *_: None), spark)
 
 
@@ -198,8 +204,8 @@ def plan_export(
         with BlockingClient(uri, config=config) as client:
             cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
-        run = _ExportRun(uri, config, cluster, files, tree, options)
-        return run.plan(planned), planned.unreadable
+            run = _ExportRun(client, uri, config, cluster, files, tree, options)
+            return run.plan(planned), planned.unreadable
     except OSError as error:
         raise ExportReadError(f"{target} cannot be read: {error}") from error
 
@@ -231,8 +237,6 @@ async def _plan(
     client: Client, choice: LedgerChoice, options: ExportOptions, known: Mapping[int, LedgerExtent]
 ) -> _Plan:
     """Return the ledgers of a choice, without those that are exported to their end already."""
-    from bkctl.commands.export.task.extents import chosen_extents
-
     done = {number for number, extent in known.items() if extent.is_closed}
     unreadable: dict[int, str] = {}
     extents = await chosen_extents(
@@ -274,11 +278,30 @@ def _not_busy(files: TargetFiles) -> Iterator[None]:
         raise ExportBusyError(f"another export writes to {files.uri}{who}") from error
 
 
+def _check_recopied(client: BlockingClient, tree: TargetTree, change: Change) -> None:
+    """Check that the ledgers in shared files that are replaced are still those exported.
+
+    Raises:
+        ExportReadError: one of them is not.
+    """
+    ids = sorted({part.ledger_id for part in change.recopied})
+    reasons: dict[int, str] = {}
+    for extent in client.call(read_extents, ids, unreadable=reasons):
+        if (reason := contradiction(tree, extent)) is not None:
+            reasons[extent.ledger_id] = reason
+    if reasons:
+        raise ExportReadError(
+            f"shared files cannot be copied again without all their ledgers: "
+            f"{named(reasons.values())}"
+        )
+
+
 class _ExportRun:
     """One export to a directory that is locked."""
 
     def __init__(
         self,
+        client: BlockingClient,
         uri: str,
         config: ClientConfig,
         cluster: str,
@@ -286,8 +309,12 @@ class _ExportRun:
         tree: TargetTree,
         options: ExportOptions,
     ) -> None:
-        self._uri, self._config, self._cluster = uri, config, cluster
+        self._client, self._uri, self._config, self._cluster = client, uri, config, cluster
         self._files, self._tree, self._options = files, tree, options
+        self._layout = options.layout or tree.layout or "ledger"
+        self._table_format = options.table_format or tree.table_format or PARQUET
+        if self._is_delta:
+            check_library()
 
     def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
         unreadable = plan.unreadable
@@ -298,13 +325,13 @@ class _ExportRun:
         change = self._change(extents, sizes)
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
-            if any(extent.entries for extent in change.todo):
-                written = self._copied(change.todo, staged, progress, spark, unreadable)
+            if any(part.entries for part in change.parts):
+                written = self._copied(change.parts, staged, progress, spark, unreadable)
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
                 change = self._found_changes(extents, sizes)
             self._check(change, written, staged)
-            if change.todo or change.noted:
+            if change.parts or change.noted:
                 self._commit(change, written, staged, sizes)
         damaged = damaged_files(self._files, earlier, sizes)
         report = self._report(extents, change, unreadable, sizes, written, damaged)
@@ -340,19 +367,24 @@ class _ExportRun:
         return [one for one in plan.extents if one.ledger_id not in plan.unreadable]
 
     def _check_target(self, sizes: Mapping[str, int]) -> None:
-        layout, tree = self._options.layout, self._tree
-        check_ours(tree, self._cluster, layout, self._options.table_format, self._files.uri)
-        check_strangers(tree, sizes, self._files.uri)
+        tree, where = self._tree, self._files.uri
+        check_ours(tree, self._cluster, self._layout, self._table_format, where)
+        check_strangers(tree, sizes, where)
 
     def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
         change = self._found_changes(extents, sizes)
         if self._is_delta:
             check_table(self._files, self._tree, change.removed)
+        _check_recopied(self._client, self._tree, change)
         return change
 
     def _found_changes(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
         options = self._options
-        are_shared_kept = options.layout != "ledger" and options.skip_unreadable
+        are_shared_kept = self._layout != "ledger" and options.skip_unreadable
+        if options.again and are_shared_kept and self._tree.files:
+            raise ForeignFilesError(
+                "--since-last writes no shared file again: give the ids of ledgers with --again"
+            )
         return find_changes(
             self._tree,
             extents,
@@ -363,7 +395,7 @@ class _ExportRun:
 
     @property
     def _is_delta(self) -> bool:
-        return self._options.table_format == DELTA
+        return self._table_format == DELTA
 
     def _sizes(self) -> dict[str, int]:
         """Return the files that the export has to reckon with, by path, with their sizes.
@@ -386,9 +418,7 @@ class _ExportRun:
         """Copy all of ``todo`` below ``staged``; note ledgers that cannot be read."""
         staging_files = self._files.child(staged)
         with self._engine(todo, spark) as engine, open_listener(engine.progress_host) as listener:
-            tasks = cut(
-                in_order(self._options.layout, todo), engine.cores, folder_of=self._folder_of
-            )
+            tasks = cut(in_order(self._layout, todo), engine.cores, folder_of=self._folder_of)
             job = CopyJob(
                 self._uri,
                 self._config,
@@ -423,26 +453,22 @@ class _ExportRun:
 
     def _copying_again(self, damaged: Sequence[WrittenFile]) -> str:
         """Return the hint with the command that copies the ledgers in these files again."""
-        if self._options.layout != "ledger":
-            return "shared files cannot be copied again: export to another directory"
-        table = " --format delta" if self._is_delta else ""
+        # One ledger stands for all that share its file.
+        ids = " ".join(map(str, dict.fromkeys(file.ranges[0].ledger_id for file in damaged)))
         where = shlex.quote(self._files.uri)
-        ids = " ".join(
-            str(i) for i in dict.fromkeys(r.ledger_id for f in damaged for r in f.ranges)
-        )
-        return f"copy again with `bkctl export {ids} --to {where}{table} --again`"
+        return f"copy again with `bkctl export {ids} --to {where} --again`"
 
     def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
         """Compare the files with what was planned, before they are put in place."""
         staging_files = self._files.child(staged)
-        check_ranges(change.todo, written)
+        check_ranges(change.parts, written)
         check_footers(staging_files, written)
         if self._options.verify:
             verify_files(staging_files, written)
 
     def _folder_of(self, extent: LedgerExtent) -> str:
-        folder = folder_of(self._options.layout, extent)
-        if self._options.layout == "ledger":
+        folder = folder_of(self._layout, extent)
+        if self._layout == "ledger":
             return folder
         run = f"run={self._tree.run + 1}"
         return f"{run}/{folder}" if folder else run
@@ -469,16 +495,16 @@ class _ExportRun:
         tree = self._tree
         record = tree.next_record(
             cluster=self._cluster,
-            layout=self._options.layout,
+            layout=self._layout,
             now_ms=time.time_ns() // 1_000_000,
             ledgers=[*(whole(tree, part) for part in change.todo), *change.noted],
             files=written,
             removed=change.removed,
-            table_format=self._options.table_format,
+            table_format=self._table_format,
         )
         existing = frozenset(self._files.names())
         added = added_paths(
-            self._options.layout,
+            self._layout,
             record.run,
             written,
             existing,
@@ -525,12 +551,13 @@ class _ExportRun:
             payload_bytes=sum(file.payload_bytes for file in held),
             files=len(held),
             file_bytes=sum(file.size for file in held),
-            copied_entries=sum(extent.entries for extent in change.todo),
-            copied_ledgers=len(change.todo),
+            copied_entries=sum(part.entries for part in change.parts),
+            copied_ledgers=len({part.ledger_id for part in change.parts}),
             read_back=self._read_back(),
             unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
             damaged_ledgers=change.damaged,
             lost_files=tuple(file.path for file in lost),
+            remedy=self._copying_again(lost[:NAMED_MAX]) if lost else "",
         )
 
     def _read_back(self) -> str | None:
@@ -545,7 +572,7 @@ class _ExportRun:
         self, extent: LedgerExtent, files: Sequence[WrittenFile], change: Change
     ) -> ExportedLedger:
         recorded = self._tree.ledgers[extent.ledger_id]
-        is_alone = self._options.layout == "ledger"
+        is_alone = self._layout == "ledger"
         return ExportedLedger(
             ledger_id=extent.ledger_id,
             state=extent.state,

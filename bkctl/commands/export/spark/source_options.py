@@ -222,6 +222,9 @@ def _check_order(options: SourceOptions) -> None:
         if first is not None and last is not None and first > last:
             begin, end = _given(options, fields)
             raise SourceOptionError(f"{begin} is after {end}: nothing lies between them")
+    after, before = options.created_after_ms, options.created_before_ms
+    if after is not None and after == before:
+        raise SourceOptionError("createdAfter is createdBefore: nothing lies between them")
 
 
 def _limit(value: Where | int | None) -> tuple[int, int] | None:

@@ -29,6 +29,7 @@ class Change:
     ``todo`` is what is to be copied, ``removed`` the files that these copies replace, ``noted`` the
     ledgers whose state only is to be recorded, ``unchanged`` the ids of ledgers without any change,
     ``damaged`` those that are copied again because a file is missing or has another size.
+    ``recopied`` is what shared files hold that are replaced; no ledger's end changes by it.
     """
 
     todo: tuple[LedgerExtent, ...]
@@ -36,6 +37,12 @@ class Change:
     noted: tuple[LedgerExtent, ...]
     unchanged: frozenset[int]
     damaged: tuple[int, ...] = ()
+    recopied: tuple[LedgerExtent, ...] = ()
+
+    @property
+    def parts(self) -> tuple[LedgerExtent, ...]:
+        """All that is to be copied; of a ledger, these may be several parts."""
+        return *self.todo, *self.recopied
 
 
 def folder_of(layout: str, extent: LedgerExtent) -> str:
@@ -53,10 +60,11 @@ def folder_of(layout: str, extent: LedgerExtent) -> str:
 
 
 def in_order(layout: str, extents: Iterable[LedgerExtent]) -> list[LedgerExtent]:
-    """Return ledgers in the order of the rows: by folder, then by id."""
+    """Return parts of ledgers in the order of the rows: by folder, then by id and entry."""
 
-    def key(extent: LedgerExtent) -> tuple[str, int]:
-        return "" if layout == "ledger" else folder_of(layout, extent), extent.ledger_id
+    def key(extent: LedgerExtent) -> tuple[str, int, int]:
+        folder = "" if layout == "ledger" else folder_of(layout, extent)
+        return folder, extent.ledger_id, extent.first_entry_id
 
     return sorted(extents, key=key)
 
@@ -74,12 +82,12 @@ def check_ours(tree: TargetTree, cluster: str, layout: str, table_format: str, t
     if tree.layout not in (None, layout):
         raise ForeignFilesError(
             f"{target} is arranged by {tree.layout}; this export would arrange it by {layout}: "
-            f"give --partition-by {tree.layout}"
+            f"leave out --partition-by"
         )
     if tree.table_format not in (None, table_format):
         raise ForeignFilesError(
             f"{target} holds an export with --format {tree.table_format}; this is {table_format}: "
-            f"give --format {tree.table_format}"
+            f"leave out --format"
         )
 
 
@@ -108,33 +116,56 @@ def find_changes(
     """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
 
     Entries that are confirmed never change, so of a ledger that has grown only the rest is copied.
-    Without ``replaces_lost`` this is so for ledgers with missing or changed files too.
+    Without ``replaces_lost`` this is so for ledgers with missing or changed files too. Shared files
+    are replaced with all that they hold, also of other ledgers.
 
     Raises:
         ExportVerifyError: a ledger ends before what was exported of it.
-        ForeignFilesError: a shared file is missing, or is to be written again.
+        ForeignFilesError: another ledger with the id of one is in a shared file.
     """
     files = tree.files_by_ledger()
-    todo, noted, unchanged, removed, damaged = [], [], set[int](), list[str](), list[int]()
+    todo, noted, unchanged, damaged = [], [], set[int](), list[int]()
+    replaced: dict[str, WrittenFile] = {}
     for extent in extents:
         mine = files.get(extent.ledger_id, [])
         known = tree.ledgers.get(extent.ledger_id)
-        is_intact = not replaces_lost or all(sizes.get(f.path) == f.size for f in mine)
+        lost = [f for f in mine if replaces_lost and sizes.get(f.path) != f.size]
+        is_replaced = again or bool(lost)
+        if lost:
+            damaged.append(extent.ledger_id)
         if known is None:
             todo.append(extent)
-        elif again or not is_intact or is_another(tree, extent):
-            _check_replaceable(tree, extent, mine, sizes)
-            removed += [file.path for file in mine]
+        elif tree.layout == "ledger" and (is_replaced or is_another(tree, extent)):
+            replaced.update((file.path, file) for file in mine)
             todo.append(extent if is_another(tree, extent) else _not_before(known, extent))
-            if not is_intact:
-                damaged.append(extent.ledger_id)
-        elif (rest := _rest(known, extent)) is not None:
-            todo.append(rest)
-        elif (news := _ending_with(known, extent)) != known:
-            noted.append(news)
+        elif is_another(tree, extent):
+            raise ForeignFilesError(_shared_by_another(extent))
         else:
-            unchanged.add(extent.ledger_id)
-    return Change(tuple(todo), tuple(removed), tuple(noted), frozenset(unchanged), tuple(damaged))
+            replaced.update((file.path, file) for file in (mine if again else lost))
+            if (rest := _rest(known, extent)) is not None:
+                todo.append(rest)
+            elif (news := _ending_with(known, extent)) != known:
+                noted.append(news)
+            elif not is_replaced:
+                unchanged.add(extent.ledger_id)
+    recopied = () if tree.layout == "ledger" else _all_in(tree, replaced.values())
+    return Change(
+        tuple(todo),
+        tuple(replaced),
+        tuple(noted),
+        frozenset(unchanged),
+        tuple(damaged),
+        recopied,
+    )
+
+
+def _all_in(tree: TargetTree, files: Iterable[WrittenFile]) -> tuple[LedgerExtent, ...]:
+    """Return what files hold, as recorded."""
+    return tuple(
+        tree.ledgers[part.ledger_id].sliced(part.first, part.last)
+        for file in files
+        for part in file.ranges
+    )
 
 
 def is_another(tree: TargetTree, extent: LedgerExtent) -> bool:
@@ -149,10 +180,12 @@ def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
     if known is None:
         return None
     if is_another(tree, extent):
-        is_shared = tree.layout != "ledger"
-        was_exported = f"another ledger {extent.ledger_id} was exported, which shares files"
-        return was_exported if is_shared else None
+        return None if tree.layout == "ledger" else _shared_by_another(extent)
     return _shortened(known, extent)
+
+
+def _shared_by_another(extent: LedgerExtent) -> str:
+    return f"another ledger {extent.ledger_id} was exported, which shares files"
 
 
 def _shortened(known: LedgerExtent, extent: LedgerExtent) -> str | None:
@@ -189,19 +222,6 @@ def _not_before(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
 def _ending_with(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
     """Return the extent with the end of the known one."""
     return attrs.evolve(extent, last_entry_id=known.last_entry_id, length=known.length)
-
-
-def _check_replaceable(
-    tree: TargetTree, extent: LedgerExtent, mine: Sequence[WrittenFile], sizes: Mapping[str, int]
-) -> None:
-    """Refuse to replace files that hold other ledgers too."""
-    if tree.layout == "ledger" or not mine:
-        return
-    lost = [file.path for file in mine if sizes.get(file.path) != file.size]
-    what = f"{lost[0]} is missing or was changed" if lost else "it is exported already"
-    raise ForeignFilesError(
-        f"ledger {extent.ledger_id} shares files with others and cannot be written again: {what}"
-    )
 
 
 def whole(tree: TargetTree, part: LedgerExtent) -> LedgerExtent:

@@ -26,12 +26,15 @@ def check_ranges(planned: Sequence[LedgerExtent], written: Sequence[WrittenFile]
         rows = sum(r.last - r.first + 1 for r in file.ranges)
         if rows != file.rows:
             raise ExportVerifyError(f"{file.path} has {file.rows} rows for {rows} entries")
+    parts: dict[int, list[tuple[int, int]]] = {}
     for extent in planned:
-        have = _joined(sorted(found.pop(extent.ledger_id, [])))
-        want = [(extent.first_entry_id, extent.last_entry_id)] if extent.entries else []
+        part = (extent.first_entry_id, extent.last_entry_id)
+        parts.setdefault(extent.ledger_id, []).extend([part] if extent.entries else [])
+    for ledger_id, some in parts.items():
+        have, want = _joined(sorted(found.pop(ledger_id, []))), _joined(sorted(some))
         if have != want:
             raise ExportVerifyError(
-                f"ledger {extent.ledger_id}: planned entries {want}, the tasks wrote {have}"
+                f"ledger {ledger_id}: planned entries {want}, the tasks wrote {have}"
             )
     if found:
         raise ExportVerifyError(f"ledger {next(iter(found))} was written and not planned")

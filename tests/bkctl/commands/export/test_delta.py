@@ -101,8 +101,8 @@ def test_verify_reads_the_files_that_the_table_lists(cluster, client, tmp_path) 
     next((tmp_path / f"ledger={first}").iterdir()).unlink()
     with pytest.raises(ExportVerifyError, match=f"1 file .*ledger={first}/.* is missing") as caught:
         export_ledgers(cluster.uri, [first, second], str(tmp_path), **how)
-    assert f"export {first} --to {tmp_path} --format delta --again" in caught.value.hint
-    export_ledgers(cluster.uri, [first], str(tmp_path), table_format="delta", again=True)
+    assert f"export {first} --to {tmp_path} --again" in caught.value.hint
+    export_ledgers(cluster.uri, [first], str(tmp_path), again=True)
     assert export_ledgers(cluster.uri, [first, second], str(tmp_path), **how).verified_files == 2
 
 

@@ -31,6 +31,7 @@ from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.output.views import view_of
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
@@ -208,17 +209,81 @@ def test_lost_files_of_ledgers_that_are_not_looked_at_are_named_and_not_counted(
     assert f"missing or changed, and not counted: ledger={lost}/" in sentence(report)
 
 
-def test_a_lost_file_that_ledgers_share_is_not_said_to_be_copied_again(
-    cluster, client, tmp_path
+SHARED = [("none", "parquet"), ("day", "parquet"), ("none", "delta")]
+
+
+@pytest.mark.parametrize(("layout", "table_format"), SHARED)
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_shared_file_that_is_damaged_is_copied_again_with_all_that_it_holds(
+    cluster, client, tmp_path, layout, table_format, is_missing
 ) -> None:
+    """The command is the one that the report names, without layout and format."""
+    if table_format == "delta":
+        pytest.importorskip("deltalake", reason="deltalake is not installed")
+    grown, _ = client.call(handover.create_handed_over, NewLedger())
+    add(client, grown, [b"one"])
+    others = [write(client, PAYLOADS[:n]) for n in (5, 7)]
+    words = ("export", grown, *others, "--to", tmp_path)
+    with runner(cluster) as run:
+        run(*words, "--partition-by", layout, "--format", table_format)
+        add(client, grown, [b"two"])
+        kept = write(client, PAYLOADS[:3])
+        run("export", grown, kept, "--to", tmp_path)
+        (path,) = tmp_path.glob("run=1/**/*.parquet")
+        (sound,) = tmp_path.glob("run=2/**/*.parquet")
+        if is_missing:
+            path.unlink()
+        else:
+            os.truncate(path, 100)
+        add(client, grown, [b"three"])
+        found = run("export", kept, "--to", tmp_path, "--verify", "-o", "json", ok=False)
+        if table_format == "parquet":
+            assert (found.status, len(found.json["lost_files"])) == (1, 1)
+        found = run(*words, "--verify", "-o", "json", ok=False)
+        assert (found.status, found.error["name"]) == (1, "BK-EARLIER-FILES")
+        copying = f"export {grown} --to {tmp_path} --again"
+        assert f"`bkctl {copying}`" in found.error["hint"]
+        told = run(*copying.split(), "-o", "json").json
+        assert (told["copied_entries"], told["copied_ledgers"]) == (3 + 5 + 7 + 3, 4)
+        whole = run("export", *others, grown, kept, "--to", tmp_path, "--verify", "-o", "json").json
+        assert (whole["verified_files"], whole["entries"]) == (1, 18)
+    if table_format == "parquet":
+        assert [path.exists(), sound.exists()] == [False, False]
+        found = sorted((row["ledger_id"], row["payload"]) for row in rows_in(tmp_path))
+        assert [payload for number, payload in found if number == others[1]] == sorted(PAYLOADS[:7])
+        assert len(found) == 18
+
+
+def rows_in(target: Path) -> list[dict]:
+    from pyarrow import parquet
+
+    return parquet.ParquetDataset(target, partitioning=None).read().to_pylist()
+
+
+def test_of_shared_files_only_the_damaged_ones_are_copied_again(cluster, client, tmp_path) -> None:
     for _ in range(2):
-        report = export_ledgers(
-            cluster.uri, [write(client)], str(tmp_path), layout="none", engine="local"
-        )
-        if report.files == 1:
-            next(tmp_path.rglob("*.parquet")).unlink()
-    assert report.files == len(report.lost_files) == 1
-    assert sentence(report).endswith("ledgers share it: export them to another directory")
+        ids = [write(client, PAYLOADS[:5]) for _ in range(2)]
+        report = export_ledgers(cluster.uri, ids, str(tmp_path), layout="none", engine="local")
+    (kept,) = tmp_path.glob("run=1/*.parquet")
+    next(tmp_path.glob("run=2/*.parquet")).unlink()
+    lost = export_ledgers(cluster.uri, LedgerChoice(meta=(("a", b"b"),)), str(tmp_path))
+    assert len(lost.lost_files) == 1
+    assert f"copy again with `bkctl export {ids[0]} --to {tmp_path} --again`" in sentence(lost)
+    report = export_ledgers(cluster.uri, ids[1:], str(tmp_path), engine="local")
+    assert (report.files, report.entries, report.copied_ledgers) == (2, 20, 2)
+    assert report.damaged_ledgers == (ids[1],)
+    assert kept.exists()
+
+
+def test_a_shared_file_stays_where_one_of_its_ledgers_is_gone(cluster, client, tmp_path) -> None:
+    ids = [write(client, PAYLOADS[:5]) for _ in range(2)]
+    export_ledgers(cluster.uri, ids, str(tmp_path), layout="none", engine="local")
+    (path,) = tmp_path.glob("run=1/*.parquet")
+    os.truncate(path, 100)
+    client.call(lambda connected: connected.delete_ledger(ids[1]))
+    with pytest.raises(ExportReadError, match=f"without all their ledgers: .*ledger {ids[1]}"):
+        export_ledgers(cluster.uri, ids[:1], str(tmp_path), engine="local")
+    assert [one.name for one in tmp_path.rglob("*.parquet")] == [path.name]
 
 
 def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_path) -> None:
@@ -312,7 +377,7 @@ def test_shared_files_that_are_damaged_fail_verify_alike(cluster, client, tmp_pa
         found = run(*words, "--verify", "-o", "json", ok=False)
     assert (found.status, found.error["name"]) == (1, "BK-EARLIER-FILES")
     assert f"run=1/{path.name} is missing" in found.error["error"]
-    assert "another directory" in found.error["hint"]
+    assert f"`bkctl export {ids[0]} --to {tmp_path} --again`" in found.error["hint"]
 
 
 @pytest.mark.parametrize("layout", ["ledger", "none"])
@@ -388,10 +453,11 @@ def test_many_small_ledgers_share_files(cluster, client, spark, tmp_path, engine
         for row in spark.read.parquet(str(tmp_path)).groupBy("run").count().collect()
     }
     assert found == {1: 1500, 2: 3}
-    with pytest.raises(ForeignFilesError, match="shares files"):
-        export_ledgers(cluster.uri, [more], str(tmp_path), layout="none", again=True)
-    with pytest.raises(ForeignFilesError, match=r"arranged by none.*--partition-by none"):
-        export_ledgers(cluster.uri, [more], str(tmp_path), spark=spark)
+    everything = LedgerChoice()
+    with pytest.raises(ForeignFilesError, match="--since-last writes no shared file again"):
+        export_ledgers(cluster.uri, everything, str(tmp_path), again=True, skip_unreadable=True)
+    with pytest.raises(ForeignFilesError, match=r"arranged by none.*leave out --partition-by"):
+        export_ledgers(cluster.uri, [more], str(tmp_path), layout="ledger")
 
 
 def test_the_local_engine_needs_no_spark_and_spreads_over_processes(
@@ -760,6 +826,7 @@ class TestCommand:
             (["9-1"], "ends before it begins"),
             (["--created-after", "yesterday"], "yesterday"),
             (["--created-after", "2", "--created-before", "1"], "no time lies between"),
+            (["--created-after", "2", "--created-before", "2"], "no time lies between"),
         ):
             done = run("export", *words, "--to", tmp_path / "no", ok=False)
             assert (done.status, why in done.err + capfd.readouterr().err) == (2, True), words

@@ -88,6 +88,7 @@ def test_every_value_is_read() -> None:
             "startingTimestamp is after endingTimestamp",
         ),
         ({"createdAfter": "6", "createdBefore": "5"}, "createdAfter is after createdBefore"),
+        ({"createdAfter": "5", "createdBefore": "5"}, "createdAfter is createdBefore: nothing"),
         ({"recover": "yes"}, "is not a boolean"),
         ({"minPartitions": "0"}, "above 0"),
         ({"maxPartitionBytes": "10"}, "below 1024"),

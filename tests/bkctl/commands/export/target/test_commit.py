@@ -77,6 +77,12 @@ def written(path: str, ledger_id: int, first: int, last: int, data: bytes) -> Wr
     return WrittenFile(path, len(data), last - first + 1, 10, "00", ranges)
 
 
+def file(path: str, *ranges: tuple[int, int, int]) -> WrittenFile:
+    """Return a file of 3 bytes with these entries of these ledgers."""
+    held = tuple(WrittenRange(LedgerId(n), EntryId(a), EntryId(b)) for n, a, b in ranges)
+    return WrittenFile(path, 3, sum(one.last + 1 - one.first for one in held), 10, "00", held)
+
+
 def stage(files: TargetFiles, path: str, data: bytes) -> None:
     with files.create(f"{STAGED}/{path}") as stream:
         stream.write(data)
@@ -335,10 +341,26 @@ class TestChanges:
     """What an export does about each ledger."""
 
     SIZES = {"ledger=1/part-a.parquet": 3, "ledger=2/part-a.parquet": 3}  # noqa: RUF012
+    SHARED = {"run=1/a": 3, "run=1/b": 3}  # noqa: RUF012
 
     @pytest.fixture
     def tree(self, tmp_path) -> TargetTree:
         return seeded(tmp_path)[1]
+
+    @pytest.fixture
+    def shared(self) -> TargetTree:
+        """Return a tree whose ledgers share a file; ledger 2 is in a second one, too."""
+        files = (
+            file("run=1/a", (1, 0, 5), (2, 0, 1), (3, 0, 2)),
+            file("run=1/b", (2, 2, 3)),
+        )
+        ledgers = (extent(1, 5), extent(2, 3, "OPEN"), extent(3, 2))
+        return TargetTree(
+            layout="none",
+            run=1,
+            ledgers={one.ledger_id: one for one in ledgers},
+            files={one.path: one for one in files},
+        )
 
     def test_a_closed_ledger_that_is_there_is_left_alone(self, tree) -> None:
         found = find_changes(tree, [extent(1, 5)], self.SIZES, again=False)
@@ -388,10 +410,27 @@ class TestChanges:
         tree.layout = "none"
         assert "another ledger 1 was exported" in (contradiction(tree, other) or "")
 
-    def test_a_shared_file_is_never_replaced(self, tree) -> None:
-        tree.layout = "none"
-        with pytest.raises(ForeignFilesError, match="shares files"):
-            find_changes(tree, [extent(1, 5)], self.SIZES, again=True)
+    @pytest.mark.parametrize(("sizes", "again"), [(SHARED, True), ({"run=1/b": 3}, False)])
+    def test_of_shared_files_all_is_copied_again(self, shared, sizes, again) -> None:
+        found = find_changes(shared, [extent(1, 5), extent(2, 9)], sizes, again=again)
+        parts = [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in found.recopied]
+        of_b = [(2, 2, 3)] if again else []
+        assert parts == [(1, 0, 5), (2, 0, 1), (3, 0, 2), *of_b]
+        assert found.removed == ("run=1/a", *(["run=1/b"] if again else []))
+        (rest,) = found.todo
+        assert (rest.ledger_id, rest.first_entry_id, rest.last_entry_id) == (2, 4, 9)
+        assert found.damaged == (() if again else (1, 2))
+        assert found.unchanged == frozenset()
+
+    def test_shared_files_of_other_ledgers_stay(self, shared) -> None:
+        found = find_changes(shared, [extent(2, 3)], {"run=1/a": 3}, again=False)
+        assert (found.removed, found.damaged) == (("run=1/b",), (2,))
+        assert [(one.ledger_id, one.length) for one in found.recopied] == [(2, 20)]
+
+    def test_another_ledger_of_the_same_id_replaces_no_shared_file(self, shared) -> None:
+        other = attrs.evolve(extent(1, 5), ctime_ms=1_800_000_000_000)
+        with pytest.raises(ForeignFilesError, match="another ledger 1 was exported"):
+            find_changes(shared, [other], {}, again=True)
 
     def test_many_ledgers_without_any_change_are_no_work(self) -> None:
         tree = TargetTree(ledgers={n: extent(n, 0) for n in range(100_000)})
