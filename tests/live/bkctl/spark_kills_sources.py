@@ -102,7 +102,7 @@ class Topic:
         forever = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         self._broker.admin("POST", "/namespaces/public/default/retention", forever)
         self._broker.admin("PUT", "/persistent/public/default/from/partitions", 2)
-        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, str(directory / "client.log"))
         self._client = pulsar.Client(self._broker.service_url, logger=logger)
         self._parts = [f"{self.options['topic']}-partition-{number}" for number in range(2)]
         self._producers = [self._producer(number) for number in range(2)]
