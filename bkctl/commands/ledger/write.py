@@ -23,6 +23,7 @@ from bkctl.commands.ledger.listing import metadata_of
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown
+from wire.errors import BookKeeperError
 from wire.ids import EntryId
 
 if TYPE_CHECKING:
@@ -213,19 +214,30 @@ class Pump:
         """Add everything the source has, or what it had when the stop came; wait until confirmed.
 
         An error leaves the writer as it is: the ledger has no writer any more.
+
+        Raises:
+            Interrupted: the stop came, and then an add failed.
         """
-        session, source = self._session, self._source
-        feed = Feed(self._writer)
-        ledger_id = self._writer.ledger_id
-        session.failed = f"`bkctl ledger recover {ledger_id}` closes it with what was confirmed"
-        with source.progress(session, self._what) as progress:
+        session = self._session
+        session.failed = f"{_recover(self._writer.ledger_id)}, and shows its last entry"
+        try:
+            self._add_all(stop)
+        except BookKeeperError as error:
+            if stop.reason is None:
+                raise
+            session.resume = f"{error}; {session.failed}"
+            raise stop.reason from error
+        session.failed = ""
+
+    def _add_all(self, stop: Stop) -> None:
+        feed, source = Feed(self._writer), self._source
+        with source.progress(self._session, self._what) as progress:
             for entries in source.batches(stop):
-                session.run(feed.push, entries)
+                self._session.run(feed.push, entries)
                 self.entries += len(entries)
                 self.size += sum(map(len, entries))
                 progress.update(source.position, self.entries)
-            session.run(feed.drain)
-        session.failed = ""
+            self._session.run(feed.drain)
 
 
 class Feed:

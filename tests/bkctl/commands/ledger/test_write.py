@@ -3,15 +3,20 @@ from __future__ import annotations
 import io
 import os
 import pty
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import WriteFailedError
 from bkctl.commands.ledger.framing import Framing, cutter
-from bkctl.commands.ledger.write import Feed, Stream
+from bkctl.commands.ledger.write import Arguments, Feed, Pump, Stream
+from bkctl.errors import Interrupted
+from bkctl.exit_status import ExitStatus
 from bkctl.output.progress import Progress
+from bkctl.session.interrupt import Stop
 
 
 def _result(work: Any) -> Any:
@@ -101,3 +106,29 @@ def test_a_failed_add_is_raised_by_the_next_call() -> None:
     writer.wake()
     assert isinstance(waiting[0].value, WriteFailedError)
     assert isinstance(_result(feed.drain()).value, WriteFailedError)
+
+
+def test_a_failure_after_the_time_limit_ends_as_the_time_limit_does() -> None:
+    session: Any = SimpleNamespace(resume="", failed="", progress=lambda *_, **__: Progress())
+    session.run = _fails
+    pump = Pump(session, SimpleNamespace(ledger_id=7, last_add_pushed=-1), _Silent(), "writing")
+    stop = Stop()
+    with pytest.raises(WriteFailedError):
+        pump.run(stop)
+    stop.ask(Interrupted("time limit reached", ExitStatus.TIME_LIMIT))
+    with pytest.raises(Interrupted, match="time limit reached"):
+        pump.run(stop)
+    assert session.resume == (
+        "a bookie failed; `bkctl ledger recover 7` closes it, and shows its last entry"
+    )
+
+
+def _fails(*_: object) -> None:
+    raise WriteFailedError("a bookie failed")
+
+
+class _Silent(Arguments):
+    """A source without entries."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None), [])
