@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -167,6 +167,18 @@ def options_of(ctx: click.Context) -> Options:
         source = ctx.get_parameter_source(name)
         if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
             option.store(options, source, value)
+    return options
+
+
+def cluster_of_variables(environ: Mapping[str, str]) -> Options:
+    """Return the settings file, service URI and profile that ``BKCTL_*`` variables name."""
+    options = Options()
+    for option in _made(root=True):
+        if option.to in {"conf", "service_uri", "profile"}:
+            assert isinstance(option.envvar, list)
+            for name in [name for name in option.envvar if environ.get(name)][:1]:
+                setattr(options, option.to, environ[name])
+                options.origins[option.to] = name
     return options
 
 

@@ -111,18 +111,24 @@ class SourceOptions:
         )
 
     def where(self) -> tuple[str, ClientConfig]:
-        """Return the metadata service and the client's settings, by options and environment.
+        """Return the metadata service and the client's settings.
+
+        Without the options ``uri``, ``conf`` and ``profile``, variables name the cluster, as for
+        commands.
 
         Raises:
             SourceOptionError: none of them names a cluster.
             NothingFoundError, PropertiesError, ConfigError: as for the commands.
         """
         from bkctl.errors import UsageError
-        from bkctl.options import Options
+        from bkctl.options import Options, cluster_of_variables
         from bkctl.session.settings import cluster_settings
 
-        options = Options()
-        options.service_uri, options.conf, options.profile = self.uri, self.conf, self.profile
+        if self.uri or self.conf or self.profile:
+            options = Options()
+            options.service_uri, options.conf, options.profile = self.uri, self.conf, self.profile
+        else:
+            options = cluster_of_variables(os.environ)
         try:
             found = cluster_settings(options, os.environ)
         except UsageError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bkctl.commands.export.spark.source_options import (
@@ -152,3 +154,34 @@ def test_names_are_each_once_and_in_the_manner_of_spark() -> None:
 
 def test_a_long_range_is_no_list() -> None:
     assert parse_ledgers("0-9223372036854775807") == ((0, 2**63 - 1),)
+
+
+def test_variables_name_the_cluster_if_no_option_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    profiles = tmp_path / "config.toml"
+    profiles.write_text(
+        'profile = "other"\n'
+        '[profiles.named]\nservice-uri = "sqlite:///named.db"\n'
+        '[profiles.other]\nservice-uri = "sqlite:///other.db"\n'
+    )
+    profiles.chmod(0o600)
+    conf = tmp_path / "client.conf"
+    conf.write_text("metadataServiceUri=sqlite:///conf.db\n")
+    for name in ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "CLI_CONF", "BKCTL_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BKCTL_CONFIG", str(profiles))
+
+    def uri(**options: str) -> str:
+        return parse_options(options).where()[0]
+
+    assert uri() == "sqlite:///other.db"
+    monkeypatch.setenv("CLI_CONF", str(conf))
+    assert uri() == "sqlite:///conf.db"
+    monkeypatch.setenv("BKCTL_PROFILE", "named")
+    assert uri() == "sqlite:///named.db"
+    monkeypatch.setenv("BKCTL_SERVICE_URI", "sqlite:///variable.db")
+    assert uri() == "sqlite:///variable.db"
+    assert uri(profile="other") == "sqlite:///other.db"
+    assert uri(conf=str(conf)) == "sqlite:///conf.db"
+    assert uri(uri="sqlite:///option.db") == "sqlite:///option.db"
