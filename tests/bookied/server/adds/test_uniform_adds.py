@@ -100,6 +100,12 @@ def test_of_an_entry_that_comes_twice_the_later_one_counts(protocol: str) -> Non
     assert columns.page[FIRST] == 1028 + (ROWS - 1) * size
 
 
+def test_a_row_that_goes_back_to_the_page_before_is_left_alone(protocol: str) -> None:
+    columns = Columns(protocol, [add(1024 + n) for n in range(ROWS - 1)] + [add(1023)])
+    assert columns.take() is None
+    assert not any(columns.page)
+
+
 @pytest.mark.parametrize("odd", [1, ROWS // 2, ROWS - 1])
 @pytest.mark.parametrize(
     "changes",
