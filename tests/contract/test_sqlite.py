@@ -483,6 +483,24 @@ class TestLedgerIds:
 
         files.run(scenario())
 
+    def test_who_lives_through_the_removal_of_a_cluster_changes_nothing_of_the_next(
+        self, files: SqliteDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            first = await store.create_log("events", b"first")
+            version = await store.create_ledger(L0, metadata(), is_allocated=True)
+            await store.nuke()
+            await store.initialize()
+            assert await store.create_log("events", b"another") > first
+            await store.create_ledger(L0, metadata(), is_allocated=True)
+            with pytest.raises(MetadataVersionError):
+                await store.write_log("events", b"stale", first)
+            with pytest.raises(MetadataVersionError):
+                await store.write_ledger(L0, closed(), version)
+
+        files.run(scenario())
+
 
 @pytest.mark.processes
 class TestFailedCalls:

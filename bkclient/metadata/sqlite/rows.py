@@ -291,9 +291,11 @@ class Rows:
             self.sequences.skip_to(_VERSIONS[kind], last + 1)
 
     def delete_everything(self) -> None:
-        """Remove all there is: the file is then as if it had just been made."""
-        for table in ("node", "session", "seq"):
-            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - three fixed names
+        """Remove all there is, but what keeps versions of removed rows from being given again."""
+        for kind in _VERSIONS:
+            self.delete_all(kind)
+        for what in ("node", "session", "seq WHERE name NOT LIKE 'version of %'"):
+            self._connection.execute(f"DELETE FROM {what}")  # noqa: S608 - three fixed names
         self.changes.note("all", "")
 
 
