@@ -368,10 +368,11 @@ class ClusterAdmin(Protocol):
         """
         ...
 
-    async def nuke(self) -> None:
+    async def nuke(self, *, keep_versions: bool = False) -> None:
         """Remove the cluster from the store, root and all (metadata.md 13.3), without a question.
 
-        Nothing there counts as done.
+        Nothing there counts as done. With ``keep_versions`` logs that are made again go on with the
+        versions of those before; a file keeps them in any case.
 
         Raises:
             ClusterInUseError: bookies are registered, or there are foreign nodes.

@@ -585,6 +585,20 @@ class TestLogs:
 
         driver.run(scenario())
 
+    def test_versions_go_on_where_a_formatted_cluster_is_restored(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            first = await store.create_log("events", b"first")
+            second = await store.write_log("events", b"second", first)
+            nodes = [node async for some in store.nodes() for node in some if node.path]
+            await store.format()
+            await store.nuke(keep_versions=True)
+            assert await store.add_nodes(nodes, "hierarchical") == []
+            found = await store.read_log("events")
+            assert (found.value, found.version > second) == (b"second", True)
+
+        driver.run(scenario())
+
     def test_the_cluster_is_what_it_would_be_without_them(self, driver: Any) -> None:
         async def scenario() -> None:
             store = await driver.open()

@@ -78,7 +78,7 @@ class SqliteAdmin(SqlitePart):
         await self._write(clear)
         return instance_id
 
-    async def nuke(self) -> None:
+    async def nuke(self, *, keep_versions: bool = False) -> None:  # noqa: ARG002
         """See ``ClusterAdmin``; the file stays, empty: others may have it open."""
 
         def remove(rows: Rows, _session_id: int) -> None:

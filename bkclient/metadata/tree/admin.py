@@ -119,7 +119,7 @@ class TreeAdmin(TreePart):
                 await delete_all_below(self._tree, f"/{child}")
         return name
 
-    async def nuke(self) -> None:
+    async def nuke(self, *, keep_versions: bool = False) -> None:
         """See ``ClusterAdmin``.
 
         Raises:
@@ -145,8 +145,11 @@ class TreeAdmin(TreePart):
             raise ClusterInUseError(
                 f"{self._tree.uri}: not the cluster's own: {', '.join(sorted(foreign)[:5])}"
             )
-        for path in zk_paths.BESIDE_ROOT:
-            await delete_all_below(self._tree, path)
+        if keep_versions:
+            await remove_all_logs(self._tree)
+        else:
+            await delete_all_below(self._tree, zk_paths.LOGS)
+        await delete_all_below(self._tree, zk_paths.CURSORS)
         await self._remove_root(children)
 
     async def _check_unused(self) -> None:

@@ -354,7 +354,8 @@ async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
     found = await read_contents(store)
     if found is None or found.instance_id != instance_id or not found.is_empty:
         raise ConflictError("the cluster has changed a moment ago; nothing was changed here")
-    await store.nuke()
+    # Who wrote to a log before the format may live on, and must not overwrite the restored one.
+    await store.nuke(keep_versions=True)
 
 
 def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]:
