@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.ledger.handover_state import WRITER_KEY
 from bkctl.output.views import (
     ENTRY,
     LEDGER,
@@ -76,6 +76,11 @@ def _custom(value: Any) -> dict[str, str]:
     }
 
 
+def _pairs(value: Any) -> list[str]:
+    """Return custom metadata for people, without the word that only its writer compares."""
+    return [f"{key}={text}" for key, text in _custom(value).items() if key != WRITER_KEY]
+
+
 def _fragments(value: Any) -> list[dict[str, Any]] | None:
     if value.metadata is None:
         return None
@@ -139,7 +144,7 @@ LEDGER_COLUMNS: Final = (
         _custom,
         Kind.NESTED,
         rank=WIDE,
-        cell=lambda v: " ".join(f"{key}={text}" for key, text in _custom(v).items()) or "-",
+        cell=lambda v: " ".join(_pairs(v)) or "-",
     ),
 )
 
@@ -190,12 +195,8 @@ def _fragment_lines(value: Any) -> str:
     )
 
 
-def _pairs(value: Mapping[str, str]) -> str:
-    return "\n".join(f"{key}={text}" for key, text in value.items()) or "-"
-
-
 def _details_fields() -> tuple[Column, ...]:
-    cells = {"fragments": _fragment_lines, "custom": lambda v: _pairs(_custom(v))}
+    cells = {"fragments": _fragment_lines, "custom": lambda v: "\n".join(_pairs(v)) or "-"}
     fields = [
         attrs.evolve(
             field,

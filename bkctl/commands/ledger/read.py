@@ -175,6 +175,8 @@ def choose_form(
     if form is None:
         written_as = b"" if metadata is None else metadata.custom.get(FRAMING_KEY, b"")
         form = _FORM_OF_FRAMING.get(written_as, "lines")
+    elif form == "raw" and not to_file and session.host.stdout.isatty():
+        session.note("--raw ends no entry with a newline; --lines does")
     return {
         "raw": framing.raw,
         "lines": framing.delimited(b"\n"),

@@ -83,6 +83,14 @@ _NAMED: Final[
 }
 
 
+_LATENCY: Final = ("-p50", "-p99")
+_WINDOW: Final = (
+    "a latency is that of the bookie's last complete window, by default of 60 s: it changes once "
+    "a window"
+)
+"""BookKeeper 4.18.0: prometheusStatsLatencyRolloverSeconds."""
+
+
 def curve(metric: str) -> Curve:
     """Return what a word stands for, or the metric of this name."""
     if metric in _NAMED:
@@ -148,6 +156,8 @@ def plot(
         session.emit_all(flushed(session, found), PlotPoint)
         return
     seen: list[PlotPoint] = []
+    if wanted.name.endswith(_LATENCY):
+        session.note(_WINDOW)
     if top_screen.has_screen(session.host):
         with top_screen.Screen(session.host) as screen:
             for point in found:

@@ -90,6 +90,9 @@ OF_BOOKIES: Final = (
 
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,
     sync-p99, queue or disk; or the name of a metric: counts (_count, _total) become rates.
+
+    A latency is that of the bookie's last complete window, by default of 60 s: it changes once a
+    window.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

@@ -45,6 +45,8 @@ def test_a_ledger_is_created_added_to_by_turns_and_closed(run: Run) -> None:
     ledger = run("ledger", "create", "--meta", "owner=me").id
     said = run("ledger", "add", ledger, "first", "second").out
     assert said.startswith(f"added 2 entries, 0 to 1, to ledger {ledger} (11 B")
+    assert "bkctl.writer" not in run("ledger", "show", ledger).out
+    assert "bkctl.writer" in run("ledger", "show", ledger, "--json").json["custom"]
     added = run("ledger", "add", ledger, "third", "--json").json
     assert {k: added[k] for k in ("ledger_id", "first", "last", "entries", "size")} == {
         "ledger_id": ledger, "first": 2, "last": 2, "entries": 1, "size": 5,
@@ -326,7 +328,9 @@ def test_binary_never_reaches_a_terminal_unless_it_is_asked_for(run: Run) -> Non
     ledger = run("ledger", "write", "-", "--whole", typed=b"\x1b[2Jevil\n").id
     assert "\x1b" not in run("ledger", "read", ledger, tty=True).out
     assert "00000000  1b 5b" in run("ledger", "read", ledger, tty=True).out
-    assert run("ledger", "read", ledger, "--raw", tty=True).out == "\x1b[2Jevil\n"
+    raw = run("ledger", "read", ledger, "--raw", tty=True)
+    assert raw.out == "\x1b[2Jevil\n"
+    assert "--raw ends no entry with a newline; --lines does" in raw.err
 
 
 def test_a_password_is_needed_only_by_who_gives_a_wrong_one(
