@@ -116,11 +116,6 @@ class CollectorConfig:
         reloads=True,
         doc="Allow forced compaction where it is off.",
     )
-    verify_metadata_on_gc: bool = setting(
-        False,
-        key="verifyMetadataOnGC",
-        doc="Read a ledger's metadata before its entries are deleted.",
-    )
     over_replicated_wait_ms: int = setting(
         86_400_000,
         key="gcOverreplicatedLedgerWaitTime",

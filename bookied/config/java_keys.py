@@ -78,6 +78,7 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored(_ROCKSDB_CONF, "defaultRocksdbConf", "entryLocationRocksdbConf"),
     *_ignored(_ROCKSDB_CONF, "ledgerMetadataRocksdbConf"),
     *_ignored("RocksDB compacts when it has to", "entryLocationCompactionInterval"),
+    *_ignored("a ledger's metadata is always read before it is deleted", "verifyMetadataOnGC"),
     *_ignored("what logs hold is kept in memory", "gcEntryLogMetadataCache*"),
     *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
     *_ignored("1000 locations are written at a time", "rocksDBDeleteEntriesBatchSize"),

@@ -28,7 +28,6 @@ def ledger_garbage(config: BookieConfig, parts: Parts, membership: Membership) -
         parts.clock,
         membership,
         requests_per_s=config.gc_metadata_rate,
-        verify=config.verify_metadata_on_gc,
         requests_max=config.over_replicated_requests_max,
     )
 

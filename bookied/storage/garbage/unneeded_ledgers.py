@@ -2,7 +2,8 @@
 
 Agrees with BookKeeper 4.18.0, ScanAndCompareGarbageCollector, and is more careful: nothing is
 deleted before the whole walk has succeeded, in one session, in the cluster the bookie joined. So
-whatever goes wrong on the way raises, and an error is never "no ledgers".
+whatever goes wrong on the way raises, and an error is never "no ledgers". A ledger that was not
+listed is read before it counts as gone: a list that lacks some deletes nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ class LedgerGarbage:
         membership: Membership,
         *,
         requests_per_s: float,
-        verify: bool,
         requests_max: int,
     ) -> None:
         """Ask ``store`` from now on.
@@ -62,11 +62,10 @@ class LedgerGarbage:
             clock: to wait by.
             membership: who asks.
             requests_per_s: ``gcMetadataOpRateLimit``.
-            verify: ``verifyMetadataOnGC``: read each missing ledger before it counts as gone.
             requests_max: ``gcOverreplicatedLedgerMaxConcurrentRequests``.
         """
         self._store, self._clock, self._membership = store, clock, membership
-        self._rate, self._verify, self._requests_max = Rate(requests_per_s), verify, requests_max
+        self._rate, self._requests_max = Rate(requests_per_s), requests_max
         self._unreleased: set[LedgerId] = set()
 
     async def gone(self, local: Sequence[int]) -> list[LedgerId]:
@@ -82,10 +81,8 @@ class LedgerGarbage:
         session_id = self._store.session_id
         await self._insist_ours()
         await self._release_left_over()
-        walked = await self._walk(sorted(local))
-        missing = walked.missing
-        if self._verify or walked.is_empty:
-            missing = [one for one in missing if await self._is_gone(one)]
+        unlisted = await self._unlisted(sorted(local))
+        missing = [one for one in unlisted if await self._is_gone(one)]
         await self._insist_ours()
         self._insist_session(session_id)
         return missing
@@ -112,14 +109,14 @@ class LedgerGarbage:
         if not session_id or session_id != self._store.session_id:
             raise CollectionAbortedError("the metadata session was lost meanwhile")
 
-    async def _walk(self, local: list[int]) -> _LedgerComparison:
+    async def _unlisted(self, local: list[int]) -> list[LedgerId]:
         walked = _LedgerComparison(local)
         await self._paced()
         async for ids in self._store.ledger_ranges():
             walked.add(ids)
             await self._paced()
         walked.end()
-        return walked
+        return walked.missing
 
     async def _is_gone(self, ledger_id: LedgerId) -> bool:
         """Ask for one ledger; whatever is there, readable or not, means that it is not gone."""
@@ -249,7 +246,6 @@ class _LedgerComparison:
         self._local = local
         self._at, self._last = 0, -1
         self.missing: list[LedgerId] = []
-        self.is_empty = True
 
     def add(self, ids: Sequence[int]) -> None:
         """Compare the next range: all there is between the one before and its last id.
@@ -261,7 +257,7 @@ class _LedgerComparison:
             return
         if ids[0] <= self._last or any(a >= b for a, b in pairwise(ids)):
             raise CollectionAbortedError(f"ledger ids out of order after {self._last}")
-        self.is_empty, self._last = False, ids[-1]
+        self._last = ids[-1]
         self._compare(frozenset(ids), ids[-1])
 
     def end(self) -> None:
