@@ -199,7 +199,7 @@ class Api:
     def _refusal(
         self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
     ) -> tuple[int, str] | None:
-        """Return why what is not open is refused, and log it either way."""
+        """Return why what is not open is refused; what is allowed is logged."""
         refused = self.access.refusal(given, reads_entries=reads_entries)
         if refused is None:
             who = "" if given.certified is None else f" ({given.certified})"
@@ -209,13 +209,6 @@ class Api:
                 method=method,
                 path=path,
                 who=who,
-            )
-        else:
-            log.warn(
-                "rejected an HTTP request of {host}: {method} {path}",
-                host=given.host,
-                method=method,
-                path=path,
             )
         return refused
 
@@ -360,6 +353,9 @@ class AdminResource(Resource):
         answering.addErrback(_ended)
 
     def _send(self, reply: HttpReply, request: Request, gone: Deferred[None]) -> None:
+        if reply.status in {UNAUTHORIZED, FORBIDDEN}:
+            asked = f"{request.method.decode('latin-1')} {_target_of(request)[1].partition('?')[0]}"
+            self._counts.hit(HttpLimit.TOKEN, host_of(request.channel.transport), asked[:200])
         if gone.called:
             self._counts.answered(reply.status)
             return
@@ -479,9 +475,7 @@ class _Connection(ProtocolWrapper):
         """Say why, where it was for TLS."""
         why = None if self._end is None else self._end.why_lost(reason.value)
         if why is not None:
-            log.warn(
-                "the TLS handshake over HTTP with {host} failed: {why}", host=host_of(self), why=why
-            )
+            self.channel.site.counts.hit(HttpLimit.TLS, host_of(self), why)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
 

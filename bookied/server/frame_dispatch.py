@@ -93,7 +93,9 @@ class FrameDispatch:
             TlsOrderError: a request where only TLS may come.
         """
         self.requests_taken = 0
-        at, is_turn = 0, not data
+        if self._admission.gate is not None:
+            requests_max = 1  # It is a stranger's: others come first.
+        at, is_turn = 0, self.is_handshake_next and not data
         if self._rest:
             if data:
                 self._rest.append(data)

@@ -30,12 +30,16 @@ from typing import Any, Final
 import attrs
 
 from tests.bookied.worlds.raw_client import RawClient
+from tests.bookied.worlds.secured import jaas_of_both
 from tests.live.bookied import floods
 from tests.live.bookied.attacked import Live
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from wire.codes import ReturnCode
+from wire.frames import v3
+from wire.messages import SASL, AuthRequest
 
 PAYLOAD: Final = b"x" * 1024
+PASSWORD: Final = "the-password"
 PAUSE_S: Final = 0.001
 """Between two adds, so that the bookie is idle when nobody else asks."""
 
@@ -45,8 +49,18 @@ Attack = Callable[[int, int], AbstractContextManager[Any]]
 """Takes the bookie's port and that of its HTTP server."""
 
 
-def _sending(data: Callable[[], bytes]) -> Attack:
-    return lambda port, _http_port: floods.flooded(port, data())
+def _sending(data: Callable[[], bytes], receive_bytes: int = 4096) -> Attack:
+    return lambda port, _http_port: floods.flooded(port, data(), receive_bytes)
+
+
+def _http(data: bytes) -> Attack:
+    return lambda _port, http_port: floods.flooded(http_port, data, 65536)
+
+
+HTTP: Final = b"PUT /api/v1/config/server_config HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+GET: Final = b"GET /heartbeat HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
+HIDDEN: Final = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 ATTACKS: Final[dict[str, Attack]] = {
@@ -62,6 +76,42 @@ ATTACKS: Final[dict[str, Attack]] = {
         http_port, floods.pipelined("/metrics"), 65536
     ),
     "TLS handshakes": lambda port, _http_port: floods.handshakes(port),
+    "TLS, half handshakes": lambda port, _http_port: floods.half_handshakes(port),
+    "TLS, records of one byte": lambda port, _http_port: floods.tiny_records(port),
+    "SASL, wrong passwords": lambda port, _http_port: floods.guesses(port),
+    "SASL, half logins": lambda port, _http_port: floods.held(
+        port, v3.encode_request(AuthRequest(SASL, b""), 1), 200
+    ),
+    "SASL, long names of plugins": _sending(lambda: floods.strange_logins(9000, b"")),
+    "SASL, long tokens": _sending(lambda: floods.strange_logins(0, b"a" * 4096)),
+    "SASL, tokens of quotes": _sending(lambda: floods.strange_logins(0, b'a="' + b"\\" * 4000)),
+    "SASL, nothing but the begin": _sending(lambda: floods.strange_logins(0, b"")),
+    "reads not taken, V2": _sending(lambda: floods.many_reads("V2")),
+    "reads not taken, V3": _sending(lambda: floods.many_reads("V3")),
+    "batch reads not taken": _sending(lambda: floods.many_reads("batch")),
+    "reads of which nothing is taken": lambda port, _http_port: floods.held(
+        port, floods.many_reads("V3"), 100
+    ),
+    "frames longer than allowed": _sending(lambda: b"\x7f\xff\xff\xff" * 1000),
+    "frames that are cut": lambda port, _http_port: floods.held(
+        port, b"\0\x4c\0\0" + b"x" * 999, 200
+    ),
+    "HTTP, requests in bytes": lambda _port, http_port: floods.dripped(http_port, GET, 40),
+    "HTTP, bodies in bytes": lambda _port, http_port: floods.dripped(
+        http_port, HTTP + b"Content-Length: 60000\r\n\r\n" + b"x" * 2000, 30
+    ),
+    "HTTP, many connections": lambda _port, http_port: floods.held(http_port, GET, 200),
+    "HTTP, chunks of one byte": _http(
+        HTTP + CHUNKED + b"\r\n" + b"1\r\nx\r\n" * 999 + b"0\r\n\r\n"
+    ),
+    "HTTP, long extensions of chunks": _http(
+        HTTP + CHUNKED + b"\r\n" + (b"1;" + b"e" * 1000 + b"\r\nx\r\n") * 100 + b"0\r\n\r\n"
+    ),
+    "HTTP, chunk sizes without end": _http(HTTP + CHUNKED + b"\r\n" + b"0" * 60_000),
+    "HTTP, headers of 16 KiB": _http(GET + b"X: " + b"x" * 16_000 + b"\r\n\r\n"),
+    "HTTP, 499 headers": _http(GET + b"X: y\r\n" * 499 + b"\r\n"),
+    "HTTP, two lengths": _http(GET + CHUNKED + b"Content-Length: 44\r\n\r\n0\r\n\r\n" + HIDDEN),
+    "HTTP, foreign hosts": _http(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
 }
 
 
@@ -95,13 +145,26 @@ class Round:
 class Target:
     """A bookie, and what it takes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_sasl: bool) -> None:
         directory.mkdir()
-        authority = Authority()
+        self._has_sasl, authority = has_sasl, Authority()
         keys = bookie_keys(write_pem(directory / "keys", authority.issue("bookie"), authority))
+        if has_sasl:
+            (directory / "jaas.conf").write_text(jaas_of_both(PASSWORD))
+            keys["bookieAuthProviderFactoryClass"] = "SASLBookieAuthProviderFactory"
+            keys["saslJaasConfigFile"] = directory / "jaas.conf"
         self.live = Live(directory, **keys)
-        with RawClient(self.live.port) as client:
+        with self.client() as client:
             client.add(floods.LEDGER, 0)
+            for entry_id in range(floods.LARGE_ENTRIES):
+                client.add(floods.LARGE, entry_id, bytes(floods.LARGE_BYTES))
+
+    def client(self) -> RawClient:
+        """Return a client that behaves."""
+        client = RawClient(self.live.port)
+        if self._has_sasl:
+            client.log_in("bookkeeper", PASSWORD)
+        return client
 
     def close(self) -> None:
         self.live.process.kill()
@@ -194,16 +257,20 @@ def _row(name: str, rounds: list[Round]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _measure(names: list[str], rounds: int, seconds: float) -> dict[str, list[Round]]:
+def _measure(
+    names: list[str], rounds: int, seconds: float, *, has_sasl: bool
+) -> dict[str, list[Round]]:
     found: dict[str, list[Round]] = {name: [] for name in names}
     with (
         tempfile.TemporaryDirectory(prefix="floods-") as directory,
         contextlib.ExitStack() as stack,
     ):
-        own, other = (Target(Path(directory) / name) for name in ("own", "other"))
+        own, other = (
+            Target(Path(directory) / name, has_sasl=has_sasl) for name in ("own", "other")
+        )
         stack.callback(own.close)
         stack.callback(other.close)
-        client = stack.enter_context(RawClient(own.live.port))
+        client = stack.enter_context(own.client())
         own.adds(client, seconds)
         for number in range(rounds):
             for name in names:
@@ -229,7 +296,12 @@ def main() -> None:
             print("begun", flush=True)
             sys.stdin.read()
         return
-    found = _measure(options.names or list(ATTACKS), options.rounds, options.seconds)
+    names = options.names or list(ATTACKS)
+    found: dict[str, list[Round]] = {}
+    for has_sasl in (False, True):
+        some = [name for name in names if name.startswith("SASL") == has_sasl]
+        if some:
+            found |= _measure(some, options.rounds, options.seconds, has_sasl=has_sasl)
     print(
         "| hostile clients | p50, ms | p99, ms | CPU p50, ms | CPU p99, ms "
         "| memory, MiB | descriptors | log lines |\n"

@@ -22,11 +22,11 @@ SHARE_OF_ADDRESS: Final = 2
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""
 
-CHUNKS_MAX: Final = 1000
+CHUNKS_MAX: Final = 100
 """A request whose body comes in more parts is cut off: a part takes 0.02 ms, also with one byte."""
 
 READ_BYTES: Final = 4096
-"""How much one turn of the reactor reads of a connection: 13 ms for chunks of one byte."""
+"""How much one turn of the reactor reads of a connection."""
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 """A request with a longer header is refused."""
@@ -83,6 +83,8 @@ class HttpLimit(NamedLimit):
         "unsent_answers",
         "refused requests: too many answers are not taken, over all connections",
     )
+    TOKEN = "token", "refused requests without the token or a certificate"
+    TLS = "tls", "failed TLS handshakes"
     HOST = "host", "refused requests for other hosts: httpServerAllowedHosts can name them"
 
 

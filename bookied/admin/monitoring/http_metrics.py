@@ -30,11 +30,11 @@ class HttpCounts:
     def __attrs_post_init__(self) -> None:
         self._hits = LimitHits(self._clock, HttpLimit, what="HTTP ")
 
-    def hit(self, limit: HttpLimit, who: str = "") -> None:
+    def hit(self, limit: HttpLimit, who: str = "", why: object = "") -> None:
         """Count a limit that held."""
         self.bodies_cut += limit is HttpLimit.BODY
         self.connections_refused += limit in {HttpLimit.CONNECTIONS, HttpLimit.ADDRESS}
-        self._hits.hit(limit, who)
+        self._hits.hit(limit, who, why)
 
     def answered(self, status: int) -> None:
         """Count an answer."""

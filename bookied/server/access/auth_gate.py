@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.server.access.login_delays import LoginDelays
+from bookied.server.limits.address_groups import group_of
 from bookied.server.rules.refusal import refusal
 from bookied.stats.metrics import RequestStats
 from wire.codes import ProtocolVersion, ReturnCode
@@ -88,7 +89,10 @@ def host_of(transport: Any) -> str:
 
 
 class Refusals:
-    """Tells of clients that are refused: each host and kind of reason once in a while."""
+    """Tells of clients that are refused: each address and kind of reason once in a while.
+
+    An IPv6 network counts as one address.
+    """
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -96,7 +100,7 @@ class Refusals:
 
     def report(self, host: str, kind: str, why: str) -> None:
         """Log it, unless that was done lately; what the client chose is in ``why`` only."""
-        now_s, key = self._clock.seconds(), (host, kind)
+        now_s, key = self._clock.seconds(), (group_of(host), kind)
         if now_s - self._reported_s.get(key, -REPORT_EVERY_S) < REPORT_EVERY_S:
             return
         if len(self._reported_s) >= REPORTED_MAX:

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from bkclient.config.findings import ConfigError
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.security.tls import TlsContexts, TlsEnd
+from bookied.admin.http.bounds import HttpLimit
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import load_bookie_config
 from bookied.errors import SecurityStartError
@@ -127,10 +128,8 @@ def test_whoever_shows_no_certificate_that_is_trusted_is_turned_away(tmp_path: P
         globalLogPublisher.removeObserver(events.append)
     assert asker.answer == ""
     assert asker.why
-    (why,) = [
-        one["why"] for one in events if "TLS handshake over HTTP" in str(one.get("log_format"))
-    ]
-    assert why == (
+    (why,) = [one["why"] for one in events if one.get("limit") == HttpLimit.TLS.label]
+    assert why == ": " + (
         "it sent no certificate, and this bookie requires one"
         if own is None
         else "its certificate (CN=stranger) comes from an authority that is not trusted"

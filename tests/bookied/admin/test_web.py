@@ -13,6 +13,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from bookied.admin.exchange import JSON, HttpReply, HttpRequest
@@ -28,6 +29,7 @@ from bookied.admin.http.bounds import (
     REQUEST_S,
     SHARE,
     STALL_S,
+    HttpLimit,
     HttpTurns,
 )
 from bookied.admin.http.hosts import Hosts
@@ -90,6 +92,22 @@ def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
     assert b"Content-Type: application/json" in head
     assert b"Allow: GET" in head
     assert '{"a": "ä"}'.encode() in body
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_requests_are_counted_and_told_once_in_a_while(status: int) -> None:
+    server, events = Server(HttpReply(status, "no")), list[LogEvent]()
+    globalLogPublisher.addObserver(events.append)
+    try:
+        for _ in range(50):
+            protocol, _ = server.connect()
+            protocol.dataReceived(b"PUT /api/v1/bookie/gc?a=b HTTP/1.1\r\nHost: b\r\n\r\n")
+            server.clock.advance(0.1)
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    (told,) = [one for one in map(formatEvent, events) if "limit token" in one]
+    assert told.endswith("; 1 since the last word, now 192.168.1.1: PUT /api/v1/bookie/gc")
+    assert server.counts._hits.counts[HttpLimit.TOKEN] == 50
 
 
 def test_a_client_that_leaves_early_gets_nothing_and_costs_nothing() -> None:

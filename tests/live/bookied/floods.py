@@ -10,17 +10,34 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 
+from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.serving import WRONG_KEY, packet
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
-from wire.messages import AddRequest, ReadRequest, StartTlsRequest
+from wire.messages import (
+    SASL,
+    AddRequest,
+    AuthRequest,
+    AuthResponse,
+    BatchReadRequest,
+    ReadRequest,
+    StartTlsRequest,
+)
+from wire.sasl_digest_md5 import DigestMd5Client
 
 LEDGER = 7
 HOSTILE_CLIENTS = 4
 CHURN_CLIENTS = 20
 WAIT_S = 60.0
+HELD_S = 1.0
+"""How long clients that wait do so before they connect again."""
+
+LARGE, LARGE_ENTRIES, LARGE_BYTES = 8, 20, 1 << 20
+"""A ledger of large entries, for clients that ask for much and take nothing."""
+
 
 BOMB_BYTES = 5 * 1024 * 1024 - 8
 UNKNOWN_FIELD, UNKNOWN_GROUP, EMPTY_ADD = b"\x78\0", b"\x7b\x7c", b"\xaa\x06\0"
@@ -151,19 +168,131 @@ def churn(port: int) -> contextlib.AbstractContextManager[None]:
 
 def handshakes(port: int) -> contextlib.AbstractContextManager[None]:
     """Have clients begin TLS and leave meanwhile."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    start = v3.encode_request(StartTlsRequest(), 1)
-
-    def act() -> None:
-        with contextlib.closing(connect(port, 65536)) as raw:
-            raw.sendall(start)
-            raw.recv(4096)
-            context.wrap_socket(raw).close()
-
-    return repeated(act, HOSTILE_CLIENTS)
+    return repeated(lambda: in_tls(port).close(), HOSTILE_CLIENTS)
 
 
 def pipelined(path: str) -> bytes:
     """Return HTTP requests that are sent without reading an answer."""
     return f"GET {path} HTTP/1.1\r\nHost: b\r\n\r\n".encode() * REQUESTS
+
+
+@contextlib.contextmanager
+def held(port: int, data: bytes, clients: int, receive_bytes: int = 4096) -> Iterator[None]:
+    """Have clients send ``data`` and wait meanwhile; those that are closed begin anew."""
+
+    def act() -> None:
+        with contextlib.ExitStack() as stack:
+            socks = [
+                stack.enter_context(contextlib.closing(connect(port, receive_bytes)))
+                for _ in range(clients)
+            ]
+            for sock in socks:
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    sock.send(data)
+            until_s = time.monotonic() + HELD_S
+            while time.monotonic() < until_s and not ends.is_set():
+                time.sleep(0.05)
+
+    ends = threading.Event()
+    with repeated(act):
+        yield
+        ends.set()
+
+
+def dripped(port: int, data: bytes, clients: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients send ``data`` byte by byte meanwhile."""
+
+    def act() -> None:
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(contextlib.closing(connect(port))) for _ in range(clients)]
+            for at in range(len(data)):
+                for sock in socks:
+                    sock.send(data[at : at + 1])
+
+    return repeated(act)
+
+
+def guesses(port: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients log in with wrong passwords meanwhile."""
+    begin = v3.encode_request(AuthRequest(SASL, b""), 1)
+
+    def act() -> None:
+        with contextlib.closing(RawConnection(port, host="127.0.0.2")) as client:
+            client.send_bytes(begin)
+            challenge = client.next_answer()
+            assert isinstance(challenge, AuthResponse)
+            exchange = DigestMd5Client("bookkeeper", "a guess", lambda: "n")
+            client.send_bytes(
+                v3.encode_request(AuthRequest(SASL, exchange.answer(challenge.payload)), 2)
+            )
+            client.next_answer()
+
+    return repeated(act, HOSTILE_CLIENTS)
+
+
+def strange_logins(plugin_bytes: int, token: bytes) -> bytes:
+    """Return logins of V3 with long names of plugins, or with tokens, that are no login."""
+    plugin = "x" * plugin_bytes if plugin_bytes else SASL
+    return v3.encode_request(AuthRequest(plugin, token), 1) * 500
+
+
+def many_reads(version: str) -> bytes:
+    """Return reads of the entries of ``LARGE``."""
+    if version == "batch":
+        batch = BatchReadRequest(LedgerId(LARGE), EntryId(0), 1, 0, 5 << 20)
+        return v2.encode_request(batch) * 100
+    reads = [ReadRequest(LedgerId(LARGE), EntryId(number % LARGE_ENTRIES)) for number in range(500)]
+    return b"".join(
+        v3.encode_request(one, 1) if version == "V3" else v2.encode_request(one) for one in reads
+    )
+
+
+def tiny_records(port: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients in TLS send records of one byte meanwhile, of a frame that has no end."""
+
+    def act() -> None:
+        with in_tls(port) as sock:
+            sock.send(b"\0\x4c\0\0")
+            for _ in range(5000):
+                sock.send(b"\0")
+
+    return repeated(act, HOSTILE_CLIENTS)
+
+
+def half_handshakes(port: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients begin TLS, send half of the first message and leave it at that."""
+    start = v3.encode_request(StartTlsRequest(), 1)
+
+    def act() -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(CHURN_CLIENTS):
+                sock = stack.enter_context(contextlib.closing(connect(port)))
+                sock.sendall(start)
+                sock.recv(4096)
+                sock.sendall(hello()[:100])
+
+    return repeated(act)
+
+
+def hello() -> bytes:
+    """Return the first message of a TLS handshake."""
+    out = ssl.MemoryBIO()
+    end = _trusting().wrap_bio(ssl.MemoryBIO(), out)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        end.do_handshake()
+    return out.read()
+
+
+def in_tls(port: int) -> ssl.SSLSocket:
+    """Return a connection of a hostile client in TLS."""
+    raw = connect(port, 65536)
+    raw.sendall(v3.encode_request(StartTlsRequest(), 1))
+    raw.recv(4096)
+    return _trusting().wrap_socket(raw)
+
+
+def _trusting() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

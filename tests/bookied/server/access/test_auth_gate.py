@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
-from bookied.server.access.auth_gate import REPORT_EVERY_S
+from bookied.server.access.auth_gate import REPORT_EVERY_S, Refusals
 from bookied.server.access.authenticators import open_again
 from bookied.server.access.login_delays import (
     ADDRESSES_MAX,
@@ -29,6 +29,7 @@ from tests.bookied.worlds.secured import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
+from wire.frames import v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AUTH_DISABLED,
@@ -188,6 +189,23 @@ def test_nothing_of_a_stranger_reaches_the_storage(stage: Stage, logs: list[str]
     assert stage.serving.storage.ledgers.count == 0
     assert (stage.stats.write_bytes, stage.stats.packets_received) == (0, 6)
     assert len([line for line in logs if "it has not shown who it is" in line]) == 1
+
+
+def test_a_stranger_has_one_request_taken_before_others_have_their_turn(stage: Stage) -> None:
+    client = stage.serving.connect(V3)
+    frames = b"".join(v3.encode_request(ReadRequest(L, E), number) for number in range(50))
+    client.connection.dataReceived(frames)
+    assert stage.stats.requests_unauthenticated == 1
+    for _ in range(100):
+        stage.clock.advance(0)
+    assert stage.stats.requests_unauthenticated == 50
+
+
+def test_addresses_of_one_ipv6_network_do_not_fill_the_log(logs: list[str]) -> None:
+    refusals = Refusals(Clock())
+    for number in range(100):
+        refusals.report(f"2001:db8::{number:x}", "key", "a reason")
+    assert logs == ["refused 2001:db8::0: a reason"]
 
 
 def test_a_stranger_may_ask_for_tls_and_hears_that_there_is_none(stage: Stage) -> None:
