@@ -167,7 +167,7 @@ class LedgerExistsError(ClientError):
 
     code = -20
     exit_status = 7
-    hint = "without an id of your own the cluster chooses a new one"
+    hint = "leave the id out: the cluster then chooses a new id"
 
 
 class AddQuorumTimeoutError(ClientError):

@@ -56,8 +56,8 @@ class JournalRecordError(CorruptError):
     """A journal record in the middle of the file is damaged."""
 
     hint: ClassVar[str] = (
-        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; what is in "
-        "it and in no entry log yet is lost on this bookie"
+        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; this bookie "
+        "loses the entries of that rest that are in no entry log"
     )
 
 
@@ -70,7 +70,7 @@ class DirectoryEmptiedError(CorruptError):
 
 
 class LastMarkError(CorruptError):
-    """The file is not a mark: 16 bytes, neither number negative."""
+    """The file is not a mark: a mark has 16 bytes, and no negative number."""
 
 
 class EntryLogFormatError(CorruptError):

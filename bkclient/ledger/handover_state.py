@@ -20,7 +20,7 @@ class NotHandedOverError(ClientError):
     """The ledger's last writer did not hand it over, so no client can add to it any more."""
 
     exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes it, as for any dead writer"
+    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes the ledger"
 
 
 @attrs.frozen

@@ -15,7 +15,9 @@ class NotLeaderError(LogError):
     """Another client has opened the log for writing; pending entries were not appended."""
 
     exit_status: ClassVar[int] = 4
-    hint: ClassVar[str] = "one writer at a time: stop the other, or let it write"
+    hint: ClassVar[str] = (
+        "a log has one writer at a time: stop the other writer, or leave the log to it"
+    )
 
 
 class LogUnwritableError(LogError):

@@ -67,7 +67,7 @@ class CookieNotFoundError(ClientError):
     """There is no cookie for this bookie."""
 
     exit_status: ClassVar[int] = 3
-    hint: ClassVar[str] = "`bkctl cookie list` shows the cookies there are"
+    hint: ClassVar[str] = "`bkctl cookie list` lists the stored cookies"
 
 
 class CookieExistsError(ClientError):

@@ -63,7 +63,7 @@ class DamagedMarkError(ClientError):
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = (
-        "--force damaged-mark replaces the mark by a new one, from the replicas that are missing"
+        "--force damaged-mark replaces the mark with a new mark, which lists the missing replicas"
     )
 
 

@@ -133,15 +133,14 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "The ensemble is larger than the number of usable bookies. Read-only bookies, bookies "
             "in quarantine and bookies that the placement policy excludes do not count.",
             "`bkctl bookie list` shows which bookies are writable",
-            "start the bookies that are down; then the application opens its ledger again, or "
-            "creates the next one",
-            "`bkctl ledger create -E 2 -W 2 -A 2` needs only two bookies, -E 1 only one, which "
-            "has the only copy of each entry then",
+            "start the bookies that are down; then the application can continue",
+            "`bkctl ledger create -E 2 -W 2 -A 2` needs only two bookies. `-E 1 -W 1 -A 1` "
+            "needs one bookie, and each entry has one copy",
         ),
         "BK-BOOKIE-UNAVAILABLE": _advice(
             "The bookie does not answer, or is not registered: the process is stopped, the "
             "network is cut, or the published address cannot be reached from this host.",
-            "`bkctl bookie show ID` shows the address that it publishes",
+            "`bkctl bookie show ID` shows the address that the bookie publishes",
             "`bkctl bookie list --state down` shows the bookies that are down",
         ),
         "BK-METADATA-UNAVAILABLE": _advice(
@@ -156,7 +155,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-METADATA-VERSION": _advice(
             "Another process changed the same metadata meanwhile: a writer, autorecovery, another "
-            "operator. Nothing of this change was made.",
+            "operator. This change was not made.",
             "run the command again: it begins with the present metadata",
         ),
         "BK-NOT-INITIALIZED": _advice(
@@ -216,7 +215,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "Too few bookies of the last ensemble answered to say where the ledger ends. Nothing "
             "is lost by waiting: the ledger stays in recovery, and recovery can be run again.",
             "`bkctl ledger show ID` names the bookies that are needed",
-            "`bkctl ledger recover ID` tries again once they are back",
+            "`bkctl ledger recover ID` tries again once these bookies run",
         ),
         "BK-ADD-QUORUM-TIMEOUT": _advice(
             "Too few bookies acknowledged in time. The ledger may have the entry or not.",
@@ -235,7 +234,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-NO-AUDITOR": _advice(
             "No process with autorecovery runs, so the ledgers of a lost bookie are not repaired.",
-            "`bkctl config show autoRecoveryDaemonEnabled` is the switch in bookies",
+            "set autoRecoveryDaemonEnabled=true in the settings of bookies, or run "
+            "`bookied autorecovery --conf FILE`",
             "`bkctl autorecovery status` shows whether an auditor is elected",
         ),
         "BK-BACKUP-DAMAGED": _advice(
@@ -245,7 +245,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-AUTHENTICATION": _advice(
             "The name or password is wrong, or the other side does not support DIGEST-MD5.",
-            "compare the sections Client and Bookie of both sides' saslJaasConfigFile",
+            "compare the client's section BookKeeper (for ZooKeeper: Client) in saslJaasConfigFile "
+            "with the users in the other side's section Bookie (ZooKeeper: Server)",
         ),
         "BK-REFUSED": _advice(
             "The action was not confirmed, or a safety check refused it. Nothing was changed.",
@@ -261,7 +262,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "run the command again with a longer --timeout: it continues",
         ),
         "BK-INTERRUPTED": _advice(
-            "Ctrl-C or SIGTERM ended the command, at a safe point.",
+            "Ctrl-C or SIGTERM (exit status 143) ended the command, at a safe point.",
             "run the command again: it continues",
         ),
         "BK-USAGE": _advice(
@@ -270,7 +271,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-CONFIG": _advice(
             "A value in a settings file, a variable or -X is refused. Nothing was done.",
-            "`bkctl config check FILE` names all of them",
+            "`bkctl config check FILE` names all invalid settings of a file",
             "`bkctl config show KEY` says which values a key may have",
         ),
         "BK-PROPERTIES": _advice(
@@ -312,17 +313,18 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-LAYOUT-TOO-OLD": _advice(
             "The directories were written by an older release.",
-            "`bkctl disk upgrade -c FILE` shows what an upgrade would do",
+            "`bkctl disk upgrade --check -c FILE` shows the layout of each directory",
+            "`bkctl disk upgrade --upgrade --dry-run -c FILE` shows what an upgrade would do",
         ),
         "BK-PROBLEMS": _advice(
-            "The check itself has worked, and what it looked at is not as it should be. The "
-            "findings are the command's output.",
+            "The check ended, and found problems. The command's output lists the problems.",
             "`bkctl doctor` says what repairs each finding, the worst first",
-            "in scripts, test for status 10: other statuses mean that the check has failed",
+            "in scripts, test for status 10: any other status above 0, except 9, means that the "
+            "check itself has failed",
         ),
         "BK-BUG": _advice(
             "This error should not happen.",
-            "run it again with -v, and report what it prints",
+            "run the command again with -v, and report what the command prints",
         ),
     }
 )
@@ -348,7 +350,7 @@ def page_width(width: int | None) -> int:
 def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:
     """Yield the lines of an explanation, wrapped at words."""
     width = page_width(width)
-    of = "" if error.program == "bkctl" else f" of {error.program}"
+    of = "" if error.program == "bkctl" else f" of {error.program}:"
     status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
     yield from wrapped(f"{error.name}: {error.what}", width)
     for part in (status, error.cause):

@@ -18,7 +18,7 @@ FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
 
 
 class TaskError(BookKeeperError):
-    """A task failed; the driver reads the details from the text."""
+    """A task of an export failed; the message has the host and the reason."""
 
     def __init__(self, where: str, cause: BaseException) -> None:
         failure = {"where": where, "error": type(cause).__name__, "message": str(cause)}

@@ -393,7 +393,7 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
         cell=lambda v: f"{v.times:.1f}x",
     ),
     kw_only=True,
-    nothing="no bookie is slower than the others",
+    nothing="found no slow bookie",
 )
 class LatencyOutlier:
     """A latency of one bookie that is out of line; ``times`` is against the median of all."""
@@ -439,9 +439,9 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
         if fail_if_any:
             raise CommandError(why)
         session.note(why)
+        return
     bookies = counted(len(figures), "bookie")
-    by = f" by {', '.join(known)}" if known else ""
-    session.note(f"compared {bookies}{by}; slow: {len(slow_ones)}{unanswered}")
+    session.note(f"compared {bookies} by {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:

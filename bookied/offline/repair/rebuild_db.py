@@ -43,7 +43,9 @@ class NoLedgersError(BookKeeperError):
     """There is no database of ledgers to rebuild the locations for."""
 
     exit_status: ClassVar[int] = 4
-    hint: ClassVar[str] = "`bkctl disk rebuild-db --ledgers` makes that one anew; do so first"
+    hint: ClassVar[str] = (
+        "run `bkctl disk rebuild-db --ledgers` first: it rebuilds the list of ledgers"
+    )
 
 
 @attrs.frozen

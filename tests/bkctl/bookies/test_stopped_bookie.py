@@ -124,6 +124,8 @@ class TestFormat:
         assert "has a cookie" in bookie.run("disk", "init", ok=False).err
         done = bookie.run("disk", "format", "--yes", "--delete-cookie", "--json").json
         assert done["cookie_removed"] is True
+        again = bookie.run("disk", "format", "--yes", "--delete-cookie").out
+        assert "no cookie of it is stored any more" in again
         assert "a new bookie can begin here" in bookie.run("disk", "init").out
 
     def test_a_bookie_that_runs_is_refused(self, bookie: Bookie) -> None:

@@ -52,7 +52,7 @@ declare_view(
     "journals",
     Column("file", "The journal.", "path.name"),
     Column("path", "Where it is.", lambda v: str(v.path), rank=WIDE),
-    Column("state", "whole, torn tail, residue, wrong digest, damaged.", "state.value"),
+    Column("state", "intact, torn tail, residue, wrong digest, damaged.", "state.value"),
     Column("version", "Format version.", rank=4),
     Column("records", "Records that can be replayed.", rank=3),
     Column("entries", "Entries among them."),

@@ -52,7 +52,7 @@ def bookieformat(
 
 def _formatted(v: FormattedBookie) -> str:
     cookie = (
-        "its stored cookie is removed"
+        "no cookie of it is stored any more"
         if v.cookie_removed
         else f"a stored cookie stays; `bkctl cookie delete {v.bookie_id}` lets a new bookie start"
     )
@@ -154,7 +154,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
         _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
         stored = bookie.stored if delete_cookie else None
         with repeatable(session, "no bookie starts on what is left; run the same command again"):
-            removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
+            wipe(RealFiles(), bookie.found, also=also, stored=stored)
     session.emit(
         FormattedBookie(
             bookie.bookie_id,
@@ -162,7 +162,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
             sum(one.files for one in doomed.roots),
             sum(one.size_bytes for one in doomed.roots),
             len(doomed.ledgers),
-            removed,
+            delete_cookie,
         )
     )
 
