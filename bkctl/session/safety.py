@@ -75,7 +75,7 @@ def while_registered(
     if not bookies:
         return
     verb, do, them = ("is", "it runs", "it") if len(bookies) == 1 else ("are", "they run", "them")
-    step = f"stop {them} first (a killed bookie's registration ends with its session)"
+    step = f"stop {them} first (a killed one stays registered for its zkTimeout, 10 s by default)"
     yield Objection(
         check,
         f"{named(bookies)} {verb} registered: {do}",

@@ -122,6 +122,15 @@ def read_record(directory: Path) -> ClusterRecord | None:
         raise RefusedError(f"{path} is not the record of a local cluster") from error
 
 
+def how_to_grow(directory: Path) -> str:
+    """Return the commands that add bookies to a running cluster."""
+    where = shlex.quote(str(directory))
+    return (
+        f"for more bookies: bkctl local stop {where}, then bkctl local N --dir {where} "
+        "--background (N counts decommissioned bookies)"
+    )
+
+
 class LocalDirectory:
     """The directory of one local cluster, for the process that runs the cluster."""
 
@@ -171,9 +180,7 @@ class LocalDirectory:
         """Return the error that refuses a second start."""
         return ConflictError(
             f"the cluster in {self.path} runs already",
-            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; for more bookies stop it "
-            f"first: bkctl local stop {shlex.quote(str(self.path))}; their number counts "
-            "decommissioned bookies",
+            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; {how_to_grow(self.path)}",
         )
 
     def release(self) -> None:

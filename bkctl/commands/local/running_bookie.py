@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.columns import LocalBookie
-from bkctl.commands.local.directory import START_REQUEST, write_private
+from bkctl.commands.local.directory import START_REQUEST, how_to_grow, write_private
 from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.commands.local.running_cluster import (
     cookies_of,
@@ -48,7 +48,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         )
     wanted = [one for one in found.bookies if one.state == "down"]
     if bookie_id is not None:
-        wanted = [_bookie(directory, found.bookies, bookie_id)]
+        wanted = [_bookie(directory, found.bookies, bookie_id, f"; {how_to_grow(directory)}")]
         if wanted[0].state == "up":
             session.note(f"bookie {bookie_id} runs already, as process {wanted[0].pid}")
             return
@@ -126,11 +126,13 @@ def _is_repaired(uri: str) -> bool:
     return True
 
 
-def _bookie(directory: Path, bookies: tuple[LocalBookie, ...], bookie_id: str) -> LocalBookie:
+def _bookie(
+    directory: Path, bookies: tuple[LocalBookie, ...], bookie_id: str, otherwise: str = ""
+) -> LocalBookie:
     for one in bookies:
         if one.bookie_id == bookie_id:
             return one
     raise NothingFoundError(
         f"the cluster in {directory} has no bookie {bookie_id}",
-        next_step=f"its bookies are {', '.join(one.bookie_id for one in bookies)}",
+        next_step=f"its bookies are {', '.join(one.bookie_id for one in bookies)}{otherwise}",
     )
