@@ -79,7 +79,7 @@ LOOKS: Final = (
         help="""Print how many bytes of each entry log are live.
 
     Live bytes belong to ledgers in this bookie's index. A deleted ledger counts as live until the
-    next garbage collection.
+    next garbage collection; with --existing the command asks the cluster which ledgers exist.
 
     The next collection deletes a log without live bytes. A compaction rewrites a log below its
     threshold. The last lines say how much each would free.
@@ -90,22 +90,26 @@ LOOKS: Final = (
                 is_flag=True,
                 help="Print the free and used space of each directory instead.",
             ),
+            option("--existing", is_flag=True, help="Count deleted ledgers as dead."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
-            ("bkctl disk usage /data/bookie/ledgers", "the entry logs of this ledger directory"),
             (
                 "bkctl disk usage --directories -c bk_server.conf",
                 "free and used space of each directory",
+            ),
+            (
+                "bkctl disk usage --existing -c bk_server.conf",
+                "what the next collection would find",
             ),
             (
                 "bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf",
                 "for a spreadsheet",
             ),
         ),
-        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        exits=(*FAILURES, ExitStatus.UNREACHABLE, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools; activeledgers for one log at a time",
     ),
     Command(

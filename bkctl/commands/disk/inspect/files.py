@@ -60,18 +60,27 @@ _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold",
 _NOTHING_LEFT: Final = 1e-12
 
 
-def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) -> None:
+def usage(
+    session: Session, /, *, directories: bool, existing: bool, **dirs: tuple[str, ...]
+) -> None:
     """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
     if directories:
         session.emit_all(_directories(session, dirs), DirectoryUse)
         return
     damage = DamagedRecords(session)
     bookie = open_bookie(session, **dirs)
-    found = _logs(session, bookie, damage)
+    found = _logs(session, bookie, damage, existing=existing)
     session.emit_all(found, LogUse)
     session.finish()  # The table comes first.
     written = _written(found) if any(use.is_used for use in uses(bookie.found.roots)) else set()
-    _note_sums(session, found, [one for one in found if one.summary.path not in written])
+    counted_as = (
+        "without ledgers that no longer exist"
+        if existing
+        else "as of the last garbage collection: ledgers deleted since then count as live; "
+        "--existing asks the cluster"
+    )
+    complete = [one for one in found if one.summary.path not in written]
+    _note_sums(session, found, complete, counted_as)
     damage.finish()
 
 
@@ -81,13 +90,17 @@ def _directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
     yield from offline_files.directory_uses(bookie.files, bookie.found)
 
 
-def _logs(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> list[LogUse]:
+def _logs(
+    session: Session, bookie: OfflineBookie, damage: DamagedRecords, *, existing: bool
+) -> list[LogUse]:
     """Return how much of each log is live, those with most to free first."""
     found: list[LogUse] = []
     with bookie.shards() as shards:
         paths = [(shard, path) for shard in shards for path in shard.entry_logs()]
         total = sum(bookie.files.size(path) for _, path in paths)
         alive = {id(shard): _alive(shard, damage) for shard in shards}
+        if existing:
+            alive = _existing(session, alive)
         done = 0
         with session.progress("reading entry logs", total=total) as progress:
             for shard, path in paths:
@@ -112,6 +125,15 @@ def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:
         return frozenset()
 
 
+def _existing(session: Session, alive: dict[int, frozenset[int]]) -> dict[int, frozenset[int]]:
+    """Return which of the ledgers the cluster's metadata has."""
+    left = frozenset().union(*alive.values())
+    known = {
+        one for some in session.cluster.view.ledger_ranges(None) for one in some if one in left
+    }
+    return {shard: ids & known for shard, ids in alive.items()}
+
+
 def _written(found: list[LogUse]) -> set[Path]:
     """Return the logs that a running bookie still writes: the newest of a directory, without map.
 
@@ -122,7 +144,9 @@ def _written(found: list[LogUse]) -> set[Path]:
     return {log.path for log in newest.values() if log.map_state is MapState.NONE}
 
 
-def _note_sums(session: Session, found: list[LogUse], complete: list[LogUse]) -> None:
+def _note_sums(
+    session: Session, found: list[LogUse], complete: list[LogUse], counted_as: str
+) -> None:
     """Say what could be freed, and by what: of the logs that are ``complete``."""
     live = sum(one.live_bytes for one in found)
     dead = sum(one.dead_bytes for one in found)
@@ -130,8 +154,7 @@ def _note_sums(session: Session, found: list[LogUse], complete: list[LogUse]) ->
     empty, minor, major = (freed_by(complete, at) for at in (_NOTHING_LEFT, minor_at, major_at))
     session.note(
         f"{counted(len(found), 'entry log')}: {human_bytes(live)} live, "
-        f"{human_bytes(dead)} dead, as of the last garbage collection: ledgers deleted since then "
-        "count as live\n"
+        f"{human_bytes(dead)} dead, {counted_as}\n"
         f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
         f"{minor_at:.0%} live) {human_bytes(minor)}, a major one (below {major_at:.0%}) "
         f"{human_bytes(major)}"

@@ -8,17 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bkctl.cli.root import cli
 from bkctl.commands.ledger.columns import preview
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
 from bookied.directories.lock import DirectoryLocks
 from bookied.storage.journal.format import entry_record, header
 from tests.bkctl.support.disk import SYNTHETIC, copy_of, dirs, run, snapshot
+from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.codes import DigestType
 from wire.digest import digester
@@ -471,6 +474,13 @@ def test_usage_tells_live_from_dead_and_what_each_threshold_frees(tmp_path: Path
     words = copy_of("interleaved/rotated", tmp_path)
     before = {row["log"]: row for row in run("usage", *words, "-o", "jsonl").rows}
     assert all(row["dead_bytes"] == 0 for row in before.values())
+    assert "--existing asks the cluster" in run("usage", *words).err
+    uri = f"sqlite://{tmp_path}/metadata.db"
+    with closing(FakeHost()) as host:
+        assert cli.run(["cluster", "init", "-u", uri], host) == 0
+    none = run("usage", *words, "--existing", "-u", uri, "-o", "jsonl")
+    assert all(row["live_bytes"] == 0 for row in none.rows)
+    assert "0 B live" in none.err
     (tmp_path / "bookie/ledgers/current/0/29/29.idx").unlink()
     found = run("usage", *words, "-o", "jsonl")
     ledgers_map = expected("interleaved/rotated")["entryLogs"]["0.log"]["ledgersMap"]
