@@ -156,7 +156,7 @@ def _log_changed_sentence(changed: LogChanged) -> str:
     if changed.change == "unchanged":
         return (
             f"nothing was dropped from log {changed.name}: no closed ledger ends before that "
-            f"position or age; the first entry kept is {changed.first}"
+            f"limit; the first entry kept is {changed.first}"
         )
     if changed.change == "swept":
         count = len(changed.ledgers)

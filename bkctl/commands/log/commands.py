@@ -190,11 +190,12 @@ log.command(
 log.command(
     "trim",
     body="bkctl.commands.log.lifecycle:trim",
-    help="""Delete the ledgers of the log NAME that end before a position, or whose entries are old.
+    help="""Delete the first ledgers of the log NAME, by position, age or number of entries.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
-    position, and with --older-than keep entries that are older. A running writer begins a new
-    ledger by --roll-size, --roll-entries or --roll-after of `log create`.
+    position, with --older-than keep entries that are older, and with --keep more than N entries. A
+    running writer begins a new ledger by --roll-size, --roll-entries or --roll-after of `log
+    create`.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -211,12 +212,14 @@ log.command(
             type=DURATION,
             help="Delete ledgers whose entries are all older than TIME.",
         ),
+        option("--keep", type=click.IntRange(1), metavar="N", help="Keep the last N entries."),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
         ("bkctl log trim events --before 7:0 --dry-run", "show which ledgers would be deleted"),
         ("bkctl log trim events --older-than 30d --yes", "from cron"),
+        ("bkctl log trim events --keep 1000000", "all but the last million entries"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )

@@ -65,21 +65,30 @@ async def _create(client: Client, name: str, options: LogOptions) -> LogChanged:
     return LogChanged(name, "created")
 
 
-def trim(session: Session, *, name: str, before: Position | None, age_s: float | None) -> None:
-    """Delete the ledgers of the log NAME that end before a position, or whose entries are old.
+def trim(
+    session: Session,
+    *,
+    name: str,
+    before: Position | None,
+    age_s: float | None,
+    keep: int | None,
+) -> None:
+    """Delete the first ledgers of the log NAME: up to a position, an age or a number of entries.
 
     Raises:
-        UsageError: neither a position nor an age is given, or both.
+        UsageError: none of the limits is given, or several.
     """
     session.about = f"log {name}"
-    if (before is None) == (age_s is None):
+    if sum(limit is not None for limit in (before, age_s, keep)) != 1:
         raise UsageError(
-            "give --before INDEX:ENTRY or --older-than TIME",
+            "give one of --before INDEX:ENTRY, --older-than TIME and --keep N",
             next_step=f"for example: `bkctl log trim {shlex.quote(name)} --older-than 30d`",
         )
-    if before is None:
-        assert age_s is not None  # One of them is given.
+    if age_s is not None:
         before = session.call(_begun_before, name, age_s)
+    elif keep is not None:
+        before = session.call(_followed_by, name, keep)
+    assert before is not None  # One of them is given.
     going = session.call(_removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if session.dry_run:
@@ -108,6 +117,16 @@ async def _begun_before(client: Client, name: str, age_s: float) -> Position:
             break
         index = one.index
     return Position(index, 0)
+
+
+async def _followed_by(client: Client, name: str, entries: int) -> Position:
+    """Return the last ledger from which on the log has so many entries, an open one's aside."""
+    info = await LogManager(client).info(name)
+    for one in reversed(info.ledgers):
+        entries -= 0 if one.last_entry_id is None else one.last_entry_id + 1
+        if entries <= 0:
+            return Position(one.index, 0)
+    return Position(info.trimmed, 0)
 
 
 async def _removed_by_trim(client: Client, name: str, before: Position) -> list[Any]:

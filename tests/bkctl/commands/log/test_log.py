@@ -159,7 +159,7 @@ def test_a_log_is_trimmed_by_age() -> None:
     world = World(3)
     run_in(world, "log", "create", "aged")
     trim = ("log", "trim", "aged", "--yes", "--older-than")
-    no = "nothing was dropped from log aged: no closed ledger ends before that position or age"
+    no = "nothing was dropped from log aged: no closed ledger ends before that limit"
     kept = f"{no}; the first entry kept is 0:0\n"
     assert run_in(world, *trim, "0").out == kept
     for word in ("a", "b", "c", "d"):
@@ -172,6 +172,20 @@ def test_a_log_is_trimmed_by_age() -> None:
     assert run_in(world, *trim, "0").out == "deleted 1 ledger: log aged begins with 3:0 now\n"
     both = run_in(world, *trim, "1h", "--before", "3:0", ok=False)
     assert both.status == ExitStatus.USAGE
+
+
+def test_a_log_is_trimmed_to_its_last_entries() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "short")
+    for words in (("a", "b"), ("c", "d"), ("e", "f")):
+        run_in(world, "log", "append", "short", *words)
+    trim = ("log", "trim", "short", "--yes", "--keep")
+    assert "nothing was dropped" in run_in(world, *trim, "5").out
+    said = run_in(world, *trim, "3").out
+    assert said == "deleted 1 ledger: log short begins with 1:0 now\n"
+    assert run_in(world, "log", "tail", "short").out == "c\nd\ne\nf\n"
+    run_in(world, *trim, "2")
+    assert run_in(world, "log", "tail", "short").out == "e\nf\n"
 
 
 @pytest.mark.parametrize(
