@@ -171,19 +171,25 @@ class Topic:
         return rows
 
     def verdict(self, found: Sequence[bytes]) -> Verdict:
-        """Compare with what a reader of the broker receives, and with what was acknowledged."""
         rows = [_row_of(json.loads(row)) for row in found]
-        lost, repeated = _differences(self._received, rows)
-        values = Counter(row[-1] for row in self._received)
-        lost += (Counter(self._acknowledged) - values).total()
-        repeated += values.total() - len(values)
-        parts = [[row for row in rows if row[0] == number] for number in range(2)]
-        misplaced = sum(row > following for part in parts for row, following in pairwise(part))
-        return Verdict(len(rows), lost, repeated, misplaced)
+        return compare(rows, self._received, self._acknowledged)
 
     def close(self) -> None:
         self._client.close()
         self._broker.stop()
+
+
+def compare(rows: Sequence[Row], received: Sequence[Row], acknowledged: Iterable[bytes]) -> Verdict:
+    """Compare rows with what a reader of the broker receives, and with what was acknowledged."""
+    lost, repeated = _differences(received, rows)
+    values = Counter(row[-1] for row in received)
+    lost += (Counter(acknowledged) - values).total()
+    repeated += values.total() - len(values)
+    parts: dict[int, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(row[0], []).append(row)
+    misplaced = sum(row > following for part in parts.values() for row, following in pairwise(part))
+    return Verdict(len(rows), lost, repeated, misplaced)
 
 
 def _row_of(columns: dict[str, Any]) -> Row:
