@@ -37,6 +37,9 @@ SMALL_BYTES: Final = 512 * 1024
 SMALL_ENTRIES: Final = 1000
 """A range within both limits is read at one go, beside others."""
 
+BYTES_AT_ONCE: Final = 2 * 1024 * 1024
+"""About so much of a large range is yielded at a time: each time wakes the caller's thread."""
+
 RANGES_AHEAD: Final = 16
 """Small ranges in flight: with ``SMALL_BYTES`` 8 MiB at most, unless metadata is wrong."""
 
@@ -91,12 +94,28 @@ async def read_ranges(
                 continue
             large = waiting.popleft()
             async with aclosing(_read_large(client, large, skip_gone=skip_gone)) as batches:
-                async for batch in batches:
-                    yield [(large, batch)]
+                async for parts in _gathered(large, batches):
+                    yield parts
     finally:
         for _, reading in ahead:
             reading.addErrback(lambda _failure: None)
             reading.cancel()
+
+
+async def _gathered(
+    large: EntryRange, batches: AsyncGenerator[EntryBatch, None]
+) -> AsyncGenerator[list[Part], None]:
+    """Yield the batches of a range, several at a time."""
+    parts: list[Part] = []
+    size = 0
+    async for batch in batches:
+        parts.append((large, batch))
+        size += len(batch.payloads)
+        if size >= BYTES_AT_ONCE:
+            yield parts
+            parts, size = [], 0
+    if parts:
+        yield parts
 
 
 async def _closed_ledgers(

@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'bk
 
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.partitions import cut
-from bkctl.commands.export.task.rows import Part, RangeReadError, read_ranges
+from bkctl.commands.export.task.rows import BYTES_AT_ONCE, Part, RangeReadError, read_ranges
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldClient
 from wire.codes import ProtocolVersion
@@ -57,6 +57,24 @@ def test_a_small_closed_ledger_takes_one_request() -> None:
         (ledger_id, 20) for ledger_id in task.ids
     ]
     assert [type(one) for one in task.reads()] == [BatchReadRequest] * LEDGERS
+
+
+def test_of_a_large_ledger_several_chunks_are_handed_over_at_a_time() -> None:
+    world = World(3)
+    client = WorldClient(world, protocol=ProtocolVersion.V2)
+    writer = world.run(client.client.create_ledger(write_quorum=3))
+    for number in range(5000):
+        writer.add(b"%04d" % number * 256)
+    world.run(writer.drain())
+    world.run(writer.close())
+    (task,) = cut(client.call(read_extents, [writer.ledger_id]), 1, target_bytes=1 << 30)
+    found = [
+        list(parts) for parts in client.iterate(lambda connected: read_ranges(connected, task))
+    ]
+    assert len(found) <= 5000 * 1024 // BYTES_AT_ONCE + 1
+    batches = [batch for parts in found for _, batch in parts]
+    assert [one for batch in batches for one in batch.entry_ids] == list(range(5000))
+    assert batches[-1].payload(len(batches[-1]) - 1) == b"4999" * 256
 
 
 def test_entries_are_found_that_moved_after_the_metadata_was_read() -> None:
