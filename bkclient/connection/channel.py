@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsEnd
 
 log = Logger()
+
+READ_BYTES: Final = 256 * 1024
+"""How much is read of a socket at once: answers with many entries are as large."""
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +117,7 @@ class BookieChannel(Protocol):
         transport: Any = self.transport
         settings = self.settings
         if hasattr(transport, "setTcpNoDelay"):
+            transport.bufferSize = READ_BYTES
             transport.setTcpNoDelay(settings.no_delay)
             transport.setTcpKeepAlive(settings.keepalive)
             settings.keepalive_times.apply(transport.getHandle())
