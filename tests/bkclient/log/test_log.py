@@ -211,9 +211,23 @@ class TestAppending:
         assert writer.record.next_index == 1
         world.restart("b3")
         world.run(writer.room())
-        assert append(world, writer, b"4") == [Position(1, 0)]
+        assert append(world, writer, b"4", b"5") == [Position(1, 0), Position(1, 1)]
+        world.metadata.delay_s = lambda _operation: 0.1
+        world.run(writer.room())
+        assert append(world, writer, b"6") == [Position(2, 0)]
         world.run(writer.close())
-        assert all_of(world, manager) == numbered(0, 4)
+        assert all_of(world, manager) == numbered(0, 6)
+
+    def test_there_is_room_while_the_next_try_to_create_a_ledger_waits(self) -> None:
+        world = World(3)
+        writer = opened(world, logs(world), attrs.evolve(TRIPLE, roll_entries=2))
+        append(world, writer, b"0", b"1")
+        world.unregister("b3")
+        world.run(writer.room())
+        world.restart("b3")
+        world.metadata.delay_s = lambda _operation: 1000.0
+        world.run(writer.room())
+        assert append(world, writer, b"2") == [Position(0, 2)]
 
     def test_an_entry_that_is_too_large_is_refused_and_the_rest_goes_on(self) -> None:
         world = World(3)
