@@ -153,17 +153,19 @@ def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_plac
     ]
     storages = Storages(desk.files, shards)
     storages.open()
-    threads: set[str] = set()
+    threads: list[str] = []
 
     def fault(_operation: str, path: Path) -> OSError | None:
         if path.suffix != ".log":
             return None
-        threads.add(name := threading.current_thread().name)
+        threads.append(name := threading.current_thread().name)
         return no_space(path) if beside == "failing" and name == "replay-writes" else None
 
     desk.files.fault = fault
     found = recover(desk.files, storages, [J], drain_bytes=20_000, writes_beside=beside != "not")
     assert ("replay-writes" in threads) is (beside != "not")
+    if beside == "failing":  # From then on the start itself looks for space, and bounds its memory.
+        assert threads.count("replay-writes") == 1
     assert "replay-writes" not in {thread.name for thread in threading.enumerate()}
     assert found.entries == sum(map(len, expected.values()))
     assert found.dropped == 1500 - found.entries
@@ -175,6 +177,38 @@ def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_plac
         state = storages.of(ledger).ledgers.lookup(ledger)
         assert state is not None
         assert (state.last_entry, state.lac) == (numbers[-1], numbers[-1] - 1)
+
+
+def test_a_replay_that_fails_leaves_no_thread_that_writes() -> None:
+    desk, writes, goes_on = Desk(), threading.Event(), threading.Event()
+    records = [entry(1, number, bytes(1000)) for number in range(350)]
+    desk.journal(5, layout.ledger_key_record(1, KEY), *records)
+    desk.journal(6, layout.LENGTH.pack(-5) + b"x" * 500)
+    storage = LedgerStorage(
+        desk.files, [L], IndexFiles(desk.files, [L]), events=StorageEvents(on_fatal=print)
+    )
+    storages = Storages(desk.files, [storage])
+    storages.open()
+
+    def fault(_operation: str, path: Path) -> OSError | None:
+        if path.suffix == ".log":
+            writes.set()
+            assert goes_on.wait(60)
+        return None
+
+    def read_fault(_operation: str, path: Path) -> OSError | None:
+        if path.name == "6.txn" and writing() and writes.wait(60):
+            goes_on.set()
+        return None
+
+    def writing() -> bool:
+        return "replay-writes" in {thread.name for thread in threading.enumerate()}
+
+    desk.files.fault, desk.files.read_fault = fault, read_fault
+    with pytest.raises(JournalRecordError, match="negative"):
+        recover(desk.files, storages, [J], drain_bytes=20_000, writes_beside=True)
+    assert goes_on.is_set()
+    assert not writing()
 
 
 @pytest.mark.parametrize("writes_beside", [False, True])
