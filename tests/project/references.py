@@ -23,6 +23,8 @@ _LIST = rf"{_NUMBER}(?:(?:, | and | to |, and ){_NUMBER})*"
 _SECTION = re.compile(rf"[,:]? (?:its )?(?:sections? )?({_LIST})\b(?! (?:lines|pages))")
 _SECTION_ALONE = re.compile(rf"\b[Ss]ections? ({_LIST})")
 _IDENTIFIER = re.compile(r"(?<![\w'\"./-])([ISGHDL][1-9]\d?)\b(?![\w'\".(=/-]*\w)")
+_HINT = re.compile(r"\.md|[Ss]ection|[ISGHDL][1-9]")
+"""What a reference has; a module without it, as most are, is not parsed."""
 _HEADING = re.compile(rf"^(?:#+ |\*\*)({_NUMBER})[.) ]", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:- |\| )(?:\*\*)?([ISGHDL]\d+)\b|\*\*([ISGHDL]\d+)\*\*", re.MULTILINE)
 
@@ -57,8 +59,13 @@ def pages() -> Iterator[Path]:
 
 
 def prose_of(path: Path) -> list[Text]:
-    """Return the docstrings (those of attributes too) and the blocks of comments of a module."""
+    """Return docstrings (those of attributes too) and blocks of comments of a module.
+
+    These are all, or none where it refers to nothing.
+    """
     source = path.read_text(encoding="utf-8")
+    if not _HINT.search(source):
+        return []
     found = [
         Text(path, node.lineno, _one_line(node.value.value))
         for node in ast.walk(ast.parse(source))

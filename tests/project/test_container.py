@@ -48,7 +48,8 @@ def sent(directory: Path) -> Path:
 @pytest.mark.processes
 def test_what_is_sent_installs_by_the_lock_and_runs(tmp_path: Path) -> None:
     target = tmp_path / "bkctl"
-    told = shell(ROOT / "container/install.sh", sent(tmp_path), target)
+    # Few of the modules are imported, so each is compiled when it is.
+    told = shell(ROOT / "container/install.sh", sent(tmp_path), target, PIP_COMPILE="0")
     assert told.startswith("No broken requirements found.\nbkctl 0.")
     for page in ("share/man/man8/bookied.8", "share/man/man1/bkctl.1"):
         assert (target / page).exists()
