@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from bkctl.commands.local.java import JavaNotFoundError, find_java
 from tests.support.certificates import PASSWORD, Authority, Issued
 from tests.support.programs import missing
+
+_SHORT_LIVED: Final = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
+"""Options of a JVM that ends before its optimising compiler pays."""
 
 
 def keytool(*arguments: object) -> None:
@@ -16,7 +20,7 @@ def keytool(*arguments: object) -> None:
         program = find_java().home / "bin" / "keytool"
     except JavaNotFoundError as error:
         missing(error)
-    command = [str(program), *map(str, arguments)]
+    command = [str(program), *_SHORT_LIVED, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -20,8 +20,9 @@ from bkctl.cli.root import cli
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.stats.java import is_excused, java_seen, shapes
 from tests.interop.peers.admin import TOKEN, Admin, Answer, java_admin, our_admin
+from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.ours import PATIENT_ENVIRON
-from tests.interop.peers.peers import Peers, java_shell, write_client_conf
+from tests.interop.peers.peers import JavaVM, Peers, write_client_conf
 from tests.support.waiting import until
 
 DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
@@ -376,10 +377,12 @@ def test_bkctl_finds_both_and_speaks_to_each_in_its_way(sides: Sides, name: str)
     assert "QueueLength" in bkctl(side, "metrics", me, "--jmx-names")[1]
 
 
-def test_java_s_shell_finds_the_http_server_of_ours(sides: Sides, tmp_path: Path) -> None:
+def test_java_s_shell_finds_the_http_server_of_ours(
+    sides: Sides, java_vm: JavaVM, tmp_path: Path
+) -> None:
     side = sides["ours"]
     conf = write_client_conf(tmp_path, side.uri)
-    shown = java_shell(conf, "endpointinfo", "-b", side.admin.bookie.bookie_id)
+    shown = java_shell(java_vm, conf, "endpointinfo", "-b", side.admin.bookie.bookie_id)
     assert shown.returncode == 0, shown.stderr
     assert shown.attribute("id") == ["bookie", "httpserver"]
     assert shown.attribute("port")[1] == str(side.admin.port)

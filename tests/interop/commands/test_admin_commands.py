@@ -16,8 +16,9 @@ from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.commands.local.process import free_port
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
+from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.ours import our_bookie
-from tests.interop.peers.peers import Peers, java_shell, ledgers_root, write_client_conf, write_conf
+from tests.interop.peers.peers import Peers, ledgers_root, write_client_conf, write_conf
 from tests.interop.peers.sides import INSTANCE_ID, Side, bkctl
 from tests.support import reactor
 from tests.support.waiting import until
@@ -147,7 +148,7 @@ def test_javas_tools_and_ours_list_the_same_marks_and_workers(sides: tuple[Side,
     reactor.run(store.mark_underreplicated(LedgerId(2**40), (B1, B2)))
     assert reactor.run(store.acquire_lock(LedgerId(1)))
     conf = write_client_conf(ours.directory, ours.uri)
-    told = java_shell(conf, "listunderreplicated", "-pmr", "-prw")
+    told = java_shell(ours.peers.vm, conf, "listunderreplicated", "-pmr", "-prw")
     assert told.returncode == 0, told.stderr
     listed = ours.ours("autorecovery", "list", "--json").json["marks"]
     text = " ".join(f"{event.message} {event.attributes}" for event in told.events)

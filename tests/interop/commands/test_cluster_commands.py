@@ -23,8 +23,9 @@ from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from tests.interop.peers.admin import Admin, java_admin, our_admin
+from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.ours import PATIENT_ENVIRON
-from tests.interop.peers.peers import JavaBookie, Peers, java_shell, write_client_conf
+from tests.interop.peers.peers import JavaBookie, Peers, write_client_conf
 from tests.support.waiting import is_readable, until
 
 ENTRIES = 40
@@ -209,9 +210,8 @@ def test_java_works_on_a_tree_that_was_restored(mixed: Mixed) -> None:
     # Versions begin anew in the other cluster; all else of a cookie is the same.
     listed = ("cookie", "list", "--json")
     assert _versionless(there(*listed).out) == _versionless(mixed.bkctl(*listed).out)
-    listed = java_shell(
-        write_client_conf(mixed.directory, target), "ledgermetadata", "-l", mixed.ledger_id
-    )
+    conf = write_client_conf(mixed.directory, target)
+    listed = java_shell(mixed.peers.vm, conf, "ledgermetadata", "-l", mixed.ledger_id)
     assert listed.returncode == 0
     assert f"lastEntryId={ENTRIES - 1}" in str(listed.events)
     bookie = JavaBookie(target, mixed.peers.new_directory("restored"))

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.bkctl.support.disk import run
+from tests.interop.peers.java_shell import ShellResult, java_shell
 from tests.interop.peers.ours import our_bookie
-from tests.interop.peers.peers import JavaBookie, Peers, ShellResult, java_shell
+from tests.interop.peers.peers import JavaBookie, JavaVM, Peers
 
 SMALL_LOGS = {"logSizeLimit": 20_000, "journalMaxBackups": 20}
 INTERLEAVED = "org.apache.bookkeeper.bookie.InterleavedLedgerStorage"
@@ -73,8 +74,8 @@ def rows(bookie: JavaBookie, *words: object) -> list[dict[str, Any]]:
     return run(*words, "-c", bookie.conf_path, "-o", "jsonl").rows
 
 
-def shell(bookie: JavaBookie, *words: object) -> ShellResult:
-    result = java_shell(bookie.conf_path, *words)
+def shell(vm: JavaVM, bookie: JavaBookie, *words: object) -> ShellResult:
+    result = java_shell(vm, bookie.conf_path, *words)
     assert result.returncode == 0, result.stderr
     return result
 
@@ -88,27 +89,27 @@ def positions(result: ShellResult) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def test_journals_hold_the_same_records(bookie: JavaBookie) -> None:
+def test_journals_hold_the_same_records(java_vm: JavaVM, bookie: JavaBookie) -> None:
     meta = {"ledger key": -0x1000, "fence": -0x2000, "explicit LAC": -0x8000}
     for journal in rows(bookie, "files", "--journal"):
         found = rows(bookie, "journal", journal["name"])
-        theirs = positions(shell(bookie, "readjournal", journal["id"]))
+        theirs = positions(shell(java_vm, bookie, "readjournal", journal["id"]))
         assert [
             (int(r["ledger"]), meta.get(r["kind"], r["entry"]), r["offset"]) for r in found
         ] == [head[:3] for head in theirs]
 
 
-def test_entry_logs_hold_the_same_records_and_ledgers(bookie: JavaBookie) -> None:
+def test_entry_logs_hold_the_same_records_and_ledgers(java_vm: JavaVM, bookie: JavaBookie) -> None:
     logs = [one for one in rows(bookie, "files", "--entrylog") if one["size"]]
     with_map = 0
     for log in logs[:3]:
         found = rows(bookie, "entrylog", log["name"])
-        theirs = positions(shell(bookie, "readlog", log["id"]))
+        theirs = positions(shell(java_vm, bookie, "readlog", log["id"]))
         assert [(int(r["ledger"]), r["entry"], r["offset"]) for r in found] == [
             head[:3] for head in theirs
         ]
         summary = run("entrylog", log["id"], "--summary", "-c", bookie.conf_path, "--json").json
-        metadata = shell(bookie, "readlogmetadata", f"{log['id']:x}")
+        metadata = shell(java_vm, bookie, "readlogmetadata", f"{log['id']:x}")
         stated = [
             (e.attributes["ledgerId"], int(e.attributes["size"]))
             for e in metadata.events
@@ -120,9 +121,10 @@ def test_entry_logs_hold_the_same_records_and_ledgers(bookie: JavaBookie) -> Non
     assert with_map or not logs or len(logs) == 1, "nothing was rotated"
 
 
-def test_the_mark_is_the_same(bookie: JavaBookie) -> None:
+def test_the_mark_is_the_same(java_vm: JavaVM, bookie: JavaBookie) -> None:
     found = rows(bookie, "lastmark", "--check")
-    told = [e.message for e in shell(bookie, "lastmark").events if "LastLogMark" in e.message]
+    events = shell(java_vm, bookie, "lastmark").events
+    told = [event.message for event in events if "LastLogMark" in event.message]
     if not found:  # Java tells 0 where there is no mark.
         assert "Journal Id - 0(0.txn), Pos - 0" in told[0]
         return
@@ -134,19 +136,21 @@ def test_the_mark_is_the_same(bookie: JavaBookie) -> None:
 @pytest.mark.parametrize(
     ("option", "flag"), [("--journal", "-txn"), ("--entrylog", "-log"), ("--index", "-idx")]
 )
-def test_the_files_are_the_same(bookie: JavaBookie, option: str, flag: str) -> None:
+def test_the_files_are_the_same(
+    java_vm: JavaVM, bookie: JavaBookie, option: str, flag: str
+) -> None:
     listed = rows(bookie, "files", option)
     found = {str(Path(one["path"]).resolve()) for one in listed if one["kind"] != "database"}
-    theirs = shell(bookie, "listfilesondisc", flag).attribute("canonicalPath")
+    theirs = shell(java_vm, bookie, "listfilesondisc", flag).attribute("canonicalPath")
     databases = {"ledgers", "locations"}  # Java takes their logs for entry logs.
     assert found == {path for path in theirs if Path(path).parent.name not in databases}
 
 
-def test_both_find_the_directories_consistent(bookie: JavaBookie) -> None:
+def test_both_find_the_directories_consistent(java_vm: JavaVM, bookie: JavaBookie) -> None:
     for words in (["check"], ["check", "--deep"]):
         found = rows(bookie, *words)
         assert [one for one in found if one["severity"] == "problem"] == []
-    assert shell(bookie, "localconsistencycheck").returncode == 0
+    assert shell(java_vm, bookie, "localconsistencycheck").returncode == 0
 
 
 def test_every_entry_that_was_acknowledged_is_found_on_the_disk(bookie: JavaBookie) -> None:
@@ -158,7 +162,7 @@ def test_every_entry_that_was_acknowledged_is_found_on_the_disk(bookie: JavaBook
         assert [row["entry"] for row in found] == list(range(one["last_entry"] + 1))
 
 
-def test_both_find_an_entry_that_leads_elsewhere(bookie: JavaBookie) -> None:
+def test_both_find_an_entry_that_leads_elsewhere(java_vm: JavaVM, bookie: JavaBookie) -> None:
     """Last: it damages the directories."""
     files = [one for one in rows(bookie, "files", "--index") if one["kind"] == "index"]
     if not files:
@@ -174,7 +178,7 @@ def test_both_find_an_entry_that_leads_elsewhere(bookie: JavaBookie) -> None:
     assert [(one["kind"], one["ledger"], one["entry"]) for one in bad] == [
         ("wrong-entry", str(ledger_id), slots[0]["entry"])
     ]
-    theirs = java_shell(bookie.conf_path, "localconsistencycheck")
+    theirs = java_shell(java_vm, bookie.conf_path, "localconsistencycheck")
     assert theirs.returncode == 1
     told = [e.attributes for e in theirs.events if "entryId" in e.attributes]
     assert (str(ledger_id), str(slots[0]["entry"])) in {

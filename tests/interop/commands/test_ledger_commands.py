@@ -12,11 +12,10 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.runner import Result
+from tests.interop.peers.java_shell import ShellResult, java_shell
 from tests.interop.peers.peers import (
     JavaBookie,
     Peers,
-    ShellResult,
-    java_shell,
     ledgers_root,
     zookeeper_client,
 )
@@ -45,7 +44,7 @@ class Stage:
 
     def java(self, *words: object) -> ShellResult:
         """Run the same in Java's shell."""
-        done = java_shell(self.bookies[0].conf_path, *words)
+        done = java_shell(self.peers.vm, self.bookies[0].conf_path, *words)
         assert done.returncode == 0, (words, done.stderr)
         return done
 
@@ -124,7 +123,7 @@ def test_one_bookies_copies_are_those_java_reads_and_the_last(stage: Stage) -> N
     held = stage.ours("ledger", "read", ledger_id, "--bookie", bookie, "-o", "id").out.split()
     last = int(held[-1])
     read = ("-l", ledger_id, "-fe", 0, "-le", last, "-b", bookie, "-m")
-    told = text_of(java_shell(stage.bookies[0].conf_path, "readledger", *read))
+    told = text_of(java_shell(stage.peers.vm, stage.bookies[0].conf_path, "readledger", *read))
     for entry_id in held[:-1]:
         assert re.search(rf"entry {entry_id}\b", told)
     # Java leaves the last one out.
@@ -214,7 +213,7 @@ def test_java_commands_about_files_tell_of_a_stopped_bookie_what_java_tells(stag
     stopped.stop()
     try:
         for java in (("readjournal", newest(stopped)), ("readlog", "0", "-l", ledger_id)):
-            theirs = java_shell(stopped.conf_path, *java)
+            theirs = java_shell(stage.peers.vm, stopped.conf_path, *java)
             ours = bkctl("compat", "-conf", stopped.conf_path, *java, "--output", "jsonl").out
             records = map(json.loads, ours.splitlines())
             found = {one["entry"] for one in records if one["ledger"] == str(ledger_id)}
@@ -232,7 +231,7 @@ def test_java_commands_about_files_tell_of_a_stopped_bookie_what_java_tells(stag
             (("activeledgers", "-l", "0", "-t", "5000"), [rf"\b{ledger_id}\b"]),
             (("lastmark",), [r"\d+"]),
         ):
-            theirs = java_shell(stopped.conf_path, *java)
+            theirs = java_shell(stage.peers.vm, stopped.conf_path, *java)
             ours = bkctl("compat", "-conf", stopped.conf_path, *java).out
             for fact in expected:
                 assert re.search(fact, text_of(theirs)), (java, fact, text_of(theirs))

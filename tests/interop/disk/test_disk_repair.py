@@ -15,8 +15,9 @@ import pytest
 
 from tests.interop.disk.test_storage_handover import INTERLEAVED, SORTED, Handover
 from tests.interop.peers import sides
+from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.ours import OurBookie
-from tests.interop.peers.peers import JavaBookie, Peers, java_shell, ledgers_root, zookeeper_client
+from tests.interop.peers.peers import JavaBookie, Peers, ledgers_root, zookeeper_client
 
 DB: Final[dict[str, Any]] = SORTED | {
     "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -191,9 +192,8 @@ def test_a_format_leaves_what_java_s_leaves(peers: Peers, *, delete: bool) -> No
     by_java = written_by_java(peers, SORTED)
     by_us = written_by_java(peers, SORTED)
     options = ["-deleteCookie"] if delete else []
-    done = java_shell(
-        by_java.bookie.conf_path, "bookieformat", "-nonInteractive", "-force", *options
-    )
+    words = ("bookieformat", "-nonInteractive", "-force", *options)
+    done = java_shell(peers.vm, by_java.bookie.conf_path, *words)
     assert done.returncode == 0, done.stderr
     bkctl(by_us, "bookieformat", "-nonInteractive", "-force", *options)
     assert tree(by_us.directory) == tree(by_java.directory) == ["journal", "ledgers"]

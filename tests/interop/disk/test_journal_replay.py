@@ -16,8 +16,9 @@ from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.reader import journal_ids, open_scan
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
+from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.ours import OurBookie
-from tests.interop.peers.peers import JavaBookie, Peers, java_shell, write_conf
+from tests.interop.peers.peers import JavaBookie, JavaVM, Peers, write_conf
 
 BLOCK = groups.BLOCK_BYTES
 GENERATION = 0x0102030405060708
@@ -73,9 +74,8 @@ def _without(data: bytes, begin: int, end: int) -> bytes:
 
 @pytest.mark.parametrize("case", journals())
 def test_java_reads_our_journals_as_the_model_says(
-    case: str, tmp_path: Path, jars: list[Path]
+    case: str, tmp_path: Path, java_vm: JavaVM
 ) -> None:
-    assert jars
     data = journals()[case]
     current = tmp_path / "journal" / "current"
     current.mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_java_reads_our_journals_as_the_model_says(
     write_conf(
         conf, {"journalDirectories": current.parent, "ledgerDirectories": tmp_path / "ledgers"}
     )
-    result = java_shell(conf, "readjournal", "5")
+    result = java_shell(java_vm, conf, "readjournal", "5")
     try:
         wanted = [(at, layout.IDS.unpack_from(body)[1]) for at, body in java_scan(data)]
     except JavaFailsError:

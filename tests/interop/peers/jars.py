@@ -218,7 +218,8 @@ def _run_ivy(
     except (JavaNotFoundError, SparkNotFoundError) as e:
         raise PeerUnavailable(f"{e}: {e.hint}") from e
     command = [
-        *(str(java.executable), *_trust(java), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
+        *(str(java.executable), *_trust(java), "-XX:TieredStopAtLevel=1", "-cp", str(ivy)),
+        *("org.apache.ivy.Main", "-warn"),
         *("-cache", str(cache), "-confs", "default"),
         *(() if settings is None else ("-settings", str(settings))),
         *("-dependency", *module, version),

@@ -46,6 +46,14 @@ NETTY_OPTIONS: Final = (
 
 LOG_LEVEL_PROPERTY: Final = "bkctl.test.level"
 
+SHELL_LOGGERS: Final = (
+    "org.apache.bookkeeper.bookie.BookieShell",
+    "org.apache.bookkeeper.bookie.InterleavedStorageRegenerateIndexOp",
+    "org.apache.bookkeeper.client.BookKeeperAdmin",
+    "org.apache.bookkeeper.tools.cli.commands",
+)
+"""The loggers whose lines the release's shell shows as results (its conf/log4j2.shell.xml)."""
+
 _OPENED_FOR_REFLECTION: Final = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in (
@@ -113,12 +121,13 @@ class JavaVM(ServerProcess):
         """
         if self._process is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            log = self.directory / "jvm.log"
-            log.unlink(missing_ok=True)
+            self.log.unlink(missing_ok=True)
             options = [*self._options, *_OPENED_FOR_REFLECTION]
             main = ["py4j.GatewayServer", "--enable-auth", "0"]
-            command = java_command(self.directory, options, main, java=self._java)
-            self._process = ChildProcess(command, log, cwd=self.directory)
+            command = java_command(
+                self.directory, options, main, java=self._java, results=SHELL_LOGGERS
+            )
+            self._process = ChildProcess(command, self.log, cwd=self.directory)
             try:
                 port, token = self._read_address(timeout_s)
                 parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
@@ -127,6 +136,11 @@ class JavaVM(ServerProcess):
                 self.kill()
                 raise
         return self
+
+    @property
+    def log(self) -> Path:
+        """What it writes to stdout and stderr."""
+        return self.directory / "jvm.log"
 
     @property
     def gateway(self) -> JavaGateway:

@@ -5,17 +5,14 @@ The Java client is in ``java_client``, its JVM in ``jvm``; both are offered here
 
 from __future__ import annotations
 
-import json
 import secrets
 import socket
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import attrs
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -33,6 +30,7 @@ from tests.interop.peers.java_client import (
     LoadResult,
     java_load,
 )
+from tests.interop.peers.java_shell import java_shell_process
 from tests.interop.peers.jvm import FAST_JVM, LOG_LEVEL_PROPERTY, JavaError, JavaVM, java_command
 from tests.support.waiting import START_S, NotInTimeError, until
 from wire.frames import v2
@@ -61,15 +59,6 @@ FAST_CONF: Final = {
     "minUsableSizeForIndexFileCreation": 1 << 20,
 }
 """Small files, and no mistaking a slow machine for a loss; a run that measures leaves them out."""
-
-_SHELL_LOGGERS: Final = (
-    "org.apache.bookkeeper.bookie.BookieShell",
-    "org.apache.bookkeeper.bookie.InterleavedStorageRegenerateIndexOp",
-    "org.apache.bookkeeper.client.BookKeeperAdmin",
-    "org.apache.bookkeeper.tools.cli.commands",
-)
-"""The loggers whose lines the release's shell shows as results (its conf/log4j2.shell.xml)."""
-
 
 _ASKED_FIRST: Final = v2.encode_request(ReadRequest(LedgerId(2**62), EntryId(0)))
 
@@ -257,50 +246,6 @@ class JavaBookie(ServerProcess):
         return f"{type(self).__name__} {self.bookie_id} {what}; {self.log}:\n{tail}"
 
 
-@attrs.frozen
-class ShellEvent:
-    """One line of result of the Java shell: what it logged, and the values it logged with it."""
-
-    logger: str
-    level: str
-    message: str
-    attributes: Mapping[str, str]
-
-
-@attrs.frozen
-class ShellResult:
-    """What a command of the Java shell did. ``printed`` is what went to stdout past the logger."""
-
-    returncode: int
-    events: tuple[ShellEvent, ...]
-    printed: str
-    stderr: str
-
-    def attribute(self, name: str) -> list[str]:
-        """Return the values logged under ``name``, in order."""
-        return [e.attributes[name] for e in self.events if name in e.attributes]
-
-
-def java_shell(
-    conf: Path, *arguments: object, stdin: str = "", timeout_s: float = 120.0
-) -> ShellResult:
-    """Run ``bookkeeper shell ARGUMENTS`` of the Java release with the configuration file ``conf``.
-
-    Raises:
-        PeerUnavailable: Java or its jars are missing.
-    """
-    directory = conf.parent / "shell"
-    directory.mkdir(exist_ok=True)
-    options = [*FAST_JVM, "-Xmx256m", f"-D{LOG_LEVEL_PROPERTY}=WARN"]
-    main = ["org.apache.bookkeeper.bookie.BookieShell", "-conf", str(conf), *map(str, arguments)]
-    command = java_command(directory, options, main, results=_SHELL_LOGGERS)
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-    events, printed = _shell_output(done.stdout)
-    return ShellResult(done.returncode, tuple(events), printed, done.stderr)
-
-
 def init_cluster(uri: str, directory: Path) -> None:
     """Initialise a cluster with Java's own ``initnewcluster``; the root's parent must exist.
 
@@ -308,7 +253,7 @@ def init_cluster(uri: str, directory: Path) -> None:
         PeerFailed: the tool refused.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    done = java_shell(write_client_conf(directory, uri), "initnewcluster")
+    done = java_shell_process(write_client_conf(directory, uri), "initnewcluster")
     if done.returncode != 0:
         raise PeerFailed(f"initnewcluster ended with {done.returncode}:\n{done.stderr}")
 
@@ -411,30 +356,6 @@ class Peers:
         self._stack.close()
 
 
-def _shell_output(text: str) -> tuple[list[ShellEvent], str]:
-    """Tell the logger's JSON lines from what was printed straight to stdout."""
-    events, printed = [], []
-    for line in text.splitlines(keepends=True):
-        event = _shell_event(line)
-        if event is None:
-            printed.append(line)
-        else:
-            events.append(event)
-    return events, "".join(printed)
-
-
-def _shell_event(line: str) -> ShellEvent | None:
-    if not line.startswith("{"):
-        return None
-    try:
-        found = json.loads(line)
-        return ShellEvent(
-            found["loggerName"], found["level"], found["message"], found.get("contextMap", {})
-        )
-    except (ValueError, KeyError):
-        return None
-
-
 __all__ = [
     "FAST_CONF",
     "FAST_JVM",
@@ -451,12 +372,9 @@ __all__ = [
     "PeerFailed",
     "PeerUnavailable",
     "Peers",
-    "ShellEvent",
-    "ShellResult",
     "bookkeeper_jars",
     "init_cluster",
     "java_load",
-    "java_shell",
     "ledgers_root",
     "write_client_conf",
     "write_conf",

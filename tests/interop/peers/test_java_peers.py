@@ -14,6 +14,7 @@ from bkctl.commands.local.java import Java, find_java, pyspark_jars
 from bkctl.commands.local.metadata import ZooKeeperProcess
 from tests.interop.peers import jars as jars_module
 from tests.interop.peers.jars import VERSION, archive_path, common_class_path
+from tests.interop.peers.java_shell import java_shell_process
 from tests.interop.peers.peers import (
     FAST_CONF,
     JavaBookie,
@@ -26,7 +27,6 @@ from tests.interop.peers.peers import (
     bookkeeper_jars,
     init_cluster,
     java_load,
-    java_shell,
     ledgers_root,
     write_client_conf,
     zookeeper_client,
@@ -243,7 +243,7 @@ class TestJavaTools:
         self, module_peers: Peers, uri: str, bookies: list[JavaBookie]
     ) -> None:
         conf = write_client_conf(module_peers.new_directory("shell"), uri)
-        result = java_shell(conf, "listbookies", "-rw")
+        result = java_shell_process(conf, "listbookies", "-rw")
         assert result.returncode == 0
         listed = " ".join(result.attribute("bookieAddr"))
         assert all(f"BookieID:{b.bookie_id}," in listed for b in bookies)
