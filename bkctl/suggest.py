@@ -211,6 +211,8 @@ _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
 _EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
+_NEW_FILE: Final = "it never replaces a file: give another name"
+_RANGE: Final = "`bkctl ledger read LEDGER_ID 0-4` prints the first five entries"
 _LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
 _BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
 
@@ -262,6 +264,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --state underreplicated": "`bkctl autorecovery list` lists them",
     "ledger list --state recovering": "use --state in-recovery",
     "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
+    "ledger list --underreplicated": "`bkctl autorecovery list` lists them",
+    "cluster backup --force": _NEW_FILE,
+    "cluster backup --overwrite": _NEW_FILE,
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
     "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
     "bookie list --all": "it lists all bookies; --state selects some",
@@ -274,7 +279,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",
     "bookie list --slow": "`bkctl bookie slow` names slow bookies",
-    "ledger read --count": _LAST_ENTRIES,
+    "ledger read --count": _RANGE,
+    "ledger read --limit": _RANGE,
     "ledger read --tail": _LAST_ENTRIES,
     "ledger read -n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw, or --out FILE for the original bytes",
@@ -282,7 +288,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "doctor --disk": "use --full 80%",
     "ledger read --entries": "give the range as an argument: `bkctl ledger read LEDGER_ID 5-9`",
     "ledger read --to": "use --out FILE",
-    "log trim --keep": "use --before INDEX:0; `bkctl log show NAME` lists the ledgers",
+    "log trim --keep-entries": "use --keep N",
     "log trim --keep-ledgers": "use --before INDEX:0; `bkctl log show NAME` lists the ledgers",
     "log tail --cursor": "only Spark keeps cursors; use --from INDEX:ENTRY of the last entry",
     "log tail --since": "entries have no times; use --from INDEX:0 of a ledger by `bkctl log show`",

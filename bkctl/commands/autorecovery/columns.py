@@ -157,6 +157,7 @@ declare_view(
         cell=lambda v: " ".join(v.missing) or "(placement)",
     ),
     Column("why", "The same as a sentence.", rank=3),
+    nothing="no ledger waits for a repair",
 )
 
 

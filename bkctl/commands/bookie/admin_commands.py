@@ -120,6 +120,7 @@ ADMIN: Final = (
             ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that is allowed"),
             ("bkctl bookie gc 10.0.0.1:3181 --no-major", "no more than a minor compaction"),
             ("bkctl bookie gc 10.0.0.1:3181 --wait", "wait, and show the freed space"),
+            ("bkctl bookie list -o id | xargs -n 1 bkctl bookie gc", "on every bookie"),
         ),
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc",

@@ -216,12 +216,14 @@ def _recover(some: LedgerSample) -> str:
 
 
 def _in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
-    for rack, some in seen.ledgers.rack_losses.by_rack.items():
+    racks = seen.ledgers.rack_losses.by_rack
+    odd = "; with two racks and two copies, an odd ensemble always has them: take an even one"
+    for rack, some in racks.items():
         what = f"{_does(some.count, 'has', 'have')} entries of which every copy is in rack {rack}"
         fix = (
             "set repairedPlacementPolicyNotAdheringBookieEnabled=true in the settings file of each "
             "process that runs autorecovery, restart it, then: bkctl autorecovery audit --check "
-            "placement"
+            f"placement{odd if len(racks) == 2 else ''}"  # noqa: PLR2004 -- a ring of two colours
         )
         yield from _of(Severity.TROUBLE, "ledgers-in-one-rack", some, what, fix)
 
