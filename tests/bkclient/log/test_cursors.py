@@ -107,7 +107,8 @@ def test_a_deletion_keeps_the_cursors_of_a_log_that_is_made_again_at_that_moment
     deleting: set[int] = set()
 
     def delay_s(operation: TreeOperation) -> float:
-        if operation.name == "set" and operation.path == zk_paths.log("events"):
+        is_of_log = operation.name == "set" and operation.path == zk_paths.log("events")
+        if is_of_log and not deleting:  # The creation is a set, too.
             deleting.add(operation.session_id)
         is_late = operation.session_id in deleting and operation.path.startswith(".cursors/")
         return 20.0 if is_late else 0.01
