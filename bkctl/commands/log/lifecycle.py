@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError
@@ -89,7 +91,7 @@ def trim(
     elif keep is not None:
         before = session.call(_followed_by, name, keep)
     assert before is not None  # One of them is given.
-    going = session.call(_removed_by_trim, name, before)
+    before, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if session.dry_run:
         session.plan(steps)
@@ -129,8 +131,10 @@ async def _followed_by(client: Client, name: str, entries: int) -> Position:
     return Position(info.trimmed, 0)
 
 
-async def _removed_by_trim(client: Client, name: str, before: Position) -> list[Any]:
-    """Return the ledgers that a trim deletes.
+async def removed_by_trim(
+    client: Client, name: str, before: Position
+) -> tuple[Position, list[Any]]:
+    """Return the position with its ledger, which another log has not, and what a trim deletes.
 
     Raises:
         NothingFoundError: the log has no ledger at this position yet.
@@ -149,7 +153,8 @@ async def _removed_by_trim(client: Client, name: str, before: Position) -> list[
         if one.index >= before.index or not is_closed:
             break
         going.append(one)
-    return going
+    ledger_id = next((one.ledger_id for one in info.ledgers if one.index == before.index), None)
+    return attrs.evolve(before, ledger_id=ledger_id), going
 
 
 def _deletion(one: Any) -> str:

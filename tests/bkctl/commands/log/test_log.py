@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.log import LogManager, Position
 from bkclient.log.manager import LedgerInfo
+from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogLedgerRow
+from bkctl.commands.log.lifecycle import removed_by_trim
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.worlds import World
@@ -186,6 +189,25 @@ def test_a_log_is_trimmed_to_its_last_entries() -> None:
     assert run_in(world, "log", "tail", "short").out == "c\nd\ne\nf\n"
     run_in(world, *trim, "2")
     assert run_in(world, "log", "tail", "short").out == "e\nf\n"
+
+
+def test_a_trim_spares_a_log_that_was_made_again_since_it_was_confirmed() -> None:
+    world = World(3)
+
+    def made() -> None:
+        run_in(world, "log", "create", "again")
+        for word in ("a", "b"):
+            run_in(world, "log", "append", "again", word)
+
+    made()
+    client = world.client()
+    before, going = world.run(removed_by_trim(client, "again", Position(1, 0)))
+    assert len(going) == 1
+    run_in(world, "log", "delete", "again", "--yes")
+    made()
+    with pytest.raises(NoSuchLogError, match="another was created"):
+        world.run(LogManager(client).trim("again", before))
+    assert run_in(world, "log", "tail", "again").out == "a\nb\n"
 
 
 @pytest.mark.parametrize(
