@@ -709,6 +709,23 @@ def test_a_ledger_that_v2_reads_have_loaded_gets_its_lac_with_the_first_v3_read(
     assert reads.take(v3_frame, 0, lambda _ledger_id: False, most).loads == 0
 
 
+def test_a_ledger_that_v2_reads_have_loaded_takes_its_first_add_on_the_plain_path(
+    tmp_path: Path,
+) -> None:
+    """That looks at the last entry, which may show that the index is out of date."""
+    first = serve(tmp_path, CountingAdds, 1)
+    first.connect().send(b"".join(frame_of(ProtocolVersion.V2, e, 10) for e in range(3)))
+    first.flush()
+    first.close()
+    client = serve(tmp_path, CountingAdds, 1).connect(ProtocolVersion.V2)
+    assert client.ask(ReadRequest(LedgerId(10), EntryId(0))).rc is ReturnCode.EOK
+    state = client._serving.storage.hot[10]
+    assert (state.lac_is_unread, taken(client)) == (True, 0)
+    client.send(frame_of(ProtocolVersion.V2, 3, 10) + frame_of(ProtocolVersion.V2, 4, 10))
+    assert (state.lac_is_unread, taken(client)) == (False, 1)
+    assert [answer.entry_id for answer in client.answers()] == [3, 4]
+
+
 def test_reads_of_ledgers_that_are_not_here_are_refused_in_one_go(client: Client) -> None:
     asked = [1 << power for power in range(10, 63)]
     frames = b"".join(v2.encode_request(ReadRequest(LedgerId(one), EntryId(0))) for one in asked)
