@@ -46,7 +46,7 @@ def listen(
     from bookied.admin.web import site
 
     bound: BoundPort = parts.listener.bind(_bindable(host), port)
-    bound.listen(site(answer, parts.clock, counts, contexts, hosts))
+    bound.listen(site(answer, parts.clock, counts, contexts, hosts, parts.give_way))
     scheme = "HTTP" if contexts is None else "HTTPS"
     log.info("{scheme} on {host}, port {port}", scheme=scheme, host=host, port=bound.port)
     return bound

@@ -279,9 +279,14 @@ class _QuietSite(Site):
     host_of = staticmethod(host_of)
 
     def __init__(
-        self, answer: Answerer, clock: IReactorTime, counts: HttpCounts, hosts: Hosts
+        self,
+        answer: Answerer,
+        clock: IReactorTime,
+        counts: HttpCounts,
+        hosts: Hosts,
+        give_way: Callable[[], object],
     ) -> None:
-        self.counts, self.clock = counts, clock
+        self.counts, self.clock, self.give_way = counts, clock, give_way
         super().__init__(  # type: ignore[no-untyped-call]
             AdminResource(answer, clock, counts, hosts),
             requestFactory=_BoundedRequest,
@@ -546,7 +551,11 @@ def site(
     counts: HttpCounts,
     contexts: TlsContexts | None = None,
     hosts: Hosts | None = None,
+    give_way: Callable[[], object] = lambda: None,
 ) -> _BoundedFactory:
-    """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts."""
+    """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts.
+
+    ``give_way`` lets the journals' threads run; called whenever a client has sent something.
+    """
     names = hosts or Hosts(frozenset)
-    return _BoundedFactory(_QuietSite(answer, clock, counts, names), contexts)
+    return _BoundedFactory(_QuietSite(answer, clock, counts, names, give_way), contexts)

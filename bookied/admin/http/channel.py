@@ -57,6 +57,7 @@ class AdminChannel(HTTPChannel):
         if not self.is_busy and self._call is None:
             self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
         super().dataReceived(data)  # type: ignore[no-untyped-call]
+        self.site.give_way()
 
     def headerReceived(self, line: bytes) -> bool:
         """Take a header; cut a body whose announced length has more digits than Python reads."""

@@ -53,7 +53,11 @@ class Server:
         self.given_up = 0
         self.reply = reply
         self.counts = HttpCounts(self.clock)
-        self.factory = site(self.answer, self.clock, self.counts)
+        self.gave_way = 0
+        self.factory = site(self.answer, self.clock, self.counts, give_way=self._give_way)
+
+    def _give_way(self) -> None:
+        self.gave_way += 1
 
     async def answer(self, path: str, asked: HttpRequest, given: Credentials) -> HttpReply:
         self.asked.append((path, asked, given))
@@ -92,6 +96,14 @@ def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
     assert b"Content-Type: application/json" in head
     assert b"Allow: GET" in head
     assert '{"a": "ä"}'.encode() in body
+
+
+def test_the_journals_threads_may_run_whenever_a_client_has_sent_something() -> None:
+    server = Server(HttpReply(200, "fine"))
+    protocol, _ = server.connect()
+    for part in (b"GET / HTTP/1.1\r\n", b"Host: b\r\n", b"\r\n"):
+        protocol.dataReceived(part)
+    assert server.gave_way == 3
 
 
 @pytest.mark.parametrize("status", [401, 403])
