@@ -32,8 +32,8 @@ class RepairState(enum.Enum):
 _WHY = {
     RepairState.GONE: "the ledger is deleted: a worker drops its mark, as does `forget`",
     RepairState.UNREADABLE: "its metadata cannot be read",
-    RepairState.LOST: "no bookie that is there has some of its entries",
-    RepairState.TOO_FEW: "no bookie that takes adds is outside of its ensemble",
+    RepairState.LOST: "no bookie in service has some of its entries",
+    RepairState.TOO_FEW: "all writable bookies are in its ensemble already",
     RepairState.OPEN: "its last fragment is open there: after openLedgerRereplicationGracePeriod "
     "(30s by default) a worker fences the writer and recovers the ledger",
     RepairState.REPAIRING: "a worker holds its lock; after a failed repair a worker tries again "

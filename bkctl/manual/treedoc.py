@@ -25,27 +25,28 @@ from bkctl.commands.about.compat_table import (
 
 LEFT_OUT: Final = {
     "bkctl ledger show --history": "the metadata services keep the newest version of a ledger's "
-    "metadata and no other; `bkctl ledger metadata dump` keeps one, and a restore what it replaces",
-    "-password of regenerate-interleaved-storage-index-file": "everybody sees a command line; it "
-    "is taken from the metadata, or from --password-file",
+    "metadata and no other; `bkctl ledger metadata dump` keeps a version in a file, and a restore "
+    "keeps the version that it replaces",
+    "-password of regenerate-interleaved-storage-index-file": "every user of the host sees a "
+    "command line; the password comes from the metadata, or from --password-file",
     "bkctl export --format jsonl|raw": "`bkctl ledger read ID -o jsonl --out FILE` writes entries "
     "as JSON, and without `-o` their bytes",
-    "bkctl export --rate": "its tasks share no count of bytes; "
-    "`--spark-conf spark.cores.max=N` limits how many of them run at a time",
-    "bkctl cluster backup --rate": "it reads metadata alone; zkRequestRateLimit in the settings "
-    "limits its requests",
-    "a row limit in the shell": "lists go through the pager as they are read; q ends the list",
+    "bkctl export --rate": "tasks on several hosts share no count of bytes; "
+    "`--spark-conf spark.cores.max=N` limits how many tasks run at a time",
+    "bkctl cluster backup --rate": "a backup reads only metadata; zkRequestRateLimit in the "
+    "settings limits its requests",
+    "a row limit in the shell": "the pager shows a list while it is read; q ends the list",
 }
 """What was thought of and is not there, and why."""
 
 _INTRO: Final = """\
 # Commands
 
-Made by `python -m bkctl.manual.generate` from the commands themselves: change those, not this page.
-Each has a `--help` with examples and exit statuses.
+`python -m bkctl.manual.generate` writes this page from the commands: change the commands, not this
+page. Each command has a `--help` with examples and exit statuses.
 
-A command line of Java's tools runs as it is behind `bkctl compat`, which prints the line here that
-it stands for: `bkctl compat readledger -l 3 -fe 0 -le 9`.
+`bkctl compat` runs a command line of Java's tools as it is, and prints the matching line of bkctl:
+`bkctl compat readledger -l 3 -fe 0 -le 9`.
 """
 
 
@@ -61,14 +62,14 @@ def page() -> str:
             "Before the command: "
             + ", ".join(f"`-{name} X` is `{ours} X`" for name, ours in SHELL_GLOBALS.items())
             + ", and `-localbookie [host:port]` names the settings that `localbookie` left in "
-            "`LOCALBOOKIES_CONFIG_DIR`. Behind it: `-h` and `-help` are `--help`.",
+            "`LOCALBOOKIES_CONFIG_DIR`. After the command: `-h` and `-help` are `--help`.",
         ),
         _section("From Java's bkctl", ("`bkctl …` of Java", "here", "options"), map(_row, BKCTL)),
         _section(
             "From Java's launcher", ("`bookkeeper …`", "here", "options"), map(_row, LAUNCHER)
         ),
         _section(
-            "What bkctl has no form of",
+            "Commands of Java without a counterpart",
             ("Java", "instead"),
             ((f"`{one.java}`", _text(one.instead)) for one in ELSEWHERE),
         ),
@@ -124,8 +125,9 @@ def _ours() -> Iterator[tuple[str, str, str]]:
 
 
 def _twin(replaces: str) -> str:
-    """Return what a command replaces, and nothing where that is nothing."""
-    return replaces.removeprefix("nothing in Java's tools").lstrip(",;: ")
+    """Return what a command replaces; empty if Java's tools have nothing like it."""
+    same = replaces.removeprefix("nothing in Java's tools")
+    return f"nothing{same}" if same.startswith(":") else same.lstrip("; ")
 
 
 # Java's ------------------------------------------------------------------------------------------

@@ -74,8 +74,11 @@ def while_registered(
     """
     if not bookies:
         return
-    verb, do, them = ("is", "it runs", "it") if len(bookies) == 1 else ("are", "they run", "them")
-    step = f"stop {them} first (a killed one stays registered for its zkTimeout, 10 s by default)"
+    one = len(bookies) == 1
+    verb, do, which = ("is", "it runs", "bookie") if one else ("are", "they run", "bookies")
+    step = (
+        f"stop the {which} first (a killed bookie stays registered for zkTimeout, 10 s by default)"
+    )
     yield Objection(
         check,
         f"{named(bookies)} {verb} registered: {do}",

@@ -242,8 +242,8 @@ options = Command(
     body="bkctl.commands.about.help_and_version:show_options",
     help="""Show the options that every command takes.
 
-    They stand before the command's name or behind it. Each option names its environment variable;
-    an option on the command line wins. The exit statuses are at the end.
+    You may write these options before the command's name or after it. Each option names its
+    environment variable; an option on the command line wins. The exit statuses are at the end.
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),

@@ -70,7 +70,7 @@ METADATA: Final = (
             ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
-        replaces="nothing of Java's; ZooKeeper's own snapshots",
+        replaces="nothing in Java's tools; ZooKeeper's own snapshots",
     ),
     Command(
         "restore",
@@ -121,7 +121,7 @@ METADATA: Final = (
             ("bkctl cluster restore metadata.jsonl --ledger 42", "only the metadata of one ledger"),
         ),
         exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
-        replaces="nothing of Java's; ZooKeeper's own snapshots",
+        replaces="nothing in Java's tools; ZooKeeper's own snapshots",
     ),
     Command(
         "watch",
@@ -148,6 +148,6 @@ METADATA: Final = (
             ("bkctl cluster watch --for 1h -o jsonl > events.jsonl", "for programs"),
         ),
         exits=FAILURES,
-        replaces="nothing of Java's",
+        replaces="nothing in Java's tools",
     ),
 )

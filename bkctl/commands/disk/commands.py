@@ -14,9 +14,9 @@ disk = SubGroup(
     short_help="A bookie's directories: look into them, check, repair.",
     help="""A bookie's directories: look into them, check them, repair them.
 
-    The commands need only the files of a stopped bookie: bookied, or Java's. Neither the bookie nor
-    the metadata service has to run. Commands that only read can be used beside a running bookie,
-    too.
+    The bookie may be bookied or Java's. Commands that only read also work while the bookie runs;
+    all other commands need a stopped bookie. Only `init`, `expand`, `format` and `upgrade` need
+    the metadata service.
 
     The bookie's settings file (-c FILE) names the directories. DIR names them without a settings
     file: a ledger directory, or a directory with the ledger and journal directories of one bookie.

@@ -79,8 +79,8 @@ export = Command(
             "follow_s",
             type=DURATION,
             metavar="EVERY",
-            help="Repeat --since-last, with this pause between two exports. After the first, only "
-            "those that find new entries or lost files are reported.",
+            help="Repeat --since-last, with this pause between two exports. Later exports are "
+            "reported only if they find new entries or lost files.",
         ),
         option(
             "--partition-by",
@@ -153,8 +153,8 @@ spark.command(
     help="""Write FILE, the archive that `spark.archives` takes, so that workers need no package.
 
     The archive has the installed packages of bkctl[spark], and of bkctl[pulsar] if those are
-    installed. Workers need the version of Python and the platform that the command prints, and
-    their own PySpark, which each distribution of Spark has. The default file name contains both.
+    installed. Workers need the version of Python and the platform that the command prints; the
+    default file name contains both. Workers use their own PySpark, which is a part of Spark.
     """,
     params=(argument("path", required=False, metavar="[FILE]"),),
     effect=Effect.READ,

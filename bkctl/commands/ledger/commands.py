@@ -212,7 +212,7 @@ ledger.command(
     "close",
     body="bkctl.commands.ledger.close:close",
     short_help="Close a ledger where its last writer ended.",
-    help="""Close ledgers behind the last entry of their writers; `-` reads ids from stdin.
+    help="""Close ledgers after the last entry of their writers; `-` reads ids from stdin.
 
     A ledger that `bkctl ledger create` made, or that `bkctl ledger add` released, is closed at
     once. Any other open ledger may have a writer. The command asks before it fences that writer.

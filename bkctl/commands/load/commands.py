@@ -81,7 +81,7 @@ OF_BOOKIES: Final = (
             ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
-        replaces="nothing of Java's",
+        replaces="nothing in Java's tools",
     ),
     Command(
         "plot",
@@ -111,7 +111,7 @@ OF_BOOKIES: Final = (
             ("bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL", "any of its metrics"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
-        replaces="nothing of Java's",
+        replaces="nothing in Java's tools",
     ),
 )
 """For the group of bookies."""
@@ -222,8 +222,8 @@ bench.command(
     body="bkctl.commands.load.bench_journal:journal",
     help="""Write entries with the bookie's own journal, and measure each until it is on disk.
 
-    The command writes only to a new directory. The disk may belong to a running bookie, which is
-    slower meanwhile.
+    The command makes a new directory in DIR, and removes it at the end. A running bookie may use
+    the same disk; the bookie is slower meanwhile.
     """,
     params=(
         option(
@@ -231,7 +231,7 @@ bench.command(
             "directory",
             required=True,
             metavar="DIR",
-            help="Directory for a new journal, which is removed at the end.",
+            help="Existing directory on the disk to measure.",
         ),
         *_LOAD,
         option("--sync/--no-sync", default=True, help="Sync each group.  [default: sync]"),

@@ -95,9 +95,9 @@ local = Command(
     help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. Only this machine can reach the
-    bookies: they listen on 127.0.0.1, with --racks on one such address for each rack. Each bookie
-    runs autorecovery, and an HTTP server with metrics on a free port. `. DIR/bkctl.env` sets the
-    cluster and the admin token (DIR/admin-token) for this shell; it overrides your profiles.
+    bookies: they listen on 127.0.0.1, and with --racks also on 127.0.0.2 and so on. Each bookie
+    runs autorecovery, and an HTTP server with metrics on a free port. `. DIR/bkctl.env` selects
+    the cluster and its admin token (DIR/admin-token) for this shell, and overrides your profiles.
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
@@ -106,13 +106,13 @@ local = Command(
     ends with status 5.
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
-    stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie;
-    without it, `local start DIR` starts all that are down.
-    After `. DIR/bkctl.env`, DIR may be left out. Autorecovery copies the entries of a stopped
+    stops the cluster. `local stop DIR BOOKIE_ID` and `local start DIR BOOKIE_ID` stop and start
+    one bookie; `local start DIR` starts all bookies that are down. After `. DIR/bkctl.env` you may
+    leave out DIR. Autorecovery copies the entries of a stopped
     bookie to others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
 
-    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays. N includes
-    decommissioned bookies of DIR. They stay stopped.
+    DIR/bookie-N/bookie.conf has the settings of a bookie. Your changes in this file stay. To start
+    a cluster again, count its decommissioned bookies in N, although they stay stopped.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),

@@ -43,7 +43,7 @@ config.command(
         ("bkctl config check bk_server.conf --strict -o json", "unknown keys are errors"),
     ),
     exits=(ExitStatus.NOT_FOUND, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
-    replaces="nothing in Java's tools, which ignore unknown keys; as bookied --check-config",
+    replaces="nothing in Java's tools: they ignore unknown keys",
 )
 
 config.command(
@@ -51,8 +51,8 @@ config.command(
     body="bkctl.commands.settings.config_files:show",
     help="""Show the settings in effect, or explain KEYs. Secrets are masked.
 
-    The first source counts: option, profile of --profile, environment, default profile, settings
-    file, default.
+    The first source counts: option, profile of --profile, environment, profile of BKCTL_PROFILE or
+    default profile, settings file, default.
 
     With KEY the command explains keys of settings files: what a key does, its value in effect, its
     default and the allowed values. KEY is a name (also one of Java's or an older one), a part of a

@@ -16,8 +16,8 @@ topic = SubGroup(
     change nothing, ask no broker and fence no writer.
 
     A topic is persistent://TENANT/NAMESPACE/TOPIC, TENANT/NAMESPACE/TOPIC, or TOPIC for one in
-    public/default. A message id is LEDGER:ENTRY or LEDGER:ENTRY:INDEX, the index being the place in
-    a batch.
+    public/default. A message id is LEDGER:ENTRY, or LEDGER:ENTRY:INDEX for a message in a batch.
+    INDEX is the message's place in the batch.
     """,
     order=("list", "show", "ledgers", "peek", "export"),
 )

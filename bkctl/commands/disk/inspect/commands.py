@@ -137,7 +137,7 @@ LOOKS: Final = (
             ),
         ),
         exits=(ExitStatus.PROBLEMS,),
-        replaces="nothing in Java's tools, which do not look whether a bookie runs",
+        replaces="nothing in Java's tools: they do not look whether a bookie runs",
     ),
     Command(
         "journal",

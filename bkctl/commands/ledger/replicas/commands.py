@@ -85,7 +85,7 @@ REPLICAS: Final = (
             ("bkctl ledger list -o id | bkctl ledger verify - -o jsonl", "ids from a pipe"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
-        replaces="nothing in Java's tools, whose checks read samples and compare nothing",
+        replaces="nothing in Java's tools: their checks read samples and compare nothing",
     ),
     Command(
         "orphans",

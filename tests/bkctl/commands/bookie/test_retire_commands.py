@@ -547,7 +547,7 @@ class TestDecommission:
         world = World(3)
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert refused.status == 4
-        assert refused.err.startswith("bkctl: b2 is registered: it runs; stop it first")
+        assert refused.err.startswith("bkctl: b2 is registered: it runs; stop the bookie first")
         assert "--drain" not in refused.err
 
 
