@@ -171,7 +171,10 @@ class Session:
                 from bkctl.output.atomic_file import keep_private
 
                 keep_private(self.host.stdout)
-            self._emitter = Emitter(self.options, self.host, title=lambda: _title(self))
+            options = self.options
+            if options.is_typed("columns") and options.output in {"json", "jsonl", "yaml", "id"}:
+                self.warn(f"--columns is for tables and CSV; -o {options.output} ignores it")
+            self._emitter = Emitter(options, self.host, title=lambda: _title(self))
         return self._emitter
 
     def in_round(self, host: Host, watch: WatchRounds | None) -> None:

@@ -53,7 +53,7 @@ def _length(row: LogLedgerRow) -> int | None:
 @shown(
     "ledgers",
     Column("index", "Its place in the log.", "info.index", Kind.COUNT),
-    Column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID),
+    Column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
     Column("last_entry", "Last entry, once it is closed.", "info.last_entry_id", Kind.COUNT),
     Column("length", "Bytes of payload, once it is closed.", _length, Kind.BYTES),

@@ -79,7 +79,7 @@ def _state(row: TopicLedgerRow) -> str:
 
 @shown(
     "ledgers",
-    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column("state", "current, closed or offloaded.", _state, Kind.STATE),
     Column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
     Column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),

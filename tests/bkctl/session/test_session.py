@@ -12,7 +12,7 @@ from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.safety import Objection, refuse_unless_forced
 from bkctl.session.session import Session
-from tests.bkctl.support.terminal import FakeHost
+from tests.bkctl.support.terminal import FakeHost, run_here
 
 
 def _session(host: Host, effect: Effect = Effect.LOSES_DATA, **given: Any) -> Session:
@@ -139,3 +139,11 @@ def test_a_host_keeps_one_connection_a_cluster_until_it_is_closed() -> None:
     assert [uri for uri, _ in made] == ["sqlite:///a", "sqlite:///b"]
     host.close()
     assert all(client.closed for _, client in made)
+
+
+def test_columns_that_a_form_ignores_are_named() -> None:
+    words = ("config", "explain", "journal", "--columns", "key")
+    assert run_here(*words, "-o", "json").stderr == (
+        "bkctl: warning: --columns is for tables and CSV; -o json ignores it\n"
+    )
+    assert not run_here(*words, "-o", "csv").stderr

@@ -93,7 +93,7 @@ def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
 
 
 _LOCAL: Final = (
-    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column(
         "ledger_id_hex",
         "The same, as in the name of its index file.",
@@ -219,7 +219,7 @@ class MissingEntries:
 
 @shown(
     "ledgers",
-    Column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID),
+    LEDGER,
     Column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
     Column("path", "Its index file, or the database.", lambda v: str(v.path)),
     Column("kind", "index files, or RocksDB."),
