@@ -200,12 +200,10 @@ def make_steady(reactor: Any) -> None:
     """Have a reactor's timers go by a clock that goes on evenly; call it before there is a timer.
 
     Twisted's timers go by the wall clock: were that set back by an hour, no time-out would fire for
-    an hour, and no checkpoint would begin. From the call on ``reactor.seconds`` is the time of day
-    as the wall clock had it at the call, plus the seconds since then.
+    an hour, and no checkpoint would begin. From the call on ``reactor.seconds`` counts from any
+    moment, and ``wall_s`` has the time of day.
     """
-    begin_s = time.time() - time.monotonic()
-    reactor.seconds = lambda: begin_s + time.monotonic()
-    reactor.wall_s = time.time
+    reactor.seconds, reactor.wall_s = time.monotonic, time.time
 
 
 def wall_clock(clock: IReactorTime) -> Callable[[], float]:
