@@ -262,6 +262,11 @@ class BookieRegistry(Protocol):
         ...
 
 
+async def registered_bookies(store: BookieRegistry) -> frozenset[BookieId]:
+    """Return the bookies that are registered, writable or read-only."""
+    return await store.writable_bookies() | await store.read_only_bookies()
+
+
 class CookieStore(Protocol):
     """The cookies that tie a bookie's directories to the cluster."""
 

@@ -15,7 +15,7 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.api import HeldLock
+from bkclient.metadata.api import HeldLock, registered_bookies
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
@@ -338,7 +338,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     if why and not look_at_open:
         return _MarkReason(why)
     store = client.store
-    available = await store.writable_bookies() | await store.read_only_bookies()
+    available = await registered_bookies(store)
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
     lacks = await checker.check(ledger, available)
     lacking = tuple(sorted({bookie for lack in lacks for bookie in lack.bookies}))
@@ -350,7 +350,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
 async def unmarked(client: Client) -> list[LedgerId]:
     """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
     store = client.store
-    available = await store.writable_bookies() | await store.read_only_bookies()
+    available = await registered_bookies(store)
     found = []
     async for one in walk(store):
         lost = set() if one.metadata is None else one.metadata.all_bookies() - available

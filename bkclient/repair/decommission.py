@@ -19,7 +19,7 @@ from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
-from bkclient.metadata.api import DamagedMark, MarkError
+from bkclient.metadata.api import DamagedMark, MarkError, registered_bookies
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
@@ -184,7 +184,7 @@ async def cancel_decommission(
         MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
     """
     store = client.store
-    available = await store.writable_bookies() | await store.read_only_bookies()
+    available = await registered_bookies(store)
     taken_back, kept = [], []
     async for ledger_id, mark in store.list_underreplicated(damaged):
         if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):

@@ -36,7 +36,8 @@ from bkclient.quorum.read_rules import NEGATIVE
 from wire.codes import ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import ReadRequest, Response
+from wire.messages import ListEntriesRequest, ListEntriesResponse, ReadRequest, Response
+from wire.records.entry_list import EntryList, decode_entry_list
 
 log = Logger()
 
@@ -266,3 +267,20 @@ class _ReplicaCheck:
             self._verifier.entry(bookie, response, entry_id)
         elif response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie}")
+
+
+async def list_entries(client: Client, ledger_id: LedgerId, bookie: BookieId) -> EntryList:
+    """Return the entries of a ledger that a bookie lists; none where it does not have the ledger.
+
+    Raises:
+        ReadFailedError: it gives no list.
+        FormatError: what it gives cannot be read.
+        ClientError: it does not answer.
+    """
+    response: Response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
+    if response.rc in {ReturnCode.ENOLEDGER, ReturnCode.ENOENTRY}:
+        return EntryList(())
+    if response.rc is not ReturnCode.EOK:
+        raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
+    assert isinstance(response, ListEntriesResponse)
+    return decode_entry_list(response.availability or b"")

@@ -7,7 +7,6 @@ asked for the first and the last entry at each of its places instead.
 
 from __future__ import annotations
 
-import bisect
 import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, Union
@@ -21,29 +20,21 @@ from bkclient.errors import (
     ClientError,
     ReadFailedError,
     RequestTimeoutError,
-    refusal,
 )
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
-from bkclient.repair.replica_check import OURS, ViewedLedger, view
+from bkclient.quorum.replica_counts import Run, count_at, count_held, runs
+from bkclient.repair.replica_check import OURS, ViewedLedger, list_entries, view
 from bkclient.repair.verify import with_handover_end
-from wire.codes import ReturnCode
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import ListEntriesRequest, ListEntriesResponse, ReadRequest, Response
-from wire.records.entry_list import EntryList, decode_entry_list
+from wire.messages import ReadRequest, Response
 
 ASKED_AT_ONCE: Final = 16
 
-RUNS_MAX: Final = 10_000_000
-"""Runs of entries that a list may have to be counted; a peer can write one without end."""
-
 _SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
-
-Run = tuple[int, int]
-"""The first and the last of entries that follow each other."""
 
 
 class Health(enum.Enum):
@@ -145,68 +136,13 @@ async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
 
 async def _listed(client: Client, ledger_id: LedgerId, bookie: BookieId) -> _Listed:
     try:
-        response: Response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
-        if response.rc in {ReturnCode.ENOLEDGER, ReturnCode.ENOENTRY}:
-            return ()
-        if response.rc is not ReturnCode.EOK:
-            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
-        assert isinstance(response, ListEntriesResponse)
-        return runs(decode_entry_list(response.availability or b""))
+        return runs(await list_entries(client, ledger_id, bookie))
     except OURS:
         raise
     except ClientError as error:
         return error
     except FormatError as error:
         return ReadFailedError(f"bookie {bookie}: {error}")
-
-
-# Counting ---------------------------------------------------------------------------------------
-
-
-def runs(entries: EntryList) -> list[Run]:
-    """Return a list's entries as runs, ascending and apart.
-
-    Raises:
-        FormatError: there are more runs than ``RUNS_MAX``.
-    """
-    count = sum((last - first) // period + 1 if period else 1
-                for first, last, _, period in entries.groups)  # fmt: skip
-    if count > RUNS_MAX:
-        raise FormatError(f"a list of {count} runs of entries")
-    found: list[Run] = []
-    for start, size in sorted(
-        (start, size)
-        for first, last, size, period in entries.groups
-        for start in range(first, last + 1, period or last - first + 1)
-    ):
-        if found and start <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], start + size - 1)
-        else:
-            found.append((start, start + size - 1))
-    return found
-
-
-def count_at(fragment: LedgerFragment, index: int, first: int, last: int) -> int:
-    """Return how many entries from ``first`` to ``last`` are striped to a place of a fragment."""
-    first, last = max(first, fragment.first), min(last, fragment.last)
-    if last < first:
-        return 0
-    size = len(fragment.ensemble)
-    rounds, rest = divmod(last - first + 1, size)
-    return rounds * fragment.write_quorum + sum(
-        fragment.holds(entry_id, index) for entry_id in range(last - rest + 1, last + 1)
-    )
-
-
-def count_held(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
-    """Return how many of the entries at a place are in runs that are ascending and apart."""
-    begin = bisect.bisect_left(held, int(fragment.first), key=lambda run: run[1])
-    count = 0
-    for first, last in held[begin:]:
-        if first > fragment.last:
-            break
-        count += count_at(fragment, index, first, last)
-    return count
 
 
 async def _map(

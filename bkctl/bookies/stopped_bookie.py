@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkclient.metadata.api import ANY
+from bkclient.metadata.api import ANY, registered_bookies
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bkctl.session.safety import refuse_unless_forced, while_registered
@@ -146,8 +146,7 @@ async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> N
 
 async def is_registered(client: Client, bookie_id: BookieId) -> bool:
     """Return whether a bookie is registered, writable or not."""
-    store = client.store
-    return bookie_id in await store.writable_bookies() | await store.read_only_bookies()
+    return bookie_id in await registered_bookies(client.store)
 
 
 def refuse_registered(

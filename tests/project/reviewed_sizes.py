@@ -31,7 +31,7 @@ REVIEWED: Final = {
     "EntryBatch.entry_ids: range(self.first_entry_id, self.first_entry_id + len(self))": _ITEMS,
     "Packets.__iter__: range(self.count)": "Packets.split has counted them in the bytes",
     "EntryList.__iter__: range(first, last + 1, period or 1)": (
-        "lazy, and for tests: counting uses bkclient.repair.replica_map.runs, looking up EntrySet"
+        "lazy, and for tests: bkclient.quorum.replica_counts uses runs and EntrySet"
     ),
     "EntryList.__iter__: range(start, start + size)": "as above",
     "StoredEntryReads.iter_runs: bytes(map(bool, page))": "a page in memory, 1,024 slots",

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
-from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.api import Versioned, Watch, registered_bookies
 from bkclient.metadata.errors import UNREADABLE
 from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
 from bkclient.repair.replica_check import LedgerChecker
@@ -35,7 +35,6 @@ from bookied.repair.autorecovery.audit_schedule import (
 from bookied.repair.autorecovery.audits import (
     DisabledError,
     audit_bookies,
-    available_bookies,
     check_all_ledgers,
     check_placement,
     check_replicas,
@@ -237,7 +236,7 @@ class Auditor:
 
     async def _look_at_bookies(self) -> None:
         assert self._lost is not None
-        self._obey(self._lost.seen(await available_bookies(self._store)))
+        self._obey(self._lost.seen(await registered_bookies(self._store)))
 
     async def _look_at_delay(self) -> None:
         assert self._lost is not None
@@ -285,7 +284,7 @@ class Auditor:
     async def _audit_twice(self) -> None:
         """Audit for a bookie that was lost just now; once more later, while one is missing."""
         await self._audit()
-        if await self._store.known_bookies() - await available_bookies(self._store):
+        if await self._store.known_bookies() - await registered_bookies(self._store):
             self._schedule.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
 
     async def _audit(self) -> None:

@@ -3,15 +3,15 @@
 Agrees with BookKeeper 4.18.0, AuditorBookieCheckTask, AuditorCheckAllLedgersTask,
 AuditorPlacementPolicyCheckTask and AuditorReplicasCheckTask. Stricter: a ledger whose metadata
 cannot be read, or that cannot be checked, is reported and keeps no other waiting. Replicas are
-counted by the lists of entries that bookies give; a bookie that gives no list has nothing.
+counted (``bkclient.quorum.replica_counts``) by the lists of entries that bookies give; a bookie
+that gives no list has nothing.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import attrs
@@ -26,122 +26,18 @@ from bkclient.errors import (
     ClientError,
     MetadataStoreError,
     NoSuchLedgerError,
-    ReadFailedError,
-    refusal,
 )
-from bkclient.metadata.api import MarkError, MetadataStore
-from bkclient.quorum.fragments import LedgerFragment, fragments_of
-from bkclient.repair.replica_check import LedgerChecker, view
-from wire.codes import ReturnCode
+from bkclient.metadata.api import MarkError, MetadataStore, registered_bookies
+from bkclient.quorum.replica_counts import (
+    EntrySet,
+    ReplicaCounts,
+    bookies_to_ask,
+    count_replicas,
+)
+from bkclient.repair.replica_check import LedgerChecker, list_entries, view
 from wire.errors import BookKeeperError, FormatError
-from wire.ids import BookieId, EntryId, LedgerId
+from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import ListEntriesRequest, ListEntriesResponse
-from wire.records.entry_list import EntryList, decode_entry_list
-
-STEP_ENTRIES: Final = 5000
-
-PERIODIC_MAX: Final = 1000
-"""Groups with a period that a list may have: each is looked at for each entry."""
-
-
-class EntrySet:
-    """The entries of a list, to be looked up at the same cost however a bookie has written it."""
-
-    def __init__(self, entries: EntryList) -> None:
-        """Take the list.
-
-        Raises:
-            FormatError: it has more than ``PERIODIC_MAX`` groups with a period.
-        """
-        self._periodic = EntryList(tuple(group for group in entries.groups if group[3]))
-        if len(self._periodic.groups) > PERIODIC_MAX:
-            raise FormatError(f"a list with {len(self._periodic.groups)} groups with a period")
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for first, _, size, period in sorted(entries.groups):
-            if period:
-                continue
-            if self._ends and first <= self._ends[-1]:
-                self._ends[-1] = max(self._ends[-1], first + size)
-            else:
-                self._starts.append(first)
-                self._ends.append(first + size)
-
-    def __contains__(self, entry_id: int) -> bool:
-        at = bisect_right(self._starts, entry_id) - 1
-        return (at >= 0 and entry_id < self._ends[at]) or entry_id in self._periodic
-
-
-@attrs.frozen
-class ReplicaCounts:
-    """Entries of a ledger by how many of its bookies have them; none of these has all."""
-
-    without_any: int = 0
-    below_ack_quorum: int = 0
-    below_write_quorum: int = 0
-    first: EntryId | None = None
-    """The first entry that lacks a replica."""
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether every entry has all replicas."""
-        return self.first is None
-
-
-def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
-    """Return who should have entries of a closed ledger."""
-    return frozenset(
-        bookie
-        for fragment in fragments_of(metadata, None)
-        for index, bookie in enumerate(fragment.ensemble)
-        if fragment.ends_at(index) is not None
-    )
-
-
-def count_replicas(
-    metadata: LedgerMetadata, lists: Mapping[BookieId, EntrySet]
-) -> Iterator[ReplicaCounts]:
-    """Give what a closed ledger lacks, by the lists of those that gave one; the last is the result.
-
-    One is given after each ``STEP_ENTRIES``, so that others get their turn.
-    """
-    counts = ReplicaCounts()
-    for fragment in fragments_of(metadata, None):
-        for start in range(fragment.first, fragment.last + 1, STEP_ENTRIES):
-            end = min(fragment.last, start + STEP_ENTRIES - 1)
-            part = attrs.evolve(fragment, first=EntryId(start), last=EntryId(end))
-            counts = _counted(counts, metadata, part, lists)
-            yield counts
-
-
-def _counted(
-    counts: ReplicaCounts,
-    metadata: LedgerMetadata,
-    fragment: LedgerFragment,
-    lists: Mapping[BookieId, EntrySet],
-) -> ReplicaCounts:
-    none = few = some = 0
-    first = counts.first
-    kept = [lists.get(bookie, ()) for bookie in fragment.ensemble]
-    for entry_id in range(fragment.first, fragment.last + 1):
-        copies = sum(
-            fragment.holds(entry_id, index) and entry_id in entries
-            for index, entries in enumerate(kept)
-        )
-        if copies >= metadata.write_quorum:
-            continue
-        first = EntryId(entry_id) if first is None else first
-        none += copies == 0
-        few += 0 < copies < metadata.ack_quorum
-        some += copies >= metadata.ack_quorum
-    return ReplicaCounts(
-        counts.without_any + none,
-        counts.below_ack_quorum + few,
-        counts.below_write_quorum + some,
-        first,
-    )
-
 
 log = Logger()
 
@@ -153,16 +49,9 @@ REPLICA_CHECKS_AT_ONCE: Final = 100
 NAMED_MAX: Final = 10
 """How many ledgers of many the log names."""
 
-_NO_ENTRIES: Final = EntrySet(EntryList(()))
-
 
 class DisabledError(ClientError):
     """Re-replication was disabled meanwhile: what was found is not to be marked."""
-
-
-async def available_bookies(store: MetadataStore) -> frozenset[BookieId]:
-    """Return who is registered, writable or read-only."""
-    return await store.writable_bookies() | await store.read_only_bookies()
 
 
 async def each_ledger(
@@ -230,7 +119,7 @@ async def audit_bookies(
         MetadataStoreError: the store failed; what was marked stays so, and may be marked again.
     """
     began_s = seconds()
-    before = await available_bookies(store)
+    before = await registered_bookies(store)
     sizes: dict[LedgerId, int] = {}
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
     sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
@@ -246,7 +135,7 @@ async def audit_bookies(
     walked_s = seconds()
     await insist_enabled(store)
     # A bookie that came during the walk was never lost.
-    lost = frozenset[BookieId]().union(*suspects.values()) - await available_bookies(store)
+    lost = frozenset[BookieId]().union(*suspects.values()) - await registered_bookies(store)
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
     marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
 
@@ -298,7 +187,7 @@ async def check_all_ledgers(
         nonlocal marked
         await insist_enabled(store)
         ledger = await view(client, ledger_id)
-        lacks = await checker.check(ledger, await available_bookies(store))
+        lacks = await checker.check(ledger, await registered_bookies(store))
         checked(ledger.metadata)
         missing = sorted({bookie for lack in lacks for bookie in lack.bookies})
         if missing:
@@ -406,23 +295,10 @@ async def _entry_lists(
 
     async def ask(bookie: BookieId) -> None:
         try:
-            lists[bookie] = await _entry_list(client, bookie, ledger_id)
-        except ClientError as error:
+            lists[bookie] = EntrySet(await list_entries(client, ledger_id, bookie))
+        except (ClientError, FormatError) as error:
             log.warn("{bookie} does not report its entries: {error}", bookie=bookie, error=error)
 
     bookies = sorted(bookies_to_ask(metadata))
     await for_each(bookies, ask, len(bookies))
     return lists
-
-
-async def _entry_list(client: Client, bookie: BookieId, ledger_id: LedgerId) -> EntrySet:
-    response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
-    if response.rc is ReturnCode.ENOLEDGER:
-        return _NO_ENTRIES
-    if response.rc is not ReturnCode.EOK:
-        raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
-    assert isinstance(response, ListEntriesResponse)
-    try:
-        return EntrySet(decode_entry_list(response.availability or b""))
-    except FormatError as error:
-        raise ReadFailedError(f"bookie {bookie}, list of entries: {error}") from error

@@ -26,7 +26,7 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import Watch
+from bkclient.metadata.api import Watch, registered_bookies
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
@@ -39,7 +39,6 @@ from bkclient.quorum.fragments import (
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.audits import available_bookies
 from bookied.repair.autorecovery.repair_pauses import RepairPauses
 from bookied.repair.autorecovery.repair_retries import RepairFailures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
@@ -212,7 +211,7 @@ class Worker:
     async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, ViewedLedger]:
         """Copy what can be copied, then look again at all of it."""
         ledger = await view(self._client, ledger_id)
-        available = await available_bookies(self._store)
+        available = await registered_bookies(self._store)
         lacks = await self._checker.check(ledger, available)
         for lack in lacks:
             if lack.fragment.is_closed:
@@ -223,7 +222,7 @@ class Worker:
         moves = [] if lacks else await self._spread(ledger)
         if lacks or moves:
             ledger = await view(self._client, ledger_id)
-            available = await available_bookies(self._store)
+            available = await registered_bookies(self._store)
             lacks = await self._checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
             return RepairOutcome.LOST, ledger
@@ -353,7 +352,7 @@ class Worker:
             return
         ledger_id = before.ledger_id
         ledger = await view(self._client, ledger_id)
-        available = await available_bookies(self._store)
+        available = await registered_bookies(self._store)
         if not needs_recovery(ledger.metadata, available):
             # What was confirmed meanwhile may be on its way to its last bookie.
             ledger = attrs.evolve(ledger, lac=before.lac) if ledger.lac is not None else ledger

@@ -8,6 +8,7 @@ from typing import Any, Final
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import ClientError
+from bkclient.metadata.api import registered_bookies
 from bkclient.metadata.tree.nodes import together
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.repair import autorecovery
@@ -218,7 +219,7 @@ async def _only_copies(
     client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> list[Objection]:
     """Return an objection for ledgers without another copy: they would never be moved."""
-    alive = await client.store.writable_bookies() | await client.store.read_only_bookies()
+    alive = await registered_bookies(client.store)
     only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
     if not only:
         return []

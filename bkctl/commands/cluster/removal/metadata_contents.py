@@ -9,7 +9,7 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.api import MetadataStore, registered_bookies
 from bkclient.metadata.errors import NotInitializedError
 from bkclient.repair.autorecovery import count_marks
 from bkctl.errors import ConflictError
@@ -94,7 +94,7 @@ async def read_contents(store: MetadataStore) -> MetadataContents | None:
         marks=await count_marks(store),
         cookies=tuple(sorted(await store.known_bookies())),
         logs=tuple(await store.list_logs()),
-        registered=tuple(sorted(await store.writable_bookies() | await store.read_only_bookies())),
+        registered=tuple(sorted(await registered_bookies(store))),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
+from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.fragments import is_only_copy
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
@@ -245,7 +246,7 @@ async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int
     One whose metadata cannot be read counts: its other bookies are unknown.
     """
     store = client.store
-    alive = (await store.writable_bookies() | await store.read_only_bookies()) - {bookie_id}
+    alive = await registered_bookies(store) - {bookie_id}
     return [
         one.ledger_id
         for at in range(0, len(ledgers), IDS_AT_ONCE)

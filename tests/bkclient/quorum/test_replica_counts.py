@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
-from bookied.repair.autorecovery.audits import (
+from bkclient.quorum.replica_counts import (
     PERIODIC_MAX,
     STEP_ENTRIES,
     EntrySet,
