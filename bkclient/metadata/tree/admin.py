@@ -16,7 +16,6 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode, Version, Versioned
 from bkclient.metadata.errors import (
     AlreadyInitializedError,
-    AlreadySetError,
     ClusterInUseError,
     IncompatibleLayoutError,
     MetadataAccessError,
@@ -199,16 +198,9 @@ class TreeAdmin(TreePart):
         return not await exists(self._tree, zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
-        try:
-            if enabled:
-                await self._tree.delete(zk_paths.DISABLE_HEALTH_CHECK)
-            else:
-                await self._tree.create(zk_paths.DISABLE_HEALTH_CHECK)
-        except NodeExistsError as error:
-            raise AlreadySetError("the bookies' health check is disabled already") from error
-        except NoNodeError as error:
-            await self._ledger_layout()
-            raise AlreadySetError("the bookies' health check is enabled already") from error
+        await self._set_switch(
+            zk_paths.DISABLE_HEALTH_CHECK, "the bookies' health check", enabled=enabled
+        )
 
 
 _AT_ONCE: Final = 256

@@ -11,12 +11,14 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
-from bkclient.metadata.errors import MetadataAccessError
+from bkclient.metadata.errors import AlreadySetError, MetadataAccessError
 from bkclient.metadata.stored_values import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import (
     FoundValue,
     ManyValues,
+    NodeExistsError,
     NodeValue,
+    NoNodeError,
     Tree,
     exists,
     get_if_there,
@@ -90,6 +92,19 @@ class TreePart:
         """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
         if not await exists(self._tree, zk_paths.LAYOUT):
             layout_in_force(self._tree.uri, None, None)
+
+    async def _set_switch(self, path: str, what: str, *, enabled: bool, note: bytes = b"") -> None:
+        """Add or remove the node whose presence means "disabled"."""
+        try:
+            if enabled:
+                await self._tree.delete(path)
+            else:
+                await self._tree.create(path, note)
+        except NoNodeError as error:
+            await self._insist_cluster()
+            raise AlreadySetError(f"{what} is enabled already") from error
+        except NodeExistsError as error:
+            raise AlreadySetError(f"{what} is disabled already") from error
 
     async def _ledger_layout(self) -> LedgerLayout:
         if self._layout_found is None:

@@ -31,15 +31,9 @@ class TreeSwitches(RepairPart):
 
     async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
         await self._prepare_repair()
-        try:
-            if enabled:
-                await self._tree.delete(zk_paths.REPLICATION_DISABLED)
-            else:
-                await self._tree.create(zk_paths.REPLICATION_DISABLED, note)
-        except NoNodeError as error:
-            raise AlreadySetError("re-replication is enabled already") from error
-        except NodeExistsError as error:
-            raise AlreadySetError("re-replication is disabled already") from error
+        await self._set_switch(
+            zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
+        )
 
     async def enable_replication_noted(self, note: bytes) -> bool:
         node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
