@@ -418,8 +418,8 @@ class TestFiles:
             for number in range(CHANGES_KEPT * 3):
                 rows.put("meta", "x", b"%d" % number)
         with database.transaction(lambda: 1, write=False) as rows:
-            assert rows.changes.after(CHANGES_KEPT * 3 - 5)
-            assert rows.changes.after(0) is None
+            assert rows.changes.after(CHANGES_KEPT * 3 - 5)[1]
+            assert rows.changes.after(0)[1] is None
         database.close()
         with sqlite3.connect(files.path) as connection:
             count = connection.execute("SELECT count(*) FROM change").fetchone()[0]

@@ -117,8 +117,8 @@ class Database:
     def transaction(self, now_s: Callable[[], float], *, write: bool) -> Iterator[Rows]:
         """Yield the rows in a transaction; commit it, or roll back what raised.
 
-        A writing one begins with removing expired sessions. The clock is asked within it: before,
-        another process may have the file for longer than a lease is renewed in.
+        The clock is asked within it: before, another process may have the file for longer than a
+        lease is renewed in.
 
         Raises:
             MetadataStoreError: the file cannot be read or written.
@@ -126,10 +126,7 @@ class Database:
         with _translated(self._path, self._busy_timeout_s):
             self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                rows = Rows(self._connection, now_s)
-                if write:
-                    rows.sessions.remove_expired()
-                yield rows
+                yield Rows(self._connection, now_s, write=write)
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
@@ -543,8 +540,7 @@ class Core:
 
     def _changes_in(self, rows: Rows, database: Database) -> _Seen:
         """Return what a transaction sees that was not seen before."""
-        version = database.data_version()
-        return _Seen(version, rows.changes.last(), rows.changes.after(self._seen_change))
+        return _Seen(database.data_version(), *rows.changes.after(self._seen_change))
 
     def _note(self, seen: _Seen, outcome: StepOutcome[Any]) -> None:
         self._seen_version, self._seen_change = seen.version, seen.last

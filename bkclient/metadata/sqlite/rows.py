@@ -146,22 +146,30 @@ class RowChanges:
         ).fetchone()
         return 0 if found is None else int(found[0])
 
-    def after(self, number: int) -> list[tuple[str, Key]] | None:
-        """Return what changed since, or ``None`` where that has been trimmed away."""
+    def after(self, number: int) -> tuple[int, list[tuple[str, Key]] | None]:
+        """Return the last number and what changed since; ``None`` where that was trimmed away."""
+        last = self.last()
         first = self._connection.execute("SELECT min(n) FROM change").fetchone()[0]
-        if self.last() < number or (first or 0) > number + 1:
-            return None
-        return self._connection.execute(
+        if last < number or (first or 0) > number + 1:
+            return last, None
+        return last, self._connection.execute(
             "SELECT kind, key FROM change WHERE n > ? ORDER BY n", (number,)
         ).fetchall()
 
 
 class Rows:
-    """The rows as one transaction sees them: without those of expired sessions."""
+    """The rows as one transaction sees them: without those of expired sessions.
 
-    def __init__(self, connection: sqlite3.Connection, now_s: Callable[[], float]) -> None:
+    A writing one begins with removing these.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, now_s: Callable[[], float], *, write: bool
+    ) -> None:
         self._connection = connection
         self.sessions = Sessions(connection, now_s)
+        if write:
+            self.sessions.remove_expired()
         self.now_ms = self.sessions.now_ms
         self.sequences = Sequences(connection)
         self.changes = RowChanges(connection)
