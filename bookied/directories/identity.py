@@ -64,15 +64,14 @@ class RealHost:
 class Identity:
     """Who a bookie is.
 
-    ``bookie_id`` names it in metadata, ``host`` and ``port`` are what clients are told, and
-    ``listen_host`` is where it listens. ``possible_ids`` are the ids it could have been started
-    under before; a cookie under any of them must fit.
+    ``bookie_id`` names it in metadata, ``host`` and ``port`` are what clients are told.
+    ``possible_ids`` are the ids it could have been started under before; a cookie under any of them
+    must fit.
     """
 
     bookie_id: BookieId
     host: str
     port: int
-    listen_host: str
     possible_ids: tuple[BookieId, ...]
 
 
@@ -90,7 +89,6 @@ def identify(config: BookieConfig, port: int, host: HostNames) -> Identity:
         bookie_id=bookie_id,
         host=name,
         port=port,
-        listen_host=listen_host(config, host),
         possible_ids=_possible_ids(config, bookie_id, port, host),
     )
 

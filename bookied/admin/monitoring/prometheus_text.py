@@ -31,9 +31,9 @@ class Family:
     samples: tuple[tuple[Labels, float | Summary], ...]
 
 
-def counter(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
+def counter(name: str, value: float) -> Family:
     """Return a counter of one sample."""
-    return Family(name, "counter", ((labels, value),))
+    return Family(name, "counter", ((_NO_LABELS, value),))
 
 
 def gauge(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:

@@ -48,7 +48,7 @@ class World:
         self.config = attrs.evolve(self.config, **changes)
         found = directories(self.config)
         prepare(FILES, found)
-        identity = Identity(self.ids[0], "h", 1, "", self.ids)
+        identity = Identity(self.ids[0], "h", 1, self.ids)
         done(
             check_cookies(
                 self.config,

@@ -76,8 +76,8 @@ def test_a_host_name_that_does_not_exist_cannot_be_the_id() -> None:
 
 
 def test_all_addresses_are_listened_on_unless_an_interface_is_named() -> None:
-    assert identity("").listen_host == ""
-    assert identity("listeningInterface=eth1").listen_host == "192.0.2.2"
+    assert listen_host(BookieConfig(), FakeHost()) == ""
+    assert listen_host(BookieConfig(listening_interface="eth1"), FakeHost()) == "192.0.2.2"
 
 
 def test_the_loopback_interface_of_this_machine_has_its_address() -> None:

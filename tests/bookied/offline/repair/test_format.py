@@ -104,7 +104,7 @@ def start(world: OldBookie) -> None:
     done(
         check_cookies(
             config_for(Path("/"), **CONFIG),
-            Identity("b1:3181", "h", 1, "", ("b1:3181",)),
+            Identity("b1:3181", "h", 1, ("b1:3181",)),
             FOUND,
             store=world.store,
             instance_id=world.master.instance_id,

@@ -26,7 +26,7 @@ FILES = RealFiles()
 def cookies_of(config: BookieConfig, store: MemoryMetadata) -> IntegrityCookies:
     return IntegrityCookies(
         config=config,
-        identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
+        identity=Identity("b1", "h", 1, (BookieId("b1"),)),
         found=directories(config),
         store=store,
         instance_id=done(store.instance_id()),
