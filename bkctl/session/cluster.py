@@ -75,7 +75,7 @@ class SessionCluster:
             trace(client, self._messages.trace, each=each)
             self._at_end.callback(trace, client, None)
 
-        self._read_note(lambda: client.call(replication_note))
+        self._read_note(lambda: client.call(_replication_note))
         return client
 
     def with_store(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
@@ -240,7 +240,7 @@ class ClientMetadataView:
         return self._caller.call(operations.list_bookies)
 
     def replication_note(self) -> bytes | None:
-        return self._caller.call(replication_note)
+        return self._caller.call(_replication_note)
 
     def instance_id(self) -> str | None:
         return self._caller.call(lambda client: client.store.instance_id())
@@ -255,6 +255,5 @@ async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger
     return await read_ledgers(client.store, ids)
 
 
-async def replication_note(client: Client) -> bytes | None:
-    """Return what ``MetadataView.replication_note`` does."""
-    return await client.store.replication_note()
+def _replication_note(client: Client) -> Awaitable[bytes | None]:
+    return client.store.replication_note()

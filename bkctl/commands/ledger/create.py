@@ -40,7 +40,12 @@ def create(session: Session, /, **wanted: Any) -> None:
         session.plan([plan_of(new)])
         return
     warn_of_chosen_id(session, new)
-    session.emit(session.call(_create, new))
+    ledger_id, made = session.call(handover.create_handed_over, new)
+    session.emit(
+        LedgerCreated(
+            ledger_id, made.ensemble_size, made.write_quorum, made.ack_quorum, made.ensemble
+        )
+    )
 
 
 def plan_of(new: NewLedger) -> str:
@@ -109,14 +114,6 @@ async def _generated_id(client: Client) -> LedgerId | None:
         return await client.store.allocate_ledger_id()
     except LedgerIdOverflowError:
         return None
-
-
-async def _create(client: Client, new: NewLedger) -> LedgerCreated:
-    """Create a ledger that no writer has: the first one to claim it will."""
-    ledger_id, metadata = await handover.create_handed_over(client, new)
-    return LedgerCreated(
-        ledger_id, new.ensemble_size, new.write_quorum, new.ack_quorum, metadata.ensemble
-    )
 
 
 async def create_for_writing(client: Client, new: NewLedger) -> LedgerWriter:
