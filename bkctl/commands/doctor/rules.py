@@ -282,7 +282,7 @@ def _again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
     """Return how to start bookies again; a cluster of `bkctl local` has a line for each."""
     if seen.local_directory is None:
         return f"start {' and '.join(bookies)} again"
-    directory = shlex.quote(str(seen.local_directory))
+    directory = shlex.quote(seen.local_directory)
     return "; ".join(f"bkctl local start {directory} {one}" for one in bookies)
 
 

@@ -235,7 +235,7 @@ class ClusterSurvey:
     """Whether the ledgers could be found; not without the layout of the metadata."""
     damaged: Mapping[str, str] = attrs.field(factory=dict)
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
-    local_directory: Path | None = None
+    local_directory: str | None = None
     """The directory of a cluster of `bkctl local`."""
     topology_error: ScriptError | None = None
     """Why no racks are known, where the placement insists on them."""

@@ -30,11 +30,10 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
-from bkctl.commands.local.directory import holds_cluster
+from bkctl.commands.local.directory import directory_in_use
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
-from bkctl.session.profiles import profile_path
 from bkctl.session.session import Session
 from bookied.config.bookie import load_bookie_config
 from bookied.directories.cookie_check import master_cookie
@@ -99,7 +98,9 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
             addresses=addresses(cluster.bookies, RealHost()),
             read_only_by_hand=read_only_by_hand(cluster.bookies),
             topology_error=topology_error,
-            local_directory=_local_directory(session),
+            local_directory=(
+                directory_in_use(session.host.environ) if session.options.used_profile else None
+            ),
         )
     seen_local = examine_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
@@ -109,14 +110,6 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
         uri = shlex.join(["-u", session.uri])
         session.note(f"(the commands above work on this cluster with {uri} after bkctl)")
     _conclude(session, found, cluster)
-
-
-def _local_directory(session: Session) -> Path | None:
-    """Return the directory of the cluster of `bkctl local` whose profile is used, if one is."""
-    path = profile_path(session.host.environ)
-    if session.options.used_profile is None or path is None:
-        return None
-    return path.parent if holds_cluster(path.parent) else None
 
 
 def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:

@@ -143,7 +143,7 @@ def test_a_bookie_that_is_read_only_by_hand_is_not_sent_to_free_its_disk() -> No
 
 
 def test_bookies_of_a_local_cluster_are_started_by_a_line_to_type() -> None:
-    seen = attrs.evolve(everything_wrong(), local_directory=Path("/tmp/a b"))
+    seen = attrs.evolve(everything_wrong(), local_directory="/tmp/a b")
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
     fixes = {
         one.fix for one in diagnose(seen, None) if one.kind in {"bookie-down", "bookie-retired"}
