@@ -37,9 +37,7 @@ def test_a_name_behind_no_door_is_refused() -> None:
 def test_snippets_of_the_pages_go_through_the_doors() -> None:
     for page in ("README.md", "docs/library.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
-        for room, names in re.findall(
-            r"^from (bkclient|wire)(?:\.\S+)? import (.+)$", text, re.MULTILINE
-        ):
+        for room, names in IMPORT.findall(text):
             for name in names.split(", "):
                 assert f"{room}.{name}" in NAMES, (page, name)
 

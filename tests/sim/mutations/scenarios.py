@@ -221,7 +221,6 @@ def _no_limbo(stack: Stack) -> None:
     put(stack, integrity, may_have_forgotten=may_have_forgotten)
 
 
-_HANDOVER: Final = "tests.bkclient.admin.test_handover"
 _BATCHES: Final = "tests.bookied.server.rules.test_batch_reads"
 _COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
