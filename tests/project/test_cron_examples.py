@@ -121,6 +121,11 @@ def test_a_job_does_nothing_while_the_one_before_still_runs(job: Job, cron: Cron
     assert sorted(path.name for path in cron.directory.iterdir()) == ["bin", f"{job.name}.lock"]
 
 
+def test_a_mark_is_mailed_only_after_it_has_waited() -> None:
+    marks = next(job for job in JOBS if job.name == "marks")
+    assert "autorecovery list --older-than " in marks.command
+
+
 def test_what_jobs_keep_is_whole(cron: Cron) -> None:
     for job in JOBS:
         assert cron.run(job).returncode == 0
