@@ -26,7 +26,7 @@ from bkctl.bookies.stopped_bookie import (
     stamp,
     stopped_bookie,
 )
-from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
+from bkctl.commands.bookie.rename_ledgers import rename_all, update_bookie
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, Column, field, shown

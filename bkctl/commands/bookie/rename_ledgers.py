@@ -1,4 +1,4 @@
-"""What `bookie rename OLD NEW` does, and the part of it that a rename by the settings does too."""
+"""`bookie rename OLD NEW`: a new id in the ledgers that list the old one. ``rename`` uses it."""
 
 from __future__ import annotations
 
