@@ -306,7 +306,7 @@ _DECLARED: Final = (
         "--profile",
         type=PROFILE,
         metavar="NAME",
-        help="A profile of `bkctl profile list`; `none` ignores the default profile.",
+        help="A profile of `bkctl profile list`; `none` ignores all profiles.",
     ),
     _option(
         "-X",

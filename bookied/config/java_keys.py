@@ -1,6 +1,6 @@
 """Keys of a Java ``bk_server.conf`` that ``bookied`` knows and does not use, and why.
 
-The one list behind "accepted without effect" and "refused": commands.md, sections 5.2 to 5.4. Keys
+The one list behind "no effect" and "refused": commands.md, sections 5.2 to 5.4. Keys
 that are used are attributes of ``BookieConfig``.
 """
 
