@@ -87,21 +87,41 @@ def add(
     chunk_bytes: int | None,
 ) -> None:
     """Add entries to LEDGER_ID, one for each DATA; `-` reads stdin."""
-    from bkctl.errors import UsageError
-
     session.about = f"ledger {ledger_id}"
-    from_stdin = tuple(data) == ("-",)
-    if (path is not None) == bool(data):
-        raise UsageError("nothing to add, or two things", next_step="give DATA, --file FILE or -")
+    insist_given(data, path, f"bkctl ledger add {ledger_id}")
     if session.dry_run:
         session.plan([f"add to ledger {ledger_id}, which {_why_it_can(session, ledger_id)}"])
         return
-    if path is None and not from_stdin:
-        source: Source = Arguments(session, data)
-    else:
-        source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
-    with source:
+    with given_source(session, data, path, framing, chunk_bytes) as source:
         session.emit(_add(session, ledger_id, source))
+
+
+def insist_given(data: Sequence[str], path: str | None, command: str) -> None:
+    """Refuse where nothing is to be added, or DATA and a file; ``command`` adds.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if (path is not None) == bool(data):
+        from bkctl.errors import UsageError
+
+        raise UsageError(
+            "DATA, --file FILE or - is needed, and only one of them",
+            next_step=f"to add the lines of a pipe: {command} -",
+        )
+
+
+def given_source(
+    session: Session,
+    data: Sequence[str],
+    path: str | None,
+    framing: str | None,
+    chunk_bytes: int | None,
+) -> Source:
+    """Return the entries that are given: DATA, a file, or stdin for ``-``; see ``open_source``."""
+    if path is None and tuple(data) != ("-",):
+        return Arguments(session, data)
+    return open_source(session, path, framing, chunk_bytes)
 
 
 def _why_it_can(session: Session, ledger_id: LedgerId) -> str:

@@ -12,9 +12,8 @@ from twisted.internet.defer import Deferred
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogWriter, Position
 from bkclient.log.errors import LogError
-from bkctl.commands.ledger.write import Arguments, Source, open_source
+from bkctl.commands.ledger.write import Source, given_source, insist_given
 from bkctl.commands.log.columns import LogAppended
-from bkctl.errors import UsageError
 from bkctl.output.units import counted
 from bkctl.session.session import Session
 
@@ -31,20 +30,11 @@ def append(
 ) -> None:
     """Append entries to the log NAME, one for each DATA; `-` reads stdin."""
     session.about = f"log {name}"
-    from_stdin = tuple(data) == ("-",)
-    if (path is not None) == bool(data):
-        raise UsageError(
-            "DATA, --file FILE or - is needed, and only one of them",
-            next_step=f"to append the lines of a pipe: bkctl log append {name} -",
-        )
+    insist_given(data, path, f"bkctl log append {name}")
     if session.dry_run:
         session.plan(_plan_append(session, name, seal=seal))
         return
-    if path is None and not from_stdin:
-        source: Source = Arguments(session, data)
-    else:
-        source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
-    with source:
+    with given_source(session, data, path, framing, chunk_bytes) as source:
         session.emit(_append(session, name, source, seal=seal))
 
 
