@@ -96,7 +96,7 @@ class JavaFuture:
         Raises:
             JavaError: the call failed, or did not end in time (``TimeoutException``).
         """
-        unit = self._vm.java.util.concurrent.TimeUnit.MILLISECONDS
+        unit = self._vm.once(_milliseconds)
         return self._vm.call(self._future.get, int(timeout_s * 1000), unit)
 
 
@@ -234,8 +234,8 @@ class JavaClient:
         """Else closing waits for every speculative read, of entries that were read long ago."""
         field = self._client.getClass().getDeclaredField("scheduler")
         field.setAccessible(True)
-        at_once = self.vm.java.util.concurrent.TimeUnit.MILLISECONDS
-        self.vm.call(field.get(self._client).forceShutdown, 0, at_once)
+        scheduler = field.get(self._client)
+        self.vm.call(scheduler.forceShutdown, 0, self.vm.once(_milliseconds))
 
     def _digest(self, name: str) -> Any:
         return self.vm.bookkeeper.client.api.DigestType.valueOf(name)
@@ -400,11 +400,11 @@ class JavaLedger:
         return [int(entry_id) for entry_id in self._joined(ids).split(",")]
 
     def _payloads(self, entries: Any) -> list[bytes]:
-        vm, util = self.vm, self.vm.java.util
+        vm = self.vm
         try:
-            found = util.Spliterators.spliteratorUnknownSize(entries.iterator(), 0)
-            stream = util.stream.StreamSupport.stream(found, False)
-            texts = stream.map(vm.once(_payload)).map(vm.once(_encoded))
+            found = vm.once(_spliterator)(entries.iterator(), 0)
+            texts = vm.once(_stream)(found, False)
+            texts = texts.map(vm.once(_payload)).map(vm.once(_encoded))
             return [
                 b64decode(part) for part in self._joined(texts).replace(",", "").split(".")[:-1]
             ]
@@ -414,9 +414,12 @@ class JavaLedger:
     def _joined(self, stream: Any) -> str:
         """Return the values of a stream as one text, so that one call brings all of them over."""
         texts = stream.map(self.vm.once(_as_text))
-        collector = self.vm.java.util.stream.Collectors.joining(",")
-        joined: str = self.vm.call(texts.collect, collector)
+        joined: str = self.vm.call(texts.collect, self.vm.once(_joining))
         return joined
+
+
+def _milliseconds(vm: JavaVM) -> Any:
+    return vm.java.util.concurrent.TimeUnit.MILLISECONDS
 
 
 # Functions for streams in the JVM
@@ -447,6 +450,18 @@ def _payload(vm: JavaVM) -> Any:
 def _joined_future(vm: JavaVM) -> Any:
     future = "java.util.concurrent.CompletableFuture"
     return vm.function(vm.virtual(future, "join", "java.lang.Object"))
+
+
+def _spliterator(vm: JavaVM) -> Any:
+    return vm.java.util.Spliterators.spliteratorUnknownSize
+
+
+def _stream(vm: JavaVM) -> Any:
+    return vm.java.util.stream.StreamSupport.stream
+
+
+def _joining(vm: JavaVM) -> Any:
+    return vm.java.util.stream.Collectors.joining(",")
 
 
 def _as_text(vm: JavaVM) -> Any:

@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of
+from py4j.java_gateway import (
+    GatewayParameters,
+    JavaGateway,
+    JavaObject,
+    JavaPackage,
+    is_instance_of,
+)
 from py4j.protocol import Py4JJavaError
 
 from bkctl.commands.local.java import Java, find_java
@@ -91,6 +97,34 @@ class JavaError(Exception):
         self.name, self.code = name, code
 
 
+class Package:
+    """A package of the JVM. py4j asks for each part of a name each time; this one asks once.
+
+    The JVM looks through its whole class path to say that ``java.util`` is not a class.
+    """
+
+    def __init__(self, package: JavaPackage) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._package, name)
+        found = Package(found) if isinstance(found, JavaPackage) else found
+        setattr(self, name, found)
+        return found
+
+
+def _java(vm: JavaVM) -> Package:
+    return Package(vm.gateway.jvm.java)
+
+
+def _bookkeeper(vm: JavaVM) -> Package:
+    return Package(vm.gateway.jvm.org.apache.bookkeeper)
+
+
+def _netty(vm: JavaVM) -> Package:
+    return Package(vm.gateway.jvm.io.netty)
+
+
 class JavaVM(ServerProcess):
     """One JVM for any number of Java clients; each client has its own threads and connections.
 
@@ -150,17 +184,17 @@ class JavaVM(ServerProcess):
     @property
     def java(self) -> Any:
         """The package ``java``: ``vm.java.util.ArrayList()``."""
-        return self.gateway.jvm.java
+        return self.once(_java)
 
     @property
     def bookkeeper(self) -> Any:
         """The package ``org.apache.bookkeeper``."""
-        return self.gateway.jvm.org.apache.bookkeeper
+        return self.once(_bookkeeper)
 
     @property
     def netty(self) -> Any:
         """The package ``io.netty``."""
-        return self.gateway.jvm.io.netty
+        return self.once(_netty)
 
     def stop(self, timeout_s: float = 10.0) -> int | None:
         """End it in good order, and return its exit status; harmless when it is not up."""
