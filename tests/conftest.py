@@ -79,7 +79,7 @@ class Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
-    """Say who runs what where tests run in several processes (``-n 6``)."""
+    """Say who runs what where tests run in several processes (``-n 8``)."""
     return Scheduling(config, log)
 
 

@@ -29,14 +29,14 @@ def _block_with(text: str) -> str:
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     install, run = re.search(
-        r"^python3 -m venv \.venv && (.*) && (\.venv/bin/pytest -n 6)$",
+        r"^python3 -m venv \.venv && (.*) && (\.venv/bin/pytest -n 8)$",
         _block_with("pytest"),
         re.MULTILINE,
     ).groups()
     ci = (ROOT / ".ci/run").read_text()
     assert install.replace(".venv", '"$venv', 1).replace("/pip", '/pip"', 1) in ci
-    assert '"$venv/bin/pytest" -n 6\n' in ci
-    assert run == ".venv/bin/pytest -n 6"
+    assert '"$venv/bin/pytest" -n 8\n' in ci
+    assert run == ".venv/bin/pytest -n 8"
 
 
 def test_the_tests_that_begin_first_are_where_the_list_says() -> None:
