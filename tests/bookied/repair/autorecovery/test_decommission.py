@@ -326,3 +326,14 @@ def test_cancelling_keeps_the_mark_of_a_ledger_of_which_nobody_knows_how_far_it_
     assert (found.ledgers, found.kept) == ((), (writer.ledger_id,))
     assert list(marks(world)) == [writer.ledger_id]
     assert world.run(store_of(world).repair_locks()) == []
+
+
+def test_cancelling_keeps_the_mark_of_a_ledger_that_names_another_bookie_too() -> None:
+    """A check may have found there what a look at the first and last entries does not find."""
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 9)
+    bookies = sorted(member(world, ledger_id, index).bookie_id for index in (0, 1))
+    mark(world, ledger_id, *bookies)
+    found = world.run(cancel_decommission(world.client(seed=9), bookies[0]))
+    assert (found.ledgers, found.kept) == ((), ())
+    assert marks(world) == {ledger_id: tuple(bookies)}
