@@ -187,6 +187,6 @@ def _open_ledgers(session: Session, ids: Sequence[Any]) -> list[Any]:
 
 def _confirm_recovery(session: Session, alive: Sequence[Any], chosen: int) -> None:
     session.confirm(
-        [f"Ledger {i} is open: a writer at work on it will fail at its next add." for i in alive],
+        [f"Ledger {i} is open: if a writer runs, its next add fails." for i in alive],
         f"Recover and close {len(alive)} of {counted(chosen, 'ledger')}?",
     )

@@ -76,7 +76,7 @@ def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question:
     if found.state is LedgerState.OPEN:
         session.confirm(
             [
-                f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add.",
+                f"Ledger {ledger_id} is open: if a writer runs, its next add fails.",
                 writer_text(ledger_id, found),
             ],
             question,

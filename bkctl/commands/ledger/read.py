@@ -108,7 +108,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
 
     if metadata.state is LedgerState.OPEN:
         session.confirm(
-            [f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add."],
+            [f"Ledger {ledger_id} is open: if a writer runs, its next add fails."],
             f"Recover and close ledger {ledger_id}?",
             effect=Effect.FENCES,
         )
