@@ -232,8 +232,8 @@ class ClientUnauthorizedError(ClientError):
     code = -102
     exit_status = 4
     hint = (
-        "the ledger's password is another, or this client is not authenticated: the bookie's log "
-        "says which (docs/security.md)"
+        "the ledger's password is another, or the bookie requires TLS or a login: its log says "
+        "which (docs/security.md)"
     )
 
 
@@ -304,7 +304,8 @@ def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientErro
 
     Agrees with BookKeeper 4.18.0, CompletionValue.
     """
-    return BY_RETURN_CODE.get(rc, default)(f"{text}: {rc.name}")
+    why = " (another password, no TLS or no login)" if rc is ReturnCode.EUA else ""
+    return BY_RETURN_CODE.get(rc, default)(f"{text}: {rc.name}{why}")
 
 
 MORE_THREADS: Final = "raise `ulimit -u` (and `-v` if set), or TasksMax of its unit"

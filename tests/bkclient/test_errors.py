@@ -66,6 +66,11 @@ def test_a_bookies_refusal_becomes_its_own_code_or_that_of_the_operation(
     assert set(codes) == set(BY_RETURN_CODE)
 
 
+def test_a_refused_client_learns_what_it_may_lack() -> None:
+    error = refusal(ReturnCode.EUA, ReadFailedError, "bookie b1")
+    assert str(error) == "bookie b1: EUA (another password, no TLS or no login)"
+
+
 def test_limbo_is_a_class_of_its_own() -> None:
     error = refusal(ReturnCode.EUNKNOWNLEDGERSTATE, ReadFailedError, "bookie b1")
     assert type(error) is DataUnknownError

@@ -262,6 +262,9 @@ def ping(session: Session, *, registered: bool) -> None:
             status=ExitStatus.UNREACHABLE,
         )
     slowest = max(found, key=lambda one: one.answer_s or 0.0)
+    if len(found) == 1:
+        session.note("no bookie is registered")
+        return
     session.note(
         f"all {len(found)} answered; the slowest is {slowest.peer} with"
         f" {human_duration(slowest.answer_s or 0.0)}"

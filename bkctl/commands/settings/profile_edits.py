@@ -353,7 +353,7 @@ def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Pr
     """Return a profile with what was given in place of what it said.
 
     Raises:
-        NothingFoundError: there is no such settings file.
+        NothingFoundError: a file is missing.
     """
     files = {
         name.replace("_", "-"): _absolute(values[name]) for name in _FILE_OPTIONS if values[name]
@@ -364,6 +364,9 @@ def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Pr
             f"{conf}: no such file", next_step="give the settings file of a bookie or a client"
         )
     token_file = values["admin_token_file"]
+    for path in (*files.values(), token_file and _absolute(token_file)):
+        if path and not Path(path).is_file():
+            raise NothingFoundError(f"{path}: no such file")
     given = {
         "service_uri": _flag(session, "service_uri"),
         "conf": conf and _absolute(conf),

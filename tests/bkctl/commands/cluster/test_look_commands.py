@@ -79,6 +79,9 @@ class TestStatus:
 
 
 class TestPing:
+    def test_a_cluster_without_bookies_is_named_as_such(self) -> None:
+        assert "no bookie is registered\n" in run_in(World(0), "cluster", "ping").err
+
     def test_everybody_answers_over_connections_of_their_own(self) -> None:
         world = World(2)
         said = run_in(world, "cluster", "ping", "-o", "jsonl")

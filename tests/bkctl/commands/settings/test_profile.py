@@ -493,6 +493,16 @@ def test_a_settings_file_of_a_profile_exists_and_has_a_plain_path(run: Run, tmp_
     assert json.loads(run("profile", "show", "p", "--json")[1])["conf"] == str(conf)
 
 
+@pytest.mark.parametrize("option", ["--ca-file", "--key-file", "--admin-token-file"])
+def test_the_files_of_a_profile_exist(run: Run, tmp_path: Path, option: str) -> None:
+    file = tmp_path / "a.pem"
+    words = ("profile", "create", "p", "-u", "sqlite:///l.db", option, str(file))
+    status, _, err = run(*words)
+    assert (status, f"{file}: no such file" in err) == (ExitStatus.NOT_FOUND, True)
+    file.touch()
+    assert run(*words)[0] == 0
+
+
 def test_a_profile_that_is_typed_wins_over_variables(
     run: Run, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
