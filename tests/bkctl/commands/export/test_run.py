@@ -243,6 +243,9 @@ def test_a_shared_file_that_is_damaged_is_copied_again_with_all_that_it_holds(
         assert (found.status, found.error["name"]) == (1, "BK-EARLIER-FILES")
         copying = f"export {grown} --to {tmp_path} --again"
         assert f"`bkctl {copying}`" in found.error["hint"]
+        planned = run(*copying.split(), "--dry-run").out
+        assert "copy what shared files hold again: 18 entries" in planned
+        assert "replace 3 Parquet files" in planned
         told = run(*copying.split(), "-o", "json").json
         assert (told["copied_entries"], told["copied_ledgers"]) == (3 + 5 + 7 + 3, 4)
         whole = run("export", *others, grown, kept, "--to", tmp_path, "--verify", "-o", "json").json
