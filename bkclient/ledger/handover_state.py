@@ -20,7 +20,9 @@ class NotHandedOverError(ClientError):
     """The ledger's last writer did not hand it over, so no client can add to it any more."""
 
     exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes the ledger"
+    hint: ClassVar[str] = (
+        "`bkctl ledger recover LEDGER` closes the ledger, and stops a writer that still runs"
+    )
 
 
 @attrs.frozen
