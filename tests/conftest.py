@@ -87,7 +87,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 def pytest_collection_finish() -> None:
     """Have later garbage collections leave out the tests and their modules."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 
