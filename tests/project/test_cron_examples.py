@@ -118,7 +118,7 @@ def test_a_job_does_nothing_while_the_one_before_still_runs(job: Job, cron: Cron
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = cron.run(job)
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 1)
-    assert sorted(path.name for path in cron.directory.iterdir()) == ["bin", f"{job.name}.lock"]
+    assert {path.name for path in cron.directory.iterdir()} == {"bin", f"{job.name}.lock"}
 
 
 def test_a_mark_is_mailed_only_after_it_has_waited() -> None:
@@ -145,3 +145,11 @@ def test_what_is_wrong_is_mailed(cron: Cron) -> None:
         done = broken.run(job)
         assert "there is no directory" in done.stdout + done.stderr, job.name
         assert not (cron.directory / "inventory.jsonl").exists()
+
+
+def test_the_backup_can_be_restored_from(cron: Cron, tmp_path: Path) -> None:
+    (job,) = [one for one in JOBS if one.name == "backup"]
+    assert cron.run(job).returncode == 0
+    (file,) = cron.directory.glob("metadata-*.jsonl")
+    words = ["cluster", "restore", str(file), "-u", f"sqlite://{tmp_path}/new.db", "--dry-run"]
+    assert cli.run(words) == 0

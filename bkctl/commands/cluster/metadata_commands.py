@@ -67,7 +67,7 @@ METADATA: Final = (
         without=(Facility.WATCH,),
         examples=(
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
-            ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
+            ('bkctl cluster backup "metadata-$(date +%F).jsonl" >/dev/null', "from cron"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing in Java's tools; ZooKeeper's own snapshots",
