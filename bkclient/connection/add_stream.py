@@ -77,7 +77,8 @@ class Writability:
         self.is_writable = True
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
-            waiter.callback(None)
+            if not waiter.called:  # One told before may have cancelled it.
+                waiter.callback(None)
 
     def stopProducing(self) -> None:
         """The transport is closing; ``connectionLost`` comes."""

@@ -65,7 +65,8 @@ class SessionState:
         if self.connected:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
-                waiter.callback(None)
+                if not waiter.called:  # One told before may have cancelled it.
+                    waiter.callback(None)
 
     async def until_connected(self, timeout_s: float | None = None) -> None:
         """Return at once when connected, else as soon as it is.
@@ -96,7 +97,8 @@ class SessionState:
         self.closed, self.connected = True, False
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
-            waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
+            if not waiter.called:
+                waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
 
     def _waiting_no_more(self, waiter: Deferred[None]) -> None:
         if waiter in self._waiting:
