@@ -148,6 +148,8 @@ def plot(
     session.about = f"bookie {bookie_id}"
     address = _address(session, bookie_id, stats_port)
     wanted = curve(metric)
+    if wanted.name.endswith(_LATENCY):
+        session.note(_WINDOW)
     found = points(
         bookie_id, wanted.name, lambda: wanted.get(address), for_s, interval, grows=wanted.grows
     )
@@ -156,8 +158,6 @@ def plot(
         session.emit_all(flushed(session, found), PlotPoint)
         return
     seen: list[PlotPoint] = []
-    if wanted.name.endswith(_LATENCY):
-        session.note(_WINDOW)
     if top_screen.has_screen(session.host):
         with top_screen.Screen(session.host) as screen:
             for point in found:
