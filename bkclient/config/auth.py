@@ -66,8 +66,8 @@ class ClientAuthConfig(JaasConfig):
     auth_required: bool = setting(
         False,
         key="clientAuthRequired",
-        doc=f"With {SASL_CLIENT}: refuse a bookie that needs no login. It may not be the "
-        "one that it seems to be. Not a key of Java.",
+        doc=f"With {SASL_CLIENT}: refuse a bookie that needs no login: another program "
+        "may pose as the bookie. Not a key of Java.",
     )
 
     @property

@@ -409,8 +409,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     reorder_pending_threshold: int = setting(
         0,
         key="readReorderThresholdPendingRequests",
-        doc="How many more requests than the least loaded bookie the first may have pending before "
-        "that one is asked first; 0 is off.",
+        doc="A read asks the least loaded bookie first if the first bookie has this many more "
+        "pending requests; 0 is off.",
     )
     sticky_reads: bool = setting(
         False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
@@ -439,7 +439,10 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="Keep a failed bookie while ack quorums can be met without it.",
     )
     ensemble_changes_max: int = setting(
-        _INT32_MAX, key="maxNumEnsembleChanges", minimum=0, doc="Ensemble changes of one ledger."
+        _INT32_MAX,
+        key="maxNumEnsembleChanges",
+        minimum=0,
+        doc="Most ensemble changes of one ledger; with one more the writer fails.",
     )
     ensemble_change_switch: str = setting(
         "disable_ensemble_change",
@@ -613,7 +616,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="explicitLacInterval",
         group="Ledgers",
         minimum=0,
-        doc="How often an idle writer tells bookies its LAC; 0 is never.",
+        doc="How often an idle writer sends its LAC to bookies; 0 is never.",
     )
     digest_type: DigestType = setting(
         DigestType.CRC32,

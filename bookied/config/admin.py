@@ -71,8 +71,8 @@ class AdminConfig:
     http_allowed_hosts: tuple[str, ...] = setting(
         (),
         key="httpServerAllowedHosts",
-        doc="Names that a request may have in 'Host' beside this host's own, addresses, and names "
-        "that no public DNS has; * for any. Other names may come from a web page in a browser.",
+        doc="More names that a request may have in 'Host'; * is any. Always allowed: addresses, "
+        "this host's names, and names that no public DNS has. Web pages may send other names.",
     )
     http_tls: bool = setting(False, key="httpServerTlsEnable", doc="Serve HTTP only over TLS.")
     http_key_store_type: StoreType = setting(
@@ -99,8 +99,8 @@ class AdminConfig:
     http_trust_store: str = setting(
         "",
         key="httpServerTrustStorePath",
-        doc="File with the certificates that clients' must come from. A client with one of them "
-        "may change things without the token.",
+        doc="File with the authorities of clients' certificates. A client whose certificate one "
+        "of the authorities signed may change things without the token.",
     )
     http_trust_store_password: str = setting(
         "", key="httpServerTrustStorePassword", doc="That file's password.", secret=True

@@ -55,7 +55,7 @@ class AutoRecoveryConfig:
         unit="%",
         minimum=0,
         maximum=100,
-        doc="Entries of a fragment that a check reads, beside the first and the last one.",
+        doc="Share of a fragment's entries that a check reads, beside the first and last entry.",
     )
     ledgers_checked_at_once: int = setting(
         500,

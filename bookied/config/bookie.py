@@ -104,9 +104,8 @@ class IdentityConfig:
     file_umask: str = setting(
         "027",
         key="fileUmask",
-        doc="Permissions (octal) that the bookie's directories and files lack, in addition to the "
-        "process's umask: 027 makes directories 0750 and files 0640. Not a key "
-        "of Java.",
+        doc="Umask (octal) for the bookie's directories and files, in addition to the process's "
+        "umask: 027 makes directories 0750 and files 0640. Not a key of Java.",
         refuse=_not_an_umask,
     )
 

@@ -35,8 +35,8 @@ class DbStorageConfig:
         key="dbStorage_rocksDB_writeBufferSizeMB",
         unit="MiB",
         minimum=1,
-        doc="Locations in memory before RocksDB writes a table, for each ledger directory; if not "
-        "set 16 MiB for all of them. Up to four times as much while it writes.",
+        doc="Memory of RocksDB for new locations, for each ledger directory; if not set, 16 MiB "
+        "for all directories. Up to four times as much while RocksDB writes tables.",
     )
     rocks_block_cache_bytes: int | None = setting(
         None,

@@ -14,7 +14,7 @@ _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"
 _NETTY: Final = "belongs to Java's network layer"
 _TABLES: Final = "belongs to Java's table service"
-_ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
+_ROCKSDB_CONF: Final = "the dbStorage_rocksDB_ keys configure RocksDB"
 _ONE_LOG: Final = "all ledgers share one entry log"
 
 

@@ -102,8 +102,8 @@ class JournalConfig:
         key="journalFormatVersionToWrite",
         minimum=4,
         maximum=6,
-        doc="Format of new journals, at least the one that knows fences; 6 and file info format 1 "
-        "go together, and below them explicit LACs do not outlive the process.",
+        doc="Format of new journals. 6 needs fileInfoFormatVersionToWrite=1. With lower formats "
+        "explicit LACs are lost when the process ends.",
     )
     file_info_format_version: int = setting(
         1,
@@ -143,8 +143,8 @@ class JournalConfig:
         False,
         key="journalReuseFiles",
         doc="Write new journals over old ones.",
-        without_effect="after a torn write a Java bookie would replay what an old file held; "
-        "space is zeroed ahead instead",
+        without_effect="after a torn write a Java bookie would replay records of the old file; "
+        "bookied writes zeros ahead instead",
     )
     skip_invalid_records: bool = setting(
         False,

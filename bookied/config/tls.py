@@ -34,7 +34,7 @@ class BookieTlsConfig(TlsConfig):
         doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     tls_trust_store: str = setting(
-        "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
+        "", key="tlsTrustStore", doc="File with the authorities of clients' certificates."
     )
     tls_trust_store_password_path: str = setting(
         "", key="tlsTrustStorePasswordPath", doc="File with the password of the key or trust store."
