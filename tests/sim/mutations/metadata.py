@@ -1,4 +1,4 @@
-"""Rules of metadata services, and of batches that logs take, broken on purpose."""
+"""Rules of metadata services, their users and batches that logs take, broken on purpose."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bkclient.client import Client
-from bkclient.errors import NoSuchLedgerError
+from bkclient.errors import (
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
 from bkclient.log import manager
 from bkclient.log.ledger_list import batch_of
 from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.api import ANY, Version, Versioned
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
 from bkclient.metadata.tree import election
 from bkclient.metadata.tree.ids import TreeLedgerIds
+from bkclient.metadata.update import LocalMetadata, Updater
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 Stack = contextlib.ExitStack
 _LOST: Final = "tests.bkclient.metadata.test_lost_answers"
@@ -103,7 +109,104 @@ def _closed_is_settled(stack: Stack) -> None:
     put(stack, manager, is_settled=is_settled)
 
 
+def _write_blindly(stack: contextlib.ExitStack) -> None:
+    """Writes whatever version there is."""
+
+    async def update(
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
+    ) -> LedgerMetadata:
+        base = local.current
+        if not needed(base.value):
+            return base.value
+        changed: LedgerMetadata = transform(base.value)
+        await self.store.write_ledger(ledger_id, changed, ANY)
+        local.install(await self.store.read_ledger(ledger_id))
+        return changed
+
+    put(stack, Updater, update=update)
+
+
+def _stale_base(stack: contextlib.ExitStack) -> None:
+    """After a conflict the same change is written again, under the version met."""
+
+    async def update(
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
+    ) -> LedgerMetadata:
+        base, stored = local.current, local.current
+        while needed(base.value):
+            changed = transform(base.value)
+            try:
+                version = await self.store.write_ledger(ledger_id, changed, stored.version)
+            except MetadataVersionError:
+                stored = await self.store.read_ledger(ledger_id)
+                continue
+            local.install(Versioned(changed, version))
+            return changed
+        return base.value
+
+    put(stack, Updater, update=update)
+
+
+def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
+    """A version conflict ends the operation, also one with itself after a lost answer."""
+
+    async def update(
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
+    ) -> LedgerMetadata:
+        base = local.current
+        while needed(base.value):
+            changed = transform(base.value)
+            try:
+                version = await self.store.write_ledger(ledger_id, changed, base.version)
+            except MetadataUnavailableError:
+                continue
+            local.install(Versioned(changed, version))
+            return changed
+        return base.value
+
+    put(stack, Updater, update=update)
+
+
 METADATA_MUTATIONS: Final[dict[str, Mutation]] = {
+    "write-blindly": switch(
+        "metadata is written without its version",
+        "3, S18, S24",
+        "I4 I2 I10 I16",
+        _write_blindly,
+        "partial",
+        20,
+    ),
+    "stale-base": switch(
+        "after a conflict the change made of older metadata is written",
+        "3, S18",
+        "I4 I19",
+        _stale_base,
+        "crowd",
+        60,
+    ),
+    "conflict-is-fatal": switch(
+        "a conflict with one's own write is an error",
+        "3, S19",
+        "L1 L2 L4 I17",
+        _conflict_is_fatal,
+        "partial",
+        100,
+    ),
     "rows-blindly": switch(
         "a row of the file is replaced whatever its version",
         "metadata",

@@ -1,0 +1,85 @@
+"""Rules of a bookie's answers, broken on purpose: fences, deleted ledgers, syncs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from bookied.server.rules.deleted_ledgers import FencedDeletions
+from bookied.server.rules.fencing import Fences
+from bookied.storage.journal.journal_file import JournalFile
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
+from tests.sim.engine.switches import Mutation, put, switch
+
+
+def _fence_in_memory(stack: contextlib.ExitStack) -> None:
+    """A fence is answered before it is durable, and a checkpoint does not write it."""
+
+    def fence(self: Any, state: Any, fenced: Callable[[], None]) -> None:
+        state.fenced = True
+        fenced()
+
+    put(stack, Fences, fence=fence)
+
+
+def _negative_at_once(stack: contextlib.ExitStack) -> None:
+    """As Java 4.18.0: a fencing read that finds nothing is answered before the fence is durable."""
+    usual = Fences.fence_then
+
+    def fence_then(self: Any, asked: Any, read: Any) -> None:
+        ledgers = self._writes.storages.of(asked.request.ledger_id).ledgers
+        state = ledgers.lookup(asked.request.ledger_id)
+        if state is None or state.last_entry < max(0, asked.request.entry_id):
+            key = asked.request.master_key
+            state = self._writes.ledger_to_write(asked.request.ledger_id, key)
+            self.fence(state, lambda: None)
+            asked.attempt(read)
+        else:
+            usual(self, asked, read)
+
+    put(stack, Fences, fence_then=fence_then)
+
+
+def _no_fence_check(stack: contextlib.ExitStack) -> None:
+    """A fenced ledger takes normal adds."""
+
+    def set_fenced(self: Any, state: Any) -> None:
+        pass
+
+    put(stack, StoredLedgers, set_fenced=set_fenced)
+
+
+def _forgets_deleted(stack: contextlib.ExitStack) -> None:
+    """A ledger that was fenced and deleted is made anew by the next add (#4462)."""
+    put(stack, FencedDeletions, remember=lambda _self, _ledger_id, **_: None)
+
+
+def _acks_early(stack: contextlib.ExitStack) -> None:
+    """Journals are written, and not synced."""
+    put(stack, JournalFile, sync=lambda self: self._note_synced(self._open_file))
+
+
+BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
+    "fence-in-memory": switch(
+        "a fence is not durable", "10, S9", "I13 I3 I2", _fence_in_memory, "fences", 200
+    ),
+    "negative-at-once": switch(
+        "a negative fencing answer comes before the fence is durable",
+        "10, S9",
+        "I13 I3 I2",
+        _negative_at_once,
+        "tests.sim.test_scenarios:test_s9_a_fence_that_was_answered_outlives_its_bookie",
+        0,
+    ),
+    "no-fence": switch(
+        "a fence stops no writer", "10, S12", "I13 I3 I2", _no_fence_check, "fences", 10
+    ),
+    "forgets-deleted": switch(
+        "a deleted ledger is made anew by an add", "S35", "I23 I13", _forgets_deleted, "fences", 60
+    ),
+    "acks-early": switch(
+        "bookies answer before their sync", "storage", "I1 I14 I15 I2 L2", _acks_early, "fences", 30
+    ),
+}
+"""By name; part of ``mutations.MUTATIONS``."""
