@@ -1,6 +1,8 @@
 """Connections to bookies: one a bookie and kind, made when first needed, with back-off.
 
-A bookie's address comes from its registration; an id that is ``host:port`` needs none.
+A connection is tried once; until its back-off ends, a caller gets the same error at once.
+Another bookie is chosen by the caller. A bookie's address comes from its registration; an id that
+is ``host:port`` needs none.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.config.client import ClientConfig
-from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel, ChannelSettings
+from bkclient.connection.quarantine import Quarantine
 from bkclient.connection.security.handshake import Greeting
 from bkclient.connection.tcp import reason_of
 from bkclient.errors import (

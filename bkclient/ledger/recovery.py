@@ -1,5 +1,7 @@
 """Opening a ledger whose writer is gone: recovery run over the pool and the metadata store.
 
+What is read next and which entry is the last is decided in ``bkclient.quorum.recovery_rules``.
+
 Agrees with BookKeeper 4.18.0, LedgerOpenOp, LedgerRecoveryOp and ReadOnlyLedgerHandle.
 """
 

@@ -21,10 +21,10 @@ from google.protobuf.message import DecodeError
 
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage, signed
-from bkclient.topic.even_batch import even_batch, usual_batch
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NO_PARTITION, TopicFormatError
 from bkclient.topic.single_metadata import SingleMetadata, usual_metadata
+from bkclient.topic.uniform_batch import uniform_batch, usual_batch
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb
 
@@ -179,7 +179,7 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
     each: dict[str, Sequence[Any]] = {}
     even = None
     if count > 1 and not found.nullValue:
-        even = even_batch(payload, count) or usual_batch(payload, count)
+        even = uniform_batch(payload, count) or usual_batch(payload, count)
     if even is not None:
         each = {
             "batch_index": range(count),

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.output.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
-from bkctl.output.canvas import Canvas, speaks_unicode
+from bkctl.output.charts import WIDTH_DEFAULT as CANVAS_WIDTH
+from bkctl.output.charts import Canvas, speaks_unicode
 from bkctl.output.filters import selection
 from bkctl.output.forms.machine import MachineForms
 from bkctl.output.forms.pager import Pager

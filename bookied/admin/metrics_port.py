@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
-from bookied.admin.exchange import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.http.hosts import Hosts
+from bookied.admin.http_messages import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.monitoring import bookied_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics

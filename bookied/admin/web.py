@@ -24,23 +24,7 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin import v1
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import (
-    BAD_REQUEST,
-    CONFLICT,
-    FORBIDDEN,
-    INTERNAL_ERROR,
-    JSON,
-    METHOD_NOT_ALLOWED,
-    MISDIRECTED,
-    NOT_FOUND,
-    UNAUTHORIZED,
-    UNAVAILABLE,
-    BadHttpRequestError,
-    HttpReply,
-    HttpRequest,
-)
 from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
     CHUNKS_MAX,
@@ -55,10 +39,26 @@ from bookied.admin.http.bounds import (
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
 from bookied.admin.http.hosts import Hosts
+from bookied.admin.http_messages import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    INTERNAL_ERROR,
+    JSON,
+    METHOD_NOT_ALLOWED,
+    MISDIRECTED,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    BadHttpRequestError,
+    HttpReply,
+    HttpRequest,
+)
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
+from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
 from bookied.admin.v2.handlers import body_of
 from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json

@@ -23,8 +23,8 @@ from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import forget
 from bookied.directories.identity import Identity
+from bookied.directories.last_journal_note import note_doubt
 from bookied.directories.roots import COOKIE_BYTES_MAX, VERSION, Directories
-from bookied.directories.served_note import note_doubt
 from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError

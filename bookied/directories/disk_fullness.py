@@ -1,5 +1,7 @@
 """How full the disks of a bookie's directories are, looked at now and then, and what follows.
 
+The thresholds are settings: ``bookied.config.disks``.
+
 Agrees with BookKeeper 4.18.0, LedgerDirsMonitor, but for a directory that vanishes: Java makes it
 anew, empty, and goes on; here it is a failed disk.
 """

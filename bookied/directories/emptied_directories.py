@@ -5,8 +5,8 @@ journals that were put back from an older copy like all there ever were. A booki
 these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
 proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
 ``current`` lie two notes that go with the root and not with its contents: ``bookied.journal`` names
-the last journal that ours has begun (see ``served_note``); ``bookied.held`` says what a checkpoint
-has found in a directory.
+the last journal that ours has begun (see ``last_journal_note``); ``bookied.held`` says what a
+checkpoint has found in a directory.
 
     entries    a ledger directory has had a mark, the last log id or an entry log
     index      an index directory has had index files, or both databases with something in them
@@ -31,16 +31,16 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
+from bookied.directories.last_journal_note import NAME as SERVED
+from bookied.directories.last_journal_note import read_served
 from bookied.directories.roots import CURRENT, Directories
-from bookied.directories.served_note import NAME as SERVED
-from bookied.directories.served_note import read_served
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.entrylog.format import LAST_ID, log_id
 from bookied.storage.files.files import Files
 from bookied.storage.index.format import DIRECTORY_NAME
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.damage import has_begin
+from bookied.storage.journal.crash_or_damage import has_begin
 from bookied.storage.journal.mark import MARK_NAME
 from bookied.storage.journal.reader import journal_ids
 

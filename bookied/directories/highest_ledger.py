@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bkclient.metadata.api import LedgerStore
-from bookied.directories.served_note import NO_LEDGER
+from bookied.directories.last_journal_note import NO_LEDGER
 from wire.ids import LedgerId
 
 _ABOVE_ALL: Final = 2**63 - 1

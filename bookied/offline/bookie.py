@@ -27,7 +27,7 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
-from bookied.storage.journal.damage import trusted_mark
+from bookied.storage.journal.crash_or_damage import trusted_mark
 from bookied.storage.journal.mark import START, LastMark, decode_mark, file_name
 from wire.ids import EntryId, LedgerId
 

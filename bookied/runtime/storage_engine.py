@@ -18,8 +18,13 @@ from twisted.logger import Logger
 from bkclient.concurrency import wall_ms
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
+from bookied.directories.last_journal_note import (
+    NO_LEDGER,
+    ServedNote,
+    fences_in_doubt_to,
+    note_journal,
+)
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
-from bookied.directories.served_note import NO_LEDGER, ServedNote, fences_in_doubt_to, note_journal
 from bookied.errors import DamagedError, DiskWriteFailedError
 from bookied.runtime.dependencies import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
@@ -95,7 +100,7 @@ class Engine:
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
         self.in_doubt_to = NO_LEDGER
-        """The last ledger whose fence may have been lost; see ``served_note``."""
+        """The last ledger whose fence may have been lost; see ``last_journal_note``."""
 
     async def open(self, *, may_be_missing: bool = False) -> None:
         """Find what is on the disks.

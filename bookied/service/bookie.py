@@ -21,8 +21,8 @@ from bookied.directories.cookie_check import check_cookies
 from bookied.directories.disk_fullness import total_and_free
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity, identify
+from bookied.directories.last_journal_note import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
-from bookied.directories.served_note import NO_LEDGER
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.garbage_collectors import ledger_garbage

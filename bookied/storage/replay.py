@@ -26,7 +26,12 @@ from bookied.storage.files.files import Files
 from bookied.storage.files.unreadable import read_before_loss
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.damage import blank_ends, check_end, journals_to_replay, trusted_mark
+from bookied.storage.journal.crash_or_damage import (
+    blank_ends,
+    check_end,
+    journals_to_replay,
+    trusted_mark,
+)
 from bookied.storage.journal.mark import START, LastMark
 from bookied.storage.journal.reader import (
     EntryHead,

@@ -1,7 +1,8 @@
 """The entry logs' recent tail in memory: what is not in a file yet, and what was written last.
 
-Blobs are kept as they came, by the location where each begins; locations only grow, so a lookup is
-a binary search. Nothing is kept per entry.
+This and the page cache take the place of Java's read cache. Blobs are kept as they came, by the
+location where each begins; locations only grow, so a lookup is a binary search. Nothing is kept per
+entry.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ REVIEWED: Final = {
     "_even_numbers: range(numbers.size)": "at most 8, by the pattern of the metadata",
     "_even_numbers: pa.repeat(pa.scalar(0, pa.int64()), len(numbers))": _ITEMS,
     "EvenNumbers.is_even: range(self.size)": "at most 8, by the pattern of the metadata",
-    "even_batch: range(id_at)": "at most 10, by the pattern of the metadata",
+    "uniform_batch: range(id_at)": "at most 10, by the pattern of the metadata",
     ": bytes(range(128, 256))": "a constant",
     "_each: [one.common.get(name, DEFAULTS[name])] * one.count": _ITEMS,
     "EntryMessages.messages: range(self.count)": _ITEMS,

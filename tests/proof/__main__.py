@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tests.proof.means import find_means
+from tests.proof.mounted_disks import find_means
 from tests.proof.run import DRAIN_S, FINISH_S, READ_S, Outcome, Run, left_out
 from tests.proof.schedule import Sizes, draw
 

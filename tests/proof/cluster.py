@@ -16,7 +16,7 @@ from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, zookeeper_client
 from tests.proof.clients import ClientProcess
 from tests.proof.false_clock import FalseClock
-from tests.proof.means import Means, OwnDisk
+from tests.proof.mounted_disks import Means, OwnDisk
 from tests.proof.schedule import Sizes
 from tests.proof.settings import BOOKIE, OUR_BOOKIE
 from tests.support.reactor import call, run, the_reactor

@@ -15,7 +15,7 @@ from tests.proof.cluster import ProofCluster
 from tests.proof.faults import Faults
 from tests.proof.history import Event, Kind, events_in
 from tests.proof.load import Load
-from tests.proof.means import Means
+from tests.proof.mounted_disks import Means
 from tests.proof.schedule import Sizes, Step
 from tests.support.reactor import run
 from tests.support.waiting import NotInTimeError, until

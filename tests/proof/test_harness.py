@@ -19,7 +19,7 @@ from tests.proof.client import Command, command_of
 from tests.proof.damage import HEADER_BYTES, entry_logs, flip, truncate
 from tests.proof.false_clock import FalseClock, moved
 from tests.proof.history import Event, Kind
-from tests.proof.means import Means
+from tests.proof.mounted_disks import Means
 from tests.proof.run import Outcome, figures_of, left_out
 from tests.proof.schedule import Fault, Sizes, draw
 from tests.support.programs import insist_on_zookeeper, missing

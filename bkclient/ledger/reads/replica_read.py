@@ -10,8 +10,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms
-from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
+from bkclient.connection.quarantine import BookieHealth
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.verifier import AnswerVerifier

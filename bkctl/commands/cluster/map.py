@@ -15,7 +15,7 @@ from bkctl.bookies import ask_bookies
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.bookie.details import space
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted, free_of, human_bytes
 from bkctl.output.views import Column, Kind, field, shown

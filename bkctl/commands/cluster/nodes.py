@@ -17,7 +17,7 @@ from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.output.forms.text import safe
 from bkctl.output.units import counted
 from bkctl.output.views import NEVER, WIDE, Column, Kind, shown

@@ -163,7 +163,7 @@ cookie.command(
 
 cookie.command(
     "verify",
-    body="bkctl.commands.cookie.stopped_bookie:verify",
+    body="bkctl.commands.cookie.cookie_repair:verify",
     short_help="Compare a bookie's cookies with its settings, field by field.",
     help="Compare the stored cookie and each VERSION file with the settings, field by field.",
     effect=Effect.READ,
@@ -177,7 +177,7 @@ cookie.command(
 
 cookie.command(
     "repair",
-    body="bkctl.commands.cookie.stopped_bookie:repair",
+    body="bkctl.commands.cookie.cookie_repair:repair",
     short_help="Write a bookie's lost cookies again.",
     help="""Write lost or damaged cookies of a stopped bookie again.
 

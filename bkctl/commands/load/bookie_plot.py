@@ -16,7 +16,7 @@ from bkctl.bookies.load_rates import LoadFigures
 from bkctl.commands.load import top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
 from bkctl.output.views import BOOKIE, Column, Kind, shown
 from bkctl.session.session import Session

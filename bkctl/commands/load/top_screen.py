@@ -25,7 +25,7 @@ from bkctl.commands.load.bookie_loads import (
     reads_of,
 )
 from bkctl.errors import error_message
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import Cell, Table, wrapped
 from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError

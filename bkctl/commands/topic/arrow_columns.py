@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from bkclient.topic.even_batch import EvenColumn, EvenNumbers, EvenValues
 from bkclient.topic.messages import DEFAULTS, EntryMessages
+from bkclient.topic.uniform_batch import EvenColumn, EvenNumbers, EvenValues
 from bkctl.commands.topic.arrow_schema import DECODED
 from bkctl.quantities import FIRST_MS, LAST_MS
 

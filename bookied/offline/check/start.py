@@ -18,7 +18,7 @@ from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, with_progress
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
-from bookied.storage.journal.damage import (
+from bookied.storage.journal.crash_or_damage import (
     blank_ends,
     check_end,
     is_boundary,

@@ -22,8 +22,8 @@ from bookied.directories.cookie_check import (
 )
 from bookied.directories.emptied_directories import forget_loss, losses
 from bookied.directories.identity import Identity
+from bookied.directories.last_journal_note import note_doubt
 from bookied.directories.roots import VERSION, Directories
-from bookied.directories.served_note import note_doubt
 from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.ids import BookieId

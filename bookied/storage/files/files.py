@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bookied.errors import NO_SPACE
-from bookied.storage.files.ahead_file import AheadFile
 from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
+from bookied.storage.files.preallocated_file import AheadFile
 
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is read at once; cookies, marks and lists are much smaller."""

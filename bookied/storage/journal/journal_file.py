@@ -1,4 +1,4 @@
-"""The file that a journal is in: begun, written, synced, and followed by the next."""
+"""The file that a journal is in: begun, written, synced; when and how the journal rolls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class JournalFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next file is due: ``begin_next``."""
+        """Whether the journal is to roll: ``begin_next``."""
         return self._open_file.tell() > self._settings.size_bytes_max
 
     @property

@@ -1,7 +1,8 @@
 """Reads journals: for replay, and for tools on a stopped bookie. Needs only a directory.
 
-Damage in the middle of a journal is an error that names the place; a torn tail is where writing
-stopped and no error (storage.md section 3.6). No file is ever created or changed.
+Here a record that a crash has torn at the end is told from damage: a torn tail is where writing
+stopped and no error, damage in the middle is an error that names the place (storage.md section
+3.6). No file is ever created or changed.
 
 A file with groups (``bookied.storage.journal.groups``) gives the records of complete groups only.
 Java's, and ours of version 4, have no checksums: what was cut off by zeros there is told by its

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bkctl.manual.schema import shown_classes
-from bkctl.output.library_values import LIBRARY_VALUES
+from bkctl.output.library_views import LIBRARY_VALUES
 from bkctl.output.views import NEVER, Column, Kind, says_how, shown, view_of
 from wire.ids import LedgerId
 

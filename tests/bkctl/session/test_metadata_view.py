@@ -14,8 +14,8 @@ from bkctl.cli.root import cli
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
-from tests.bkclient.metadata.look.both import ROOT, Both
 from tests.bkclient.metadata.look.server import GET_DATA, NO_AUTH, SYNC, Server
+from tests.bkclient.metadata.look.store_and_server import ROOT, Both
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.bkctl.support.imports import run_without
 from tests.bkctl.support.looked import NAMES, URI, LookedHost, cluster

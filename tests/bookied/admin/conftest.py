@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import HttpReply, HttpRequest
+from bookied.admin.http_messages import HttpReply, HttpRequest
 from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done

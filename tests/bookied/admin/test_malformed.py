@@ -14,8 +14,8 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.admin import v1
 from bookied.admin.monitoring.http_metrics import HttpCounts
+from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX
 from bookied.admin.web import site
 from tests.bookied.admin.conftest import PATIENCE_S, TOKEN, Operator

@@ -16,7 +16,6 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.admin.exchange import JSON, HttpReply, HttpRequest
 from bookied.admin.http.bounds import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,
@@ -33,6 +32,7 @@ from bookied.admin.http.bounds import (
     HttpTurns,
 )
 from bookied.admin.http.hosts import Hosts
+from bookied.admin.http_messages import JSON, HttpReply, HttpRequest
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.web import Access, Credentials, site
 

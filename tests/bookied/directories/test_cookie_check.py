@@ -18,8 +18,8 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
+from bookied.directories.last_journal_note import NAME, fences_in_doubt_to
 from bookied.directories.roots import directories, prepare
-from bookied.directories.served_note import NAME, fences_in_doubt_to
 from bookied.errors import BadCookieError, BookieExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bkclient.metadata.values import metadata

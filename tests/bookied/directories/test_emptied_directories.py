@@ -17,9 +17,9 @@ from bookied.directories.emptied_directories import (
     forget_index,
     losses,
 )
+from bookied.directories.last_journal_note import NAME as SERVED
+from bookied.directories.last_journal_note import NO_LEDGER, ServedNote, note_journal
 from bookied.directories.roots import Directories
-from bookied.directories.served_note import NAME as SERVED
-from bookied.directories.served_note import NO_LEDGER, ServedNote, note_journal
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import header

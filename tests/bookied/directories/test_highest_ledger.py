@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.served_note import ALL_LEDGERS, NO_LEDGER
+from bookied.directories.last_journal_note import ALL_LEDGERS, NO_LEDGER
 from tests.bookied.worlds.fakes import done
 from wire.ids import LedgerId
 

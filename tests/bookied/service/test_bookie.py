@@ -18,9 +18,9 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY
 from bkclient.metadata.errors import MetadataUnavailableError
+from bookied.directories.last_journal_note import ALL_LEDGERS, NO_LEDGER
 from bookied.directories.lock import is_locked
 from bookied.directories.roots import VERSION, Directories, was_dirty
-from bookied.directories.served_note import ALL_LEDGERS, NO_LEDGER
 from bookied.errors import (
     BookieExitStatus,
     DirectoryEmptiedError,

@@ -14,7 +14,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bookied.storage.files.files import Files
-from bookied.storage.index.rocks.synced_note import SyncedNote, check_note, encode_note, note_path
+from bookied.storage.index.rocks.synced_sequence import (
+    SyncedNote,
+    check_note,
+    encode_note,
+    note_path,
+)
 
 
 class SimKeyValues:

@@ -20,7 +20,7 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, LEDGER, WIDE, Column, Kind, field, shown

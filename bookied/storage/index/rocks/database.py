@@ -30,7 +30,12 @@ from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
 from bookied.storage.files.files import RealFiles, open_regular, read_regular
 from bookied.storage.index.rocks.format import LOCATIONS
-from bookied.storage.index.rocks.synced_note import SyncedNote, check_note, encode_note, note_path
+from bookied.storage.index.rocks.synced_sequence import (
+    SyncedNote,
+    check_note,
+    encode_note,
+    note_path,
+)
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict

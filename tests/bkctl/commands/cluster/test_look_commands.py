@@ -19,7 +19,7 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from tests.bkclient.repairs import closed_ledger, store_of
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written

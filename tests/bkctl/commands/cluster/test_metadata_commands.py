@@ -26,7 +26,7 @@ from bkctl.commands.cluster.backup.backup_file import BackupDamagedError
 from bkctl.commands.cluster.nodes import MetadataNode
 from bkctl.commands.cluster.watch import ClusterEvent, ClusterSnapshot, changes
 from bkctl.exit_status import ExitStatus
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawn import WIDTHS, check_drawing

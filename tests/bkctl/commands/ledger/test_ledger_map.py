@@ -10,7 +10,7 @@ import pytest
 from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.commands.ledger.replicas import map as ledger_map_work
 from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawn import WIDTHS, check_drawing

@@ -28,7 +28,7 @@ from bkctl.commands.load.bookie_loads import (
 )
 from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
-from bkctl.output.canvas import Canvas
+from bkctl.output.charts import Canvas
 from bkctl.session.session import Session
 from tests.bkclient.worlds import World
 from tests.bkctl.support.drawn import WIDTHS, check_drawing

@@ -10,9 +10,9 @@ import pytest
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin import v1
 from bookied.admin.open_paths import OPEN
-from bookied.admin.v1.bookie import NO_OBJECT
+from bookied.admin.v1 import endpoints as v1
+from bookied.admin.v1.bookie_handlers import NO_OBJECT
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX
 from bookied.admin.web import Access
 from bookied.config.bookie import StorageClass

@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
 
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import HttpReply, HttpRequest
+from bookied.admin.http_messages import HttpReply, HttpRequest
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass

@@ -13,8 +13,8 @@ import pytest
 
 from bkclient.config.findings import Severity
 from bookied.directories.emptied_directories import ContentsNotes
+from bookied.directories.last_journal_note import NO_LEDGER, ServedNote, note_journal
 from bookied.directories.roots import Directories
-from bookied.directories.served_note import NO_LEDGER, ServedNote, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings

@@ -11,8 +11,14 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.emptied_directories import ContentKind, ContentsNotes, losses
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
+from bookied.directories.last_journal_note import (
+    ALL_LEDGERS,
+    NAME,
+    NO_LEDGER,
+    ServedNote,
+    note_journal,
+)
 from bookied.directories.roots import VERSION, directories, prepare
-from bookied.directories.served_note import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
 from bookied.repair.integrity.cookies import IntegrityCookies
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import header

@@ -33,7 +33,7 @@ from bookied.storage.index.rocks.database import (
     open_read_only,
 )
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.index.rocks.synced_note import SyncedNote, check_note
+from bookied.storage.index.rocks.synced_sequence import SyncedNote, check_note
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 

@@ -1,5 +1,5 @@
 """``/api/v1``: what is asked of the bookie itself."""
-# ruff: noqa: D103 -- the table in v1.py says what each is for
+# ruff: noqa: D103 -- the table in ``endpoints`` says what each is for
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bookied.admin.control.control import Control
 from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
-from bookied.admin.exchange import (
+from bookied.admin.http_messages import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     UNAVAILABLE,

@@ -1,4 +1,4 @@
-"""What drawings in a terminal are made of: bars, sparklines, charts; in Unicode, or in ASCII.
+"""What drawings in a terminal are made of: bars, curves of one line, charts; Unicode or ASCII.
 
 A drawing is lines of text and leans on nothing but values, so tests hold it against snapshots.
 """

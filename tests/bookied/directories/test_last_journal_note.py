@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bookied.directories.served_note import (
+from bookied.directories.last_journal_note import (
     ALL_LEDGERS,
     NAME,
     NO_JOURNAL,

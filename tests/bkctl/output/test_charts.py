@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.output.canvas import Canvas, speaks_unicode
+from bkctl.output.charts import Canvas, speaks_unicode
 from bkctl.output.forms.table import display_width
 from bkctl.output.units import human_count, human_ms
 from tests.bkctl.support.drawn import WIDTHS, check_drawing

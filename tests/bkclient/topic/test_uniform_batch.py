@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.topic.entry import split_entry
-from bkclient.topic.even_batch import EvenBatch, even_batch, usual_batch
 from bkclient.topic.messages import unpack
+from bkclient.topic.uniform_batch import UniformBatch, uniform_batch, usual_batch
 from tests.bkclient.topic.entries import batch_payload, entry, pairs, sized
 from tests.bkclient.topic.strategies import alike
 from wire.pb import pulsar_pb2 as pb
@@ -23,7 +23,7 @@ def test_an_even_batch_is_read_without_a_loop(count: int, first: int, size: int)
     ids = range(first, first + count)
     sent = [({"sequenceId": one}, b"%0*d" % (size, one % 10) if size else b"") for one in ids]
     payload = batch_payload(sent)
-    found = even_batch(payload, count)
+    found = uniform_batch(payload, count)
     lengths = {len(batch_payload([one])) for one in sent}
     assert (found is not None) == (len(lengths) == 1)
     if found is not None:
@@ -41,7 +41,7 @@ def test_an_even_batch_is_read_without_a_loop(count: int, first: int, size: int)
 def test_an_even_batch_with_any_byte_changed_is_read_as_any_other(data: st.DataObject) -> None:
     payload = bytearray(batch_payload([({"sequenceId": 300 + n}, b"%03d" % n) for n in range(4)]))
     payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    if even_batch(bytes(payload), 4) is not None:
+    if uniform_batch(bytes(payload), 4) is not None:
         # A byte behind the last message is ignored, and makes the batch uneven.
         even, other = (
             unpack(split_entry(entry(bytes(payload) + tail, numMessagesInBatch=4)), 5, 6)
@@ -83,7 +83,7 @@ def by_protobuf(payload: bytes, count: int) -> list[Row] | None:
     return rows
 
 
-def by_column(batch: EvenBatch) -> list[Row]:
+def by_column(batch: UniformBatch) -> list[Row]:
     nothing = [None] * len(batch.values)
     columns = (batch.keys or nothing, batch.event_times_ms or nothing)
     properties = batch.properties or [{}] * len(batch.values)

@@ -1,6 +1,7 @@
 """What a crash can do to a directory's journals, told from damage: rules of storage.md section 3.
 
-``reader`` finds where a record is torn or wrong.
+Between journals, that is. Where one record is torn or wrong is found by ``reader``, in a journal
+with groups by ``group_reader``.
 
 A crash tears the last journal, after all that was acknowledged. A gap between journals, a tear in
 one that another followed, complete groups after the place where reading stopped, a mark where no

@@ -108,7 +108,7 @@ class EvenNumbers(EvenColumn[int]):
 
 
 @attrs.frozen
-class EvenBatch:
+class UniformBatch:
     """Messages that have the same fields; a column is None where no message has the field."""
 
     values: Sequence[bytes]
@@ -118,7 +118,7 @@ class EvenBatch:
     properties: Sequence[dict[str, str]] | None = None
 
 
-def even_batch(payload: bytes, count: int) -> EvenBatch | None:
+def uniform_batch(payload: bytes, count: int) -> UniformBatch | None:
     """Return the messages of a batch of ``count``, if they have one size and no key or event time.
 
     ``count`` is above 0.
@@ -138,7 +138,7 @@ def even_batch(payload: bytes, count: int) -> EvenBatch | None:
             return None
     numbers = EvenNumbers(payload, stride, id_at, value_at - id_at)
     values = EvenValues(payload, stride, value_at, stride - value_at)
-    return EvenBatch(values, numbers) if numbers.is_even else None
+    return UniformBatch(values, numbers) if numbers.is_even else None
 
 
 _KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IS_BASE64, _SEQUENCE_ID = 0x12, 0x18, 0x28, 0x30, 0x40
@@ -151,7 +151,7 @@ _TIME_BYTES: Final = 6
 _SEQUENCE_ID_BYTES_MAX: Final = 8
 
 
-def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
+def usual_batch(payload: bytes, count: int) -> UniformBatch | None:
     """Return the messages of a batch of ``count``, if all have the fields that most producers set.
 
     These are, in this order and each in all messages or in none: properties below 128 bytes, which
@@ -218,12 +218,12 @@ def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
     if not are_even or sequence_ids is None or sequence_ids.size > _SEQUENCE_ID_BYTES_MAX:
         return None
     if not times:
-        return EvenBatch(values, sequence_ids, keys or None, None, properties or None)
+        return UniformBatch(values, sequence_ids, keys or None, None, properties or None)
     event_times = _numbers(times, _TIME_BYTES)
     # A number that ends with 0 may be 0 itself, which is no time.
     if event_times is None or len(times) != count or 0 in event_times.column(_TIME_BYTES - 1):
         return None
-    return EvenBatch(values, sequence_ids, keys or None, event_times, properties or None)
+    return UniformBatch(values, sequence_ids, keys or None, event_times, properties or None)
 
 
 def _numbers(encoded: Sequence[bytes], size: int) -> EvenNumbers | None:

@@ -14,15 +14,15 @@ from random import Random
 
 import pytest
 
-from bookied.storage.files.ahead_file import (
+from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
+from bookied.storage.files.files import RealFiles
+from bookied.storage.files.preallocated_file import (
     AHEAD_BYTES,
     BUFFER_BYTES,
     LARGE_BYTES,
     PIECE_BYTES,
     AheadFile,
 )
-from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
-from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.waiting import until
 

@@ -1,5 +1,5 @@
 """``/api/v1``: ledgers, bookies and repair, as the metadata and other bookies have it."""
-# ruff: noqa: D103 -- the table in v1.py says what each is for
+# ruff: noqa: D103 -- the table in ``endpoints`` says what each is for
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import (
+from bookied.admin.http_messages import (
     BAD_REQUEST,
     JSON,
     BadHttpRequestError,
