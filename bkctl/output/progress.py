@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -248,6 +249,8 @@ class Bar(_MeasuredProgress):
             console=Console(file=self._out),
             transient=True,
             expand=True,
+            # Results in a file or a pipe go there; on the terminal rich puts them above the bar.
+            redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._progress.add_task(self._what, total=self._total, figures="")
         self._progress.start()

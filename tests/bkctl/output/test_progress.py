@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import pytest
 
@@ -106,3 +107,16 @@ def test_a_bar_shows_though_nothing_has_been_reported() -> None:
         assert progress.is_open
         until(lambda: "exporting" in host.err.text, "the bar")
     assert not progress.is_open
+
+
+def test_results_in_a_file_or_a_pipe_go_there_though_a_bar_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, now = FakeHost(tty=True), _Time()
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    with Bar(host.err, "reading", 1000, "bytes", now) as progress:
+        now.now_s += 2
+        progress.update(1)
+        print("a result")
+        assert sys.stdout.getvalue() == "a result\n"  # type: ignore[attr-defined]
+    assert "a result" not in host.err.text
