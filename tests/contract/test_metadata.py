@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from contextlib import aclosing
 from typing import Any
 
@@ -1263,6 +1264,21 @@ class TestRepair:
             times = {i: mark.ctime_ms async for i, mark in timed.list_underreplicated()}
             assert times[1] is None
             assert times[2] is not None
+
+        driver.run(scenario())
+
+    def test_a_mark_that_is_made_again_keeps_its_time(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, worker = await driver.open(), await driver.open()
+            await auditor.mark_underreplicated(LedgerId(1), (B1,))
+            before = await auditor.underreplicated(LedgerId(1))
+            assert await worker.take_underreplicated(LedgerId(1))
+            began_s = time.monotonic()
+            while time.monotonic() - began_s < 0.003:  # Until a clock of milliseconds has moved.
+                await auditor.mark_underreplicated(LedgerId(1), (B1,))
+            assert await auditor.underreplicated(LedgerId(1)) == before
+            await worker.mark_replicated(LedgerId(1))
+            assert await auditor.underreplicated(LedgerId(1)) == before, "it was marked meanwhile"
 
         driver.run(scenario())
 

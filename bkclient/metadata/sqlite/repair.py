@@ -86,7 +86,8 @@ class SqliteMarks(SqlitePart):
         row = rows.get(MARK, ledger_id)
         old = UnderreplicatedMark(()) if row is None else stored_mark(ledger_id, row.value)
         added = tuple(bookie for bookie in dict.fromkeys(missing) if bookie not in old.replicas)
-        since_ms = rows.now_ms if self._mark_times else old.ctime_ms
+        is_newer = self._mark_times and (row is None or added)
+        since_ms = rows.now_ms if is_newer else old.ctime_ms
         value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
         if row is None:
             rows.insert(MARK, ledger_id, value)

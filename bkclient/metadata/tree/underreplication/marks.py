@@ -178,7 +178,7 @@ class TreeMarks(RepairPart):
                 mark = attrs.evolve(
                     mark,
                     replicas=mark.replicas + added,
-                    ctime_ms=mark.ctime_ms if now_ms is None else now_ms,
+                    ctime_ms=now_ms if added and now_ms is not None else mark.ctime_ms,
                 )
                 await self._tree.set(path, encode_mark(mark), node.stat.version)
         except (NoNodeError, NodeVersionError, AnswerLostError):
