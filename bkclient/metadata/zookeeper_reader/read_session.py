@@ -176,7 +176,10 @@ class ReadSession:
         answers: list[Answer] = []
         missing = LENGTH.size
         while len(buffer) - at >= LENGTH.size:
-            end = at + LENGTH.size + self._checked(LENGTH.unpack_from(buffer, at)[0], HEADER.size)
+            size = LENGTH.unpack_from(buffer, at)[0]
+            if size > frames.FRAME_BYTES_MAX and self._sizes and self._sizes[0] > 1:
+                raise EOFError  # The values of a group are too large together: each is asked alone.
+            end = at + LENGTH.size + self._checked(size, HEADER.size)
             if end > len(buffer):
                 missing = end - at
                 break

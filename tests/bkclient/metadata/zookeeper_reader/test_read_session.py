@@ -18,6 +18,7 @@ from bkclient.errors import MetadataStoreError
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper_reader.frames import (
+    FRAME_BYTES_MAX,
     GET_CHILDREN,
     GET_DATA,
     MULTI_READ,
@@ -99,6 +100,19 @@ def test_a_server_before_zookeeper_3_6_is_asked_for_each_value_alone() -> None:
     assert len(values(session(server), map(get_data, nodes(40)))) == 40
     assert len(server.connections) == 2
     assert server.requests == [MULTI_READ] * 3 + [GET_DATA] * 40
+
+
+def test_a_group_whose_values_are_too_large_together_is_asked_for_one_by_one() -> None:
+    server = Server(nodes(20), strange=struct.pack(">i", FRAME_BYTES_MAX + 1) + bytes(20))
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        if server.connections:
+            server.strange = b""
+        return server.connect(address, timeout_s)
+
+    found = session(server, connect=connect)
+    assert len(values(found, map(get_data, nodes(20)))) == 20
+    assert server.requests == [GET_DATA] * 20
 
 
 def test_what_is_wrong_with_one_node_of_a_group_is_its_own_answer() -> None:
