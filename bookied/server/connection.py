@@ -33,6 +33,9 @@ from wire.errors import RemoteProtocolError, TlsOrderError
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
 
+HELD_BYTES_MAX: Final = 4096
+"""A client that has sent no more waits for its turn and is read meanwhile: a pause costs more."""
+
 log = Logger()
 
 
@@ -112,12 +115,20 @@ class BookieConnection(Protocol):
         """Obey the frames that are complete now."""
         if self._is_closing:
             return
-        self._dispatch.waiting.heard_s = self._shared.clock.seconds()
-        self._obey(data, self._shared.turns.slice_requests)
+        turns, dispatch = self._shared.turns, self._dispatch
+        dispatch.waiting.heard_s = self._shared.clock.seconds()
+        if turns.is_crowded and dispatch.hold(data):
+            turns.wait_in_crowd(self, self._admission.address)
+            if len(data) > HELD_BYTES_MAX:
+                self.update_reading()
+            return
+        self._obey(data, turns.slice_requests)
+        if dispatch.requests_taken:
+            turns.take_directly(dispatch.requests_taken)
         if self._load.adds:
             self._update_read_size()
-        if not self._dispatch.is_waiting:
-            self._shared.turns.others_ask()
+        if not dispatch.is_waiting:
+            turns.others_ask()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
         """Go on in TLS."""
@@ -136,7 +147,7 @@ class BookieConnection(Protocol):
         self._answers.drop()
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
-        self._shared.turns.leave(self)
+        self._shared.turns.leave(self, self._admission.address)
         self._shared.handshakes.leave(self, self._host)
         self._shared.backpressure.end(self._load)
         self._replies.drop()
@@ -181,7 +192,7 @@ class BookieConnection(Protocol):
             if self._dispatch.is_handshake_next:
                 shared.handshakes.wait(self, self._host)
             else:
-                shared.turns.wait(self)
+                shared.turns.wait(self, self._admission.address)
         wanted = not (is_paused or self._is_closing or self._is_draining)
         self._dispatch.waiting.is_read = wanted
         if wanted != self._is_reading:

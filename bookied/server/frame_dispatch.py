@@ -82,6 +82,13 @@ class FrameDispatch:
         """Forget what is left."""
         self._rest = []
 
+    def hold(self, data: bytes) -> bool:
+        """Keep what has come until the connection's turn; return whether that may be."""
+        if self._rest or self._answers.is_held:
+            return False
+        self._rest, self._rest_bytes, self.is_waiting = [data], len(data), True
+        return True
+
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
@@ -101,6 +108,7 @@ class FrameDispatch:
                 self._rest.append(data)
                 self._rest_bytes += len(data)
             if self.is_waiting:
+                self._client.update_reading()
                 return
             if self._rest_bytes < self._frame_bytes:
                 self._note_half(len(data))

@@ -21,6 +21,9 @@ CROWDED_SLICE_REQUESTS: Final = 4
 TURN_REQUESTS_MAX: Final = 32
 """Requests of waiting connections that one turn of the reactor takes, if no other client asks."""
 
+DIRECT_REQUESTS_MAX: Final = 32
+"""Requests of clients that do not wait; then the other clients of that turn wait for the next."""
+
 EMPTY_TURNS_MAX: Final = 8
 """Turns in a row that take nothing since work was done out of turn; then one request is taken."""
 
@@ -38,10 +41,14 @@ class TurnTaker(Protocol):
 class Turns:
     """Connections that have used up their slice, served round robin.
 
-    A client that sends a few requests and waits for their answers is never in here: its requests
-    are taken as soon as they are read. So that it is read soon, one turn of the reactor takes one
-    request of those that wait, after which others are read. Each turn in which no other client
-    asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
+    The requests of a client that sends a few and waits for their answers are taken as soon as they
+    are read. So that they are read soon, one turn of the reactor takes one request of those that
+    wait, after which others are read. Each turn in which no other client asks takes one more, up to
+    ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
+
+    Hundreds of clients that send one request each would make a turn long. So whoever is read after
+    ``DIRECT_REQUESTS_MAX`` of them waits for the next turn, which takes as many. Addresses take
+    turns: many connections of one keep no other waiting for all of them.
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
     turns that take nothing follow a part of a large batch while others ask; after
@@ -58,30 +65,60 @@ class Turns:
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
         self._clock, self._clients_wait, self._give_way = clock, clients_wait, give_way
-        self._waiting: dict[TurnTaker, None] = {}
+        self._waiting: dict[str, dict[TurnTaker, None]] = {}
+        """By address, whoever is next first."""
+        self._direct = 0
+        self.is_crowded = False
+        """Whether those that are read in this turn of the reactor have to wait for the next."""
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
         self._overdrawn = 0
         self._empty_turns = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     @property
     def slice_requests(self) -> int:
         """How many requests a connection may take that does not wait."""
         return CROWDED_SLICE_REQUESTS if self._waiting else SLICE_REQUESTS
 
-    def wait(self, client: TurnTaker) -> None:
-        """Call a connection's ``take_turn`` once, after those that wait already."""
-        self._waiting.setdefault(client)
+    def take_directly(self, requests: int) -> None:
+        """Count requests of a client that does not wait."""
+        self._direct += requests
+        if self._direct >= DIRECT_REQUESTS_MAX and not self.is_crowded:
+            self.is_crowded = True
+            self._clock.callLater(0, self._end_crowd)
+
+    def _end_crowd(self) -> None:
+        self.is_crowded, self._direct = False, 0
+
+    def wait_in_crowd(self, client: TurnTaker, address: str) -> None:
+        """As ``wait``, for a client that would not wait in another turn."""
+        self.wait(client, address)
+        self._requests_max = max(self._requests_max, DIRECT_REQUESTS_MAX)
+
+    def wait(self, client: TurnTaker, address: str = "") -> None:
+        """Call a connection's ``take_turn`` once, after those of the address that wait already."""
+        self._waiting.setdefault(address, {}).setdefault(client)
         if self._turn is None:
             self._clients_wait(True)
             self._turn = self._clock.callLater(0, self._take_turn)
 
-    def leave(self, client: TurnTaker) -> None:
+    def leave(self, client: TurnTaker, address: str = "") -> None:
         """Forget a connection that is closed."""
-        self._waiting.pop(client, None)
+        mine = self._waiting.get(address, {})
+        mine.pop(client, None)
+        if not mine:
+            self._waiting.pop(address, None)
+
+    def _next(self) -> TurnTaker:
+        address, mine = next(iter(self._waiting.items()))
+        client = next(iter(mine))
+        del mine[client], self._waiting[address]
+        if mine:
+            self._waiting[address] = mine
+        return client
 
     def others_ask(self) -> None:
         """Keep the next turns short: a client that does not wait for its turn has asked."""
@@ -100,9 +137,7 @@ class Turns:
         self._empty_turns = 0 if takes else self._empty_turns + 1
         try:
             while left > 0 and self._waiting:
-                client = next(iter(self._waiting))
-                del self._waiting[client]
-                left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
+                left -= max(1, self._next().take_turn(min(left, SLICE_REQUESTS)))
         finally:
             self._overdrawn = min(owed + max(0, -left), TURN_REQUESTS_MAX)
             self._turn = None

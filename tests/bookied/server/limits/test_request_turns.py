@@ -14,6 +14,7 @@ from bookied.server.frame_dispatch import READS_IN_ONE
 from bookied.server.limits.backpressure import PressureLevel, ServerLimits
 from bookied.server.limits.request_turns import (
     CROWDED_SLICE_REQUESTS,
+    DIRECT_REQUESTS_MAX,
     EMPTY_TURNS_MAX,
     SLICE_REQUESTS,
     TURN_REQUESTS_MAX,
@@ -194,6 +195,42 @@ def test_a_flood_of_reads_in_bulk_has_its_turns_too(
         taken.append(len(greedy.answers()) // READS_IN_ONE)
     assert taken == [1, 2, 3]
     assert is_read(greedy)
+
+
+def test_many_clients_with_one_request_each_are_taken_in_turns_of_their_addresses(
+    world: World,
+) -> None:
+    clients = [world.serving.connect() for _ in range(4 * DIRECT_REQUESTS_MAX)]
+    for client in clients:
+        client.connection._admission.address = "192.0.2.1"
+        client.connection.dataReceived(v2.encode_request(add(7, 1, WRONG_KEY)))
+    late = world.flooded(v2.encode_request(add(7, 2, WRONG_KEY)))
+    at_once = DIRECT_REQUESTS_MAX - 1  # The client that behaves had asked, too.
+    assert sum(len(client.answers()) for client in clients) == at_once
+    assert late.answers() == []
+    world.turn()
+    assert len(late.answers()) == 1, "of another address"
+    assert sum(len(client.answers()) for client in clients) == DIRECT_REQUESTS_MAX - 1
+    assert ask(world.honest, add(7, 1)) is EOK
+    for _ in range(4 * DIRECT_REQUESTS_MAX):
+        world.turn()
+    rest = len(clients) - at_once - (DIRECT_REQUESTS_MAX - 1)
+    assert sum(len(client.answers()) for client in clients) == rest
+    assert len(world.turns) == 0
+
+
+def test_a_client_that_waits_beside_many_is_read_once_more_at_most(world: World) -> None:
+    for client in [world.serving.connect() for _ in range(DIRECT_REQUESTS_MAX)]:
+        client.connection.dataReceived(v2.encode_request(add(7, 1, WRONG_KEY)))
+    small, large = world.flooded(wrong_keys(V2, 1)), world.flooded(wrong_keys(V2, 100))
+    assert [is_read(small), is_read(large)] == [True, False]
+    small.connection.dataReceived(wrong_keys(V2, 1))
+    assert not is_read(small)
+    for _ in range(100):
+        world.turn()
+    assert [len(small.answers()), len(large.answers())] == [2, 100]
+    assert is_read(small)
+    assert is_read(large)
 
 
 def test_a_client_that_leaves_has_no_turn(world: World) -> None:
