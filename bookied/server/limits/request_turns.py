@@ -46,9 +46,9 @@ class Turns:
     wait, after which others are read. Each turn in which no other client asks takes one more, up to
     ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
-    Hundreds of clients that send one request each would make a turn long. So whoever is read after
-    ``DIRECT_REQUESTS_MAX`` of them waits for the next turn, which takes as many. Addresses take
-    turns: many connections of one keep no other waiting for all of them.
+    Hundreds of clients that send one request each would make a turn long. So clients that are read
+    after ``DIRECT_REQUESTS_MAX`` of them wait for the next turn, which takes as many. Addresses
+    take turns: many connections of one address keep no other address waiting for all of them.
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
     turns that take nothing follow a part of a large batch while others ask; after
@@ -66,7 +66,7 @@ class Turns:
     ) -> None:
         self._clock, self._clients_wait, self._give_way = clock, clients_wait, give_way
         self._waiting: dict[str, dict[TurnTaker, None]] = {}
-        """By address, whoever is next first."""
+        """By address, the next one first."""
         self._direct = 0
         self.is_crowded = False
         """Whether those that are read in this turn of the reactor have to wait for the next."""
