@@ -437,6 +437,14 @@ class TestRestore:
         assert sum(zk_paths.ID_PREFIX in path for path in made[:ledger]) > restore.IDS_SPARED
         assert target.run(store.allocate_ledger_id()) > 1 + restore.IDS_SPARED
 
+    def test_versions_of_logs_go_on_where_it_replaces_a_formatted_cluster(self) -> None:
+        target = World(0)
+        store = target.client().store
+        before = target.run(store.create_log("events", b"first"))
+        instance_id = target.run(store.format())
+        target.run(restore._remove_empty(store, instance_id))
+        assert target.run(store.create_log("events", b"second")) > before
+
     def test_the_question_about_one_ledger_says_that_it_was_chosen(
         self, file: Path, tmp_path: Path
     ) -> None:
