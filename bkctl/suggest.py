@@ -100,8 +100,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root health": ("doctor",),
     "root drain": ("bookie decommission BOOKIE_ID",),
     "root support": ("debug bundle",),
-    "root under-replicated": ("autorecovery list",),
-    "root underreplicated": ("autorecovery list",),
+    "root under-replicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
+    "root underreplicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
     "root verify": ("ledger verify --all",),
     "autorecovery off": ("autorecovery disable --for 30m",),
     "autorecovery on": ("autorecovery enable",),
@@ -171,7 +171,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
     "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
-    "ledger lac": ("ledger show LEDGER_ID --columns confirmed_entry",),
+    "ledger lac": ("ledger map LEDGER_ID",),
     "ledger copy": (_COPY,),
     "ledger cp": (_COPY,),
     "ledger count": ("ledger list --count",),
@@ -181,8 +181,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger prune": ("ledger list --older-than 30d -o id | bkctl ledger delete -",),
     "ledger repair": ("ledger verify LEDGER_ID", "autorecovery audit --check all-ledgers"),
     "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
-    "ledger under-replicated": ("autorecovery list",),
-    "ledger underreplicated": ("autorecovery list",),
+    "ledger under-replicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
+    "ledger underreplicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
     "profile set": ("profile edit NAME -X KEY=VALUE",),
     "log cut": ("log trim NAME",),
     "log truncate": ("log trim NAME",),
@@ -214,6 +214,10 @@ _BY_SIZE: Final = "use --filter 'length>10MB'"
 _NEW_FILE: Final = "it never replaces a file: give another name"
 _RANGE: Final = "`bkctl ledger read LEDGER_ID 0-4` prints the first five entries"
 _LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
+_LACKING: Final = (
+    "`bkctl autorecovery list` lists marked ledgers; `bkctl ledger list --bookie ID` lists all "
+    "ledgers of a lost bookie"
+)
 _BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -260,17 +264,17 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --smaller": "use --filter 'length<10MB'",
     "ledger list --smaller-than": "use --filter 'length<10MB'",
     "ledger list --slow": "`bkctl bookie slow` names slow bookies",
-    "ledger list --state under-replicated": "`bkctl autorecovery list` lists them",
-    "ledger list --state underreplicated": "`bkctl autorecovery list` lists them",
+    "ledger list --state under-replicated": _LACKING,
+    "ledger list --state underreplicated": _LACKING,
     "ledger list --state recovering": "use --state in-recovery",
-    "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
-    "ledger list --underreplicated": "`bkctl autorecovery list` lists them",
+    "ledger list --under-replicated": _LACKING,
+    "ledger list --underreplicated": _LACKING,
     "cluster backup --force": _NEW_FILE,
     "cluster backup --overwrite": _NEW_FILE,
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
     "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
     "bookie list --all": "it lists all bookies; --state selects some",
-    "ledger --lac": "use `bkctl ledger show LEDGER_ID --columns confirmed_entry`",
+    "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",
     "bookie config --changed": _DEFAULTS,

@@ -66,8 +66,8 @@ TERMS: Final = MappingProxyType(
         "the add. A start replays the journal from lastMark on.",
         "last add confirmed": "The last entry up to which every entry is confirmed: readers read "
         "no further. Each entry stores the LAC that its writer knew when it sent the entry, so the "
-        "LAC of an entry is below its id. `bkctl ledger show ID --columns confirmed_entry` asks "
-        "the bookies for the LAC of an open ledger.",
+        "LAC of an entry is below its id. `bkctl ledger map ID` asks the bookies for the LAC of an "
+        "open ledger.",
         "ledger": "A sequence of entries with one writer. A closed ledger never changes.",
         "mark": "A node of the metadata that says that a ledger lacks replicas. Replication "
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",

@@ -44,7 +44,7 @@ def list_marked(
         session.emit_all(found, Mark)
     _insist_readable(damaged)
     wants_all = (missing, not_missing, older_than_s) == (None, None, None)
-    if not first and wants_all and session.options.is_for_people:
+    if not first and wants_all:
         _note_unmarked(session)
 
 
@@ -56,7 +56,10 @@ def _note_unmarked(session: Session) -> None:
     why = session.call(_why_unmarked)
     if why:
         session.reminds = session.reminds and _DISABLED not in why
-        session.note(f"{'; '.join(why)}; `bkctl doctor` also shows ledgers without a mark")
+        session.note(
+            f"{'; '.join(why)}; ledgers may lack replicas without a mark: see `bkctl doctor`, or "
+            "`bkctl ledger list --bookie ID` for all ledgers of a lost bookie"
+        )
 
 
 async def _why_unmarked(client: Client) -> list[str]:

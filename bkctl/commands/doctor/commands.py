@@ -56,6 +56,9 @@ doctor = Command(
     for each bookie that is down. `bkctl autorecovery list --until done` waits until autorecovery
     has repaired all marked ledgers.
 
+    A finding names the first 20 ledgers. `bkctl ledger list --bookie ID -o id` lists all ledgers of
+    a lost bookie.
+
     The exit status is that of the worst finding:
 
     \b

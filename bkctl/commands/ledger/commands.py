@@ -232,7 +232,8 @@ ledger.command(
     body="bkctl.commands.ledger.listing:print_ledgers",
     help="""List ledgers in the order of their ids, as they are found.
 
-    `bkctl autorecovery list` lists the ledgers that lack replicas.
+    `bkctl autorecovery list` lists the ledgers that are marked as lacking replicas. --bookie with
+    the id of a lost bookie lists all ledgers that lack its replica, marked or not.
     """,
     params=(
         option(

@@ -76,7 +76,7 @@ class TableForm:
         cells = [
             (field, self._marked(view, value, field))
             for field in fields
-            if not (field.optional and field.get(value) is None)
+            if self._options.columns or not (field.optional and field.get(value) is None)
         ]
         if self._form == "table" and not self._options.columns:
             # What gives way in a narrow table gives way here where it holds nothing.

@@ -130,9 +130,12 @@ def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> 
     nothing, why = run_in(world, "autorecovery", "list").err.splitlines()
     assert nothing == "no ledger is marked under-replicated"
     assert why == (
-        "autorecovery is disabled; 1 bookie does not answer; `bkctl doctor` also shows ledgers "
-        "without a mark"
+        "autorecovery is disabled; 1 bookie does not answer; ledgers may lack replicas without a "
+        "mark: see `bkctl doctor`, or `bkctl ledger list --bookie ID` for all ledgers of a lost "
+        "bookie"
     )
+    for_programs = run_in(world, "autorecovery", "list", "--json")
+    assert (for_programs.json["marks"], for_programs.err) == ([], f"{why}\n")
     assert "doctor" not in run_in(world, "autorecovery", "list", "--older-than", "1h").err
 
 

@@ -254,6 +254,10 @@ def test_an_input_too_large_for_one_entry_is_refused_before_anything_is_made(
     assert (shown["last_entry"], shown["confirmed_entry"] >= 0) == (None, True)
 
 
+def test_a_column_that_is_asked_for_is_shown_also_if_it_is_empty(run: Run, ten: str) -> None:
+    assert run("ledger", "show", ten, "--columns", "confirmed_entry").out == "confirmed entry  -\n"
+
+
 @pytest.fixture(scope="module")
 def ten(run: Run) -> str:
     return run("ledger", "write", "-", typed="".join(f"entry {n}\n" for n in range(10))).id
