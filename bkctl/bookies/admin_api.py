@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkclient.config.declaration import MASKED, is_secret_key
+from bkclient.config.declaration import MASKED, declared, is_secret_key
 from bkclient.metadata.errors import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
@@ -140,12 +140,13 @@ class Compactions:
     major_suspended: bool = field("By an operator.")
 
 
-@shown("settings")
+@shown("settings", id="key")
 class BookieSetting:
     """One setting of a running bookie."""
 
+    bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
-    value: str = field("Its value; secrets are masked.")
+    value: str = field("Its value in effect; secrets are masked.")
 
 
 def _labels(v: Any) -> str:
@@ -457,12 +458,16 @@ def _switch(admin: AdminClient, *, suspend: bool, major: bool, minor: bool) -> N
     admin.ask("PUT", f"/api/v1/bookie/gc/{word}_compaction", body)
 
 
-def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
+def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> list[BookieSetting]:
     """Return its settings: all, or those of ``keys``: names, parts of names, patterns with ``*``.
+
+    A setting without a value of its own has that of the setting that is its default.
 
     Raises:
         NothingFoundError: it has no setting of a name.
     """
+    from bookied.config.bookie import BookieConfig
+
     found = all_settings(admin)
     matches = {key: keys_like(key, sorted(found)) for key in keys}
     missing = [key for key, matched in matches.items() if not matched]
@@ -471,7 +476,13 @@ def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
         raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
     named = dict.fromkeys(key for matched in matches.values() for key in matched)
     chosen = named if keys else sorted(found)
-    return [BookieSetting(key, masked(key, found[key])) for key in chosen]
+    defaults = {one.spec.key: one.default_text for one in declared(BookieConfig)}
+
+    def in_effect(key: str) -> str:
+        default = defaults.get(key)
+        return found[key] or (in_effect(default) if default in found else "")
+
+    return [BookieSetting(bookie_id, key, masked(key, in_effect(key))) for key in chosen]
 
 
 def all_settings(admin: AdminClient) -> dict[str, str]:

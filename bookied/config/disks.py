@@ -102,7 +102,8 @@ class DiskConfig:
 
     def disk_problems(self) -> Iterator[SettingFinding]:
         """Give thresholds that contradict each other."""
+        above = f"is above diskUsageThreshold={self.disk_full_at}"
         if self.disk_writable_below > self.disk_full_at:
-            yield invalid("diskUsageLwmThreshold", "is above diskUsageThreshold")
+            yield invalid("diskUsageLwmThreshold", f"{self.disk_writable_below} {above}")
         if self.disk_warn_at > self.disk_full_at:
-            yield invalid("diskUsageWarnThreshold", "is above diskUsageThreshold")
+            yield invalid("diskUsageWarnThreshold", f"{self.disk_warn_at} {above}")

@@ -43,6 +43,10 @@ class InvalidValueError(SettingsRefusedError):
     """A setting cannot have this value."""
 
 
+class ContradictionError(InvalidValueError):
+    """A setting cannot have this value beside the values of other settings."""
+
+
 def changeable() -> dict[str, DeclaredSetting]:
     """Return the settings that can be, by their Java keys."""
     return {
@@ -61,12 +65,13 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
 
     Raises:
         SettingsRefusedError: at least one cannot be; it says why, and none is changed.
+        ContradictionError: the new values contradict each other, or values of other settings.
     """
     changed = attrs.evolve(config, **read_settings(given))
     before = set(_errors(config))
     for error in _errors(changed):
         if error not in before:
-            raise InvalidValueError(f"{error.key}: {error.message}")
+            raise ContradictionError(f"{error.key}: {error.message}")
     return changed
 
 

@@ -16,7 +16,7 @@ from bkctl.bookies import admin_api
 from bkctl.bookies.admin_api import all_settings, masked
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
-from bkctl.output.views import field, shown
+from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
@@ -121,7 +121,7 @@ def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where
             "this only shows settings",
             next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
         )
-    found = admin_api.settings(_admin(session, bookie_id, where), keys)
+    found = admin_api.settings(_admin(session, bookie_id, where), bookie_id, keys)
     session.emit_all(found, admin_api.BookieSetting)
 
 
@@ -134,11 +134,12 @@ def config_set(
         session.warn("a Java bookie takes any key and value, and looks at most of them no more")
     if session.dry_run:
         session.plan(
-            f"set {one.key} to {one.value}; it is {'not set' if one.was is None else one.was}"
-            for one in planned(admin, pairs)
+            f"set {one.key} of bookie {bookie_id} to {one.value}; it is "
+            f"{'not set' if one.was is None else one.was}"
+            for one in planned(admin, bookie_id, pairs)
         )
         return
-    changes = change(admin, pairs)
+    changes = change(admin, bookie_id, pairs)
     session.emit_all(changes, ChangedSetting)
     session.finish()
     session.note(how_to_keep(admin, changes))
@@ -159,16 +160,19 @@ def metrics(
 _CONFIG: Final = "/api/v1/config/server_config"
 
 
-@shown("changes", kw_only=True)
+@shown("changes", kw_only=True, id="key")
 class ChangedSetting:
     """One setting of a running bookie before and after; ``was`` is None where none was set."""
 
+    bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
     was: str | None = field("What it was, if it was set; secrets are masked.")
     value: str = field("What it is; secrets are masked.")
 
 
-def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[ChangedSetting]:
+def planned(
+    admin: AdminClient, bookie_id: BookieId, pairs: Sequence[tuple[str, str]]
+) -> list[ChangedSetting]:
     """Return what would be changed; a bookie of ours need not be asked whether it would.
 
     Raises:
@@ -179,10 +183,12 @@ def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Change
     given, before = _given(admin, pairs)
     if admin.speaks_v2:
         _insist_changeable(given, before)
-    return _changed(before, given)
+    return _changed(bookie_id, before, given)
 
 
-def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[ChangedSetting]:
+def change(
+    admin: AdminClient, bookie_id: BookieId, pairs: Sequence[tuple[str, str]]
+) -> list[ChangedSetting]:
     """Change settings; return what they were, and what they are by the bookie's own word.
 
     Raises:
@@ -195,7 +201,8 @@ def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Changed
         _insist_changeable(given, before)
     admin.ask("PUT", _CONFIG, given)
     after = all_settings(admin)
-    return _changed(before, {key: after.get(key, value) for key, value in given.items()})
+    told = {key: after.get(key, value) for key, value in given.items()}
+    return _changed(bookie_id, before, told)
 
 
 def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting]) -> str:
@@ -219,9 +226,12 @@ def _given(
     return given, before
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedSetting]:
+def _changed(
+    bookie_id: BookieId, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[ChangedSetting]:
     return [
         ChangedSetting(
+            bookie_id=bookie_id,
             key=key,
             was=masked(key, before[key]) if key in before else None,
             value=masked(key, value),
@@ -242,6 +252,7 @@ def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
 def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> None:
     from bookied.config.bookie import BookieConfig
     from bookied.config.reload import (
+        ContradictionError,
         InvalidValueError,
         SettingsRefusedError,
         changeable,
@@ -253,6 +264,9 @@ def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> N
     known = {key: text for key in changeable() if (text := before.get(key))}
     try:
         changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)
+    except ContradictionError as error:
+        hint = "change the settings together, in one command: KEY=VALUE KEY=VALUE"
+        raise UsageError(str(error), next_step=hint) from error
     except InvalidValueError as error:
         raise UsageError(str(error)) from error
     except SettingsRefusedError as error:

@@ -49,7 +49,9 @@ config.command(
 config.command(
     "show",
     body="bkctl.commands.settings.config_files:show",
-    help="""Show the settings in effect, or explain KEYs. Secrets are masked.
+    help="""Show the settings that a start would take, or explain KEYs. Secrets are masked.
+
+    The command asks no bookie: `bkctl bookie config` shows the settings of a running bookie.
 
     The first source counts: option, profile of --profile, environment, profile of BKCTL_PROFILE or
     default profile, settings file, default.
@@ -67,14 +69,14 @@ config.command(
             type=click.Choice(["honoured", "no effect", "warned", "refused"]),
             help="Explain only keys with this use, even if only for some values.",
         ),
-        option("--origin", is_flag=True, help="Show the source of each value."),
+        option("--origin", is_flag=True, help="Show the source of each value, also of KEYs."),
         option("--all", "every", is_flag=True, help="Show values equal to the default, too."),
         option(
             "--for",
             "side",
             type=click.Choice(["client", "bookie"]),
-            default="client",
-            help="Settings of the client or of the bookie.",
+            default=None,
+            help="Whose settings.  [default: bookie for a bookie's file of -c, else client]",
         ),
     ),
     effect=Effect.READ,

@@ -112,18 +112,36 @@ def show(
     use: str | None,
     origin: bool,
     every: bool,
-    side: str,
+    side: str | None,
 ) -> None:
     """Print the settings in effect; or explain the ``keys`` that are named, or all of them.
+
+    With ``origin``, settings that are named are printed with their origins.
 
     Raises:
         NothingFoundError: there is no such key.
         ConfigError, PropertiesError: the settings cannot be used.
     """
-    if keys or all_keys or use:
+    side = side or _side_of_file(session)
+    if all_keys or use or (keys and not origin):
         _explain(session, keys, use, side)
     else:
-        _show_in_effect(session, side, origin=origin, every=every)
+        _show_in_effect(session, side, keys, origin=origin, every=every)
+
+
+def _side_of_file(session: Session) -> str:
+    """Return whose settings the file of ``-c`` has: a bookie's if most of its own keys are."""
+    if session.options.conf is None:
+        return "client"
+    properties, _ = cluster_properties(session.options, session.host.environ)
+    client, bookie = (len(_only_of(side, properties)) for side in ("client", "bookie"))
+    return "bookie" if bookie > client else "client"
+
+
+def _only_of(side: str, properties: Properties) -> set[str]:
+    """Return the keys that only this side reads."""
+    other = next(name for name in CLASSES if name != side)
+    return ({one.key for one in properties} & _declared_names(side)) - _declared_names(other)
 
 
 def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str) -> None:
@@ -132,16 +150,7 @@ def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str
     Raises:
         NothingFoundError: there is no such key.
     """
-    keys = all_keys()
-    found: dict[str, KeyInfo] = {} if wanted else keys
-    for word in wanted:
-        matches = matching(word, keys)
-        if not matches:
-            raise NothingFoundError(
-                f"there is no key {word!r}{did_you_mean(word, names(keys))}",
-                next_step="`bkctl config show --keys -o id` lists all",
-            )
-        found |= {info.key: info for info in matches}
+    found = _named(wanted) if wanted else all_keys()
     values = {one: _values(session, one) for one in CLASSES}
     chosen = [
         evolve(info, value=values[side if side in info.read_by else info.read_by[0]].get(key))
@@ -152,6 +161,25 @@ def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str
         session.emit(chosen[0])
     else:
         session.emit_all(chosen, KeyInfo)
+
+
+def _named(wanted: Sequence[str]) -> dict[str, KeyInfo]:
+    """Return the keys that words name.
+
+    Raises:
+        NothingFoundError: a word names none.
+    """
+    keys = all_keys()
+    found: dict[str, KeyInfo] = {}
+    for word in wanted:
+        matches = matching(word, keys)
+        if not matches:
+            raise NothingFoundError(
+                f"there is no key {word!r}{did_you_mean(word, names(keys))}",
+                next_step="`bkctl config show --keys -o id` lists all",
+            )
+        found |= {info.key: info for info in matches}
+    return found
 
 
 def _values(session: Session, side: str) -> dict[str, str]:
@@ -200,20 +228,29 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
             yield SettingDifference(info.key, masked(info, one), masked(info, two), default)
 
 
-def _show_in_effect(session: Session, side: str, *, origin: bool, every: bool) -> None:
-    """Show the settings in effect.
+def _show_in_effect(
+    session: Session, side: str, wanted: Sequence[str], *, origin: bool, every: bool
+) -> None:
+    """Show the settings in effect; only those that ``wanted`` names, if any.
 
     Raises:
         ConfigError, PropertiesError: they cannot be used.
     """
     kind = SettingFrom if origin else Setting
-    found = [*(_given(session) if origin else ()), *_in_effect(session, side)]
-    chosen = [kind(*one) for one in found if every or one[2] != DEFAULT]
-    session.emit_all(chosen, kind)
+    if wanted:
+        named = _named(wanted)
+        found = [one for one in _in_effect(session, side) if one[0] in named]
+    else:
+        found = [*(_given(session) if origin else ()), *_in_effect(session, side)]
+    session.emit_all((kind(*one) for one in found if wanted or every or one[2] != DEFAULT), kind)
+    if not session.options.is_for_people:
+        return
     properties, path = cluster_properties(session.options, session.host.environ)
     other = next(name for name in CLASSES if name != side)
-    hidden = ({one.key for one in properties} & _declared_names(other)) - _declared_names(side)
-    if hidden and path is not None and session.options.is_for_people:
+    hidden = _only_of(other, properties)
+    if side == "bookie":
+        session.note("as a start takes them; of a running bookie: `bkctl bookie config BOOKIE_ID`")
+    if hidden and path is not None and not wanted:
         session.note(f"not shown: {counted(len(hidden), 'key')} of {path}; see --for {other}")
 
 

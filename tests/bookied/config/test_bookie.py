@@ -122,8 +122,11 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
         ("majorCompactionInterval=3600", "minorCompactionInterval: is not below majorCompaction"),
         ("majorCompactionThreshold=0.1", "minorCompactionThreshold: is not below majorCompaction"),
         ("majorCompactionThreshold=1.1", "majorCompactionThreshold: is above 1"),
-        ("diskUsageLwmThreshold=0.99", "is above diskUsageThreshold"),
-        ("diskUsageThreshold=0.5", "diskUsageWarnThreshold: is above diskUsageThreshold"),
+        (
+            "diskUsageLwmThreshold=0.99",
+            "diskUsageLwmThreshold: 0.99 is above diskUsageThreshold=0.95",
+        ),
+        ("diskUsageThreshold=0.5", "diskUsageWarnThreshold: 0.9 is above diskUsageThreshold=0.5"),
         ("entryLogPerLedgerEnabled=true", "is not offered"),
         ("extraServerComponents=a.B", "'a.B' are Java classes; remove the key"),
         ("bookieAuthProviderFactoryClass=a.B", "'a.B' is not offered; SASLBookieAuthProvider"),

@@ -188,25 +188,27 @@ def test_the_token_is_that_of_the_bookie_s_settings_if_nothing_else_names_one(
 
 
 def test_settings_are_chosen_by_key(stage: Stage) -> None:
-    (found,) = work.settings(stage.admin, ("bookieId",))
-    assert found == work.BookieSetting("bookieId", "b1")
-    assert len(work.settings(stage.admin, ())) > 100
+    (found,) = work.settings(stage.admin, ME, ("bookieId",))
+    assert found == work.BookieSetting(ME, "bookieId", "b1")
+    assert len(work.settings(stage.admin, ME, ())) > 100
+    limits = work.settings(stage.admin, ME, ("diskUsageLwmThreshold", "diskUsageThreshold"))
+    assert len({one.value for one in limits}) == 1, "what has no value has that of its default"
     with pytest.raises(NothingFoundError, match="nonsense"):
-        work.settings(stage.admin, ("nonsense",))
+        work.settings(stage.admin, ME, ("nonsense",))
     with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
-        work.settings(stage.admin, ("gcWaitTme",))
+        work.settings(stage.admin, ME, ("gcWaitTme",))
 
 
 def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:
     pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
-    before = {one.key: one.value for one in work.settings(stage.admin, ())}
+    before = {one.key: one.value for one in work.settings(stage.admin, ME, ())}
     told = [(key, before[key], value) for key, value in pairs]
-    plan = running_bookie.planned(stage.admin, pairs)
+    plan = running_bookie.planned(stage.admin, ME, pairs)
     assert [(one.key, one.was, one.value) for one in plan] == told
-    assert {one.key: one.value for one in work.settings(stage.admin, ())} == before
-    done_now = running_bookie.change(stage.admin, pairs)
+    assert {one.key: one.value for one in work.settings(stage.admin, ME, ())} == before
+    done_now = running_bookie.change(stage.admin, ME, pairs)
     assert [(one.key, one.was, one.value) for one in done_now] == told
-    assert work.settings(stage.admin, ("gcWaitTime",))[0].value == "70000"
+    assert work.settings(stage.admin, ME, ("gcWaitTime",))[0].value == "70000"
     where = "its settings file" if stage.v1 else "/etc/bk_server.conf on its host"
     lines = f"set in {where}:\n  gcWaitTime=70000\n  majorCompactionThreshold=0.7"
     assert running_bookie.how_to_keep(stage.admin, done_now).endswith(lines)
@@ -219,19 +221,22 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
     admin = InMemory(world, v1=False)
     before = work.all_settings(admin)
     with pytest.raises(ConflictError, match=r"while the bookie runs: bookiePort; .*gcWaitTime"):
-        act(admin, [("gcWaitTime", "70000"), ("bookiePort", "1")])
+        act(admin, ME, [("gcWaitTime", "70000"), ("bookiePort", "1")])
     with pytest.raises(UsageError, match="gcWaitTime: 'soon'"):
-        act(admin, [("gcWaitTime", "soon")])
+        act(admin, ME, [("gcWaitTime", "soon")])
     with pytest.raises(UsageError, match="majorCompactionThreshold: is above 1"):
-        act(admin, [("majorCompactionThreshold", "70")])
-    with pytest.raises(UsageError, match="diskUsageWarnThreshold: is above"):
-        act(admin, [("diskUsageThreshold", "0.5"), ("diskUsageWarnThreshold", "0.9")])
-    with pytest.raises(UsageError, match="diskUsageWarnThreshold: is above"):
-        act(admin, [("diskUsageThreshold", "0.5")])
+        act(admin, ME, [("majorCompactionThreshold", "70")])
+    with pytest.raises(
+        UsageError, match=r"diskUsageWarnThreshold: 0\.9 is above diskUsageThreshold=0\.5"
+    ):
+        act(admin, ME, [("diskUsageThreshold", "0.5"), ("diskUsageWarnThreshold", "0.9")])
+    with pytest.raises(UsageError, match=r"diskUsageWarnThreshold: 1\.0 is above .*=0\.5") as told:
+        act(admin, ME, [("diskUsageThreshold", "0.5")])
+    assert "together, in one command" in (told.value.hint or "")
     with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
-        act(admin, [("gcWaitTimee", "1")])
+        act(admin, ME, [("gcWaitTimee", "1")])
     with pytest.raises(UsageError, match="each key once"):
-        act(admin, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
+        act(admin, ME, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
     assert work.all_settings(admin) == before
     world.stop()
 
@@ -251,7 +256,7 @@ def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
             return AdminAnswer(200, json.dumps(kept))
 
     java = Java(200, "")
-    found = running_bookie.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
+    found = running_bookie.change(java, ME, [("passwd", "hunter2"), ("own.key", "x=y")])
     assert kept["passwd"] == "hunter2"
     assert [(one.key, one.was, one.value) for one in found] == [
         ("passwd", MASKED, MASKED), ("own.key", None, "x=y"),
@@ -371,7 +376,7 @@ def test_what_a_java_bookie_tells_of_secrets_is_masked() -> None:
     class Java(Canned):
         speaks_v2 = False
 
-    found = work.settings(Java(200, json.dumps(told)), ())
+    found = work.settings(Java(200, json.dumps(told)), ME, ())
     assert {one.key: one.value for one in found} == told | {"httpServerKeyStorePassword": MASKED}
 
 

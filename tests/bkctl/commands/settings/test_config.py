@@ -254,8 +254,26 @@ def test_settings_of_the_file_that_only_bookies_read_are_counted(tmp_path: Path)
         tmp_path / "b.conf", "metadataServiceUri=sqlite:///x\ngcWaitTime=7\nbookiePort=1\n"
     )
     host = FakeHost()
-    assert cli.run(["config", "show", "-c", conf], host) == 0
+    assert cli.run(["config", "show", "-c", conf, "--for", "client"], host) == 0
     assert host.err.text == f"not shown: 2 keys of {conf}; see --for bookie\n"
+
+
+URI = "metadataServiceUri=sqlite:///x\n"
+
+
+def test_a_file_with_keys_of_a_bookie_is_shown_as_a_bookie_s(run: Run, tmp_path: Path) -> None:
+    conf = _file(tmp_path / "b.conf", f"{URI}gcWaitTime=7\nbookiePort=1\nreadTimeout=3\n")
     host = FakeHost()
-    assert cli.run(["config", "show", "-c", conf, "--for", "bookie"], host) == 0
-    assert host.err.text == ""
+    assert cli.run(["config", "show", "-c", conf], host) == 0
+    assert "bookiePort=1\n" in host.out.text
+    assert "of a running bookie: `bkctl bookie config BOOKIE_ID`\n" in host.err.text
+    other = _file(tmp_path / "c.conf", f"{URI}readTimeout=3\nbookiePort=1\n")
+    assert "readTimeout" in str(run("show", "-c", other)[1])
+
+
+def test_the_origin_of_one_key_is_shown(run: Run, tmp_path: Path) -> None:
+    conf = _file(tmp_path / "b.conf", f"gcWaitTime=7\nbookiePort=1\n{URI}")
+    told = run("show", "--origin", "gcWaitTime", "zkTimeout", "-c", conf)[1]["settings"]
+    assert sorted((one["key"], one["value"], one["origin"]) for one in told) == [
+        ("gcWaitTime", "7", f"{conf}:1"), ("zkTimeout", "10000", "default"),
+    ]  # fmt: skip

@@ -31,6 +31,7 @@ from bkctl.session.settings import cluster_settings
 from tests.bkclient.worlds import World
 from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import WorldHost
+from wire.ids import BookieId
 
 FILE = """\
 # Ours.
@@ -478,9 +479,9 @@ def test_what_asks_no_cluster_has_no_title(
     session = Session(host, _options(profile="lab"), Effect.READ, Interrupts())
     take_profile(session)
     assert session.config.https is not None  # As where a bookie is named by its address.
-    session.emit(BookieSetting("journalDirectory", "/j"))
+    session.emit(BookieSetting(BookieId("b1"), "journalDirectory", "/j"))
     session.finish()
-    assert host.out.text == "key    journalDirectory\nvalue  /j\n"
+    assert host.out.text == "bookie  b1\nkey     journalDirectory\nvalue   /j\n"
 
 
 def test_a_settings_file_of_a_profile_exists_and_has_a_plain_path(run: Run, tmp_path: Path) -> None:
