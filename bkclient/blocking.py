@@ -13,6 +13,7 @@ are the only ones that import the reactor.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -90,7 +91,8 @@ def _stop(reactor: Any, thread: threading.Thread) -> None:
     """Let the reactor end before the interpreter takes its modules apart."""
     if reactor.running:
         reactor.callFromThread(reactor.stop)
-        thread.join(CANCEL_TIMEOUT_S)
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends this wait, without a traceback.
+            thread.join(CANCEL_TIMEOUT_S)
 
 
 def call_in_reactor(

@@ -338,7 +338,7 @@ _DECLARED: Final = (
     _option(
         "--sort-by",
         metavar="A[:desc]",
-        help="Sort by fields: a,b:desc. Rows without a value come last.",
+        help="Sort by fields: a,b:desc or a,-b. Rows without a value come last.",
     ),
     _option(
         "--filter",

@@ -277,6 +277,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
     "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
     "bookie list --all": "it lists all bookies; --state selects some",
+    "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
+    "ledger verify --bookie": "use `bkctl ledger list --bookie ID -o id | bkctl ledger verify -`",
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",

@@ -19,7 +19,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
 from bkclient.admin import handover, operations
-from bkclient.blocking import BlockingClient, call_in_reactor, reactor_in_thread, with_store
+from bkclient.blocking import BlockingClient, _stop, call_in_reactor, reactor_in_thread, with_store
 from bkclient.client import Client
 from bkclient.errors import (
     IllegalOperationError,
@@ -286,3 +286,24 @@ def test_a_signal_that_came_to_another_thread_ends_the_wait() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert ended == []
+
+
+class _EndsLater:
+    """A reactor and its thread, which is still at work when Ctrl-C is pressed."""
+
+    running = True
+
+    def callFromThread(self, work: Any) -> None:  # noqa: N802
+        work()
+
+    def stop(self) -> None:
+        self.running = False
+
+    def join(self, _timeout_s: float) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_the_process_ends_is_no_error() -> None:
+    ending: Any = _EndsLater()
+    _stop(ending, ending)
+    assert not ending.running

@@ -14,7 +14,7 @@ from bkctl.bookies.admin_api import published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.errors import NothingFoundError
 from bkctl.output.autorecovery_pause import pause_text
-from bkctl.output.units import human_duration, rfc3339
+from bkctl.output.units import human_duration, human_time
 from bkctl.output.views import field, shown
 from wire.errors import BookKeeperError
 
@@ -49,7 +49,7 @@ def note_end_of_pause(session: Session, until_ms: int) -> None:
     for cron is shown.
     """
     where = session.call(_http_of_auditor)
-    ours = f"bookied enables autorecovery again at {rfc3339(until_ms)}"
+    ours = f"bookied enables autorecovery again at {human_time(until_ms, utc=session.options.utc)}"
     if where is not None and _is_ours(where):
         session.note(ours)
         return

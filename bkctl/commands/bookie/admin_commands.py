@@ -226,8 +226,9 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:metrics",
         help="""Show a bookie's metrics.
 
-    The command reads the bookie's /metrics. `bkctl bench write --fail-if` measures adds as a client
-    sees them.
+    The command reads the bookie's /metrics. Tables leave out metrics without a value (nan), such as
+    latencies of requests that nobody sent; -o jsonl has them. `bkctl bench write --fail-if`
+    measures adds as a client sees them.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

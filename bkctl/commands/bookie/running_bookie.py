@@ -6,6 +6,7 @@ of them or none.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -154,6 +155,8 @@ def metrics(
         session.emit_all(admin_api.jmx(admin), admin_api.JmxSample)
     else:
         found = admin_api.metrics(admin, pattern)
+        if session.options.is_for_people:
+            found = (one for one in found if not math.isnan(one.value))
         session.emit_all(found, admin_api.MetricSample)
 
 

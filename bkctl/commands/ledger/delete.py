@@ -64,18 +64,18 @@ def delete(
     """Delete ledgers for good; `-` reads ids from stdin."""
     chosen = ledger_ids.chosen(session, given, from_file)
     wanted = _candidates(session, chosen)
+    lines = [*map(loss, wanted), *_together(wanted)]
+    if session.dry_run and wanted:  # The plan lists also what the checks then refuse.
+        session.plan(f"delete {line}" for line in lines)
     _refuse_open(wanted, forced=OPEN_LEDGERS in force)
     _refuse_of_logs(wanted, forced=LOG_LEDGERS in force)
     if not wanted:
         session.note("no ledger to delete")
         return
-    lines = [loss(one) for one in wanted]
-    together = _together(wanted)
     if session.dry_run:
-        session.plan(f"delete {line}" for line in [*lines, *together])
         return
     session.confirm(
-        ["This will be lost for good:", *(f"  {line}" for line in [*lines, *together])],
+        ["This will be lost for good:", *(f"  {line}" for line in lines)],
         f"Delete {len(wanted)} ledger{'s' if len(wanted) != 1 else ''}?",
         proof=_proof_of(session, wanted),
     )

@@ -194,7 +194,7 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
         if source.size is None:  # The rest may come for hours, and a kill says nothing.
-            session.note(f"ledger {ledger_id} is open; entries come from a pipe")
+            session.note(f"ledger {ledger_id} is open; it gets the entries of the pipe")
         else:
             session.verbose(f"ledger {ledger_id} created")
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"

@@ -441,16 +441,20 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
         session.note(why)
         return
     bookies = counted(len(figures), "bookie")
-    session.note(f"compared {bookies} by {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
+    session.note(f"compared {bookies}: {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
-    """Return the latencies that at least one bookie has: it has none without requests."""
-    return [
-        metric
-        for metric, attribute in _SLOW.items()
-        if any(getattr(one, attribute) is not None for one in figures.values())
-    ]
+    """Return each latency that at least one bookie has, with the lowest and the highest figure.
+
+    A bookie has none without requests.
+    """
+    found = []
+    for metric, attribute in _SLOW.items():
+        values = [getattr(one, attribute) for one in figures.values()]
+        if known := [value for value in values if value is not None]:
+            found.append(f"{metric} {human_ms(min(known))} to {human_ms(max(known))}")
+    return found
 
 
 def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:

@@ -29,10 +29,11 @@ top = Command(
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
     from each bookie's last complete minute, up to two minutes behind the rates; the first lines
-    show the latencies of the worst bookie. `no adds` is a minute without adds. A dash is a figure
-    that a bookie does not report: enable its HTTP server. DISK is the share in use of the fullest
-    ledger directory. --sort-by orders the bookies. Without a terminal the command prints one line
-    for each reading. `bkctl bookie slow` names bookies that are slower than the others.
+    show the latencies of the worst bookie. `no adds` is a minute without adds; `soon` is shown
+    until the bookie's first minute has ended. A dash is a figure that a bookie does not report:
+    enable its HTTP server. DISK is the share in use of the fullest ledger directory. --sort-by
+    orders the bookies. Without a terminal the command prints one line for each reading.
+    `bkctl bookie slow` names bookies that are slower than the others.
     """,
     params=(
         _INTERVAL,
@@ -170,12 +171,13 @@ bench.command(
     body="bkctl.commands.load.bench:write",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed.
+    The ledger also has the entries of the warm-up. It is deleted afterwards, without --keep.
+    Entries are random bytes, which cannot be compressed.
     """,
     params=(
         *_LOAD,
         *COPIES,
-        option("--keep", is_flag=True, help="Keep the ledger; it is deleted otherwise."),
+        option("--keep", is_flag=True, help="Keep the ledger, with the entries of the warm-up."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(

@@ -358,7 +358,8 @@ def _refuse_another(
         raise ConflictError(f"{directory} was made with {known.elsewhere or 'metadata of its own'}")
     if len(known.ports) > bookies:
         raise ConflictError(
-            f"{directory} holds {counted(len(known.ports), 'bookie')}, not {bookies}",
+            f"{directory} holds {counted(len(known.ports), 'bookie')}, not {bookies}; "
+            "decommissioned bookies count",
             next_step=f"bkctl local {len(known.ports)} --dir {directory}",
         )
 

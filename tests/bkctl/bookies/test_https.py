@@ -112,9 +112,12 @@ def test_a_certificate_asks_and_changes_where_the_bookie_published_https(secured
 @pytest.mark.processes
 def test_an_address_with_https_is_asked_in_tls_and_one_without_is_not(secured: Secured) -> None:
     where = f"127.0.0.1:{secured.port}"
-    status, out, _ = secured.run("bookie", "metrics", "b1", "--http", f"https://{where}")
+    metrics = ("bookie", "metrics", "b1", "--http", f"https://{where}")
+    status, out, _ = secured.run("-o", "jsonl", *metrics)
     assert status == 0
     assert len(out) > 64 * 1024, "more than one piece"
+    assert '"value": "nan"' in out
+    assert "  nan  " not in secured.run(*metrics)[1], "tables leave out what has no value"
     status, _, err = secured.run("bookie", "metrics", "b1", "--http", where)
     assert status != 0
     assert "no HTTP at" in err

@@ -561,6 +561,8 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["backup", "--to", "f"], "did you mean `bkctl cluster backup FILE`?"),
         (["bookie", "config-set", "--all", "a=b"], "bookie config-set BOOKIE_ID KEY=VALUE`; each"),
         (["bookie", "config", "--all"], "xargs -I BOOKIE_ID bkctl bookie config BOOKIE_ID KEY`"),
+        (["bench", "--ensemble", "3"], "`bkctl bench write --ensemble N` measures adds"),
+        (["ledger", "verify", "--bookie", "b:1"], "-o id | bkctl ledger verify -`"),
         (["ledger", "lac", "7"], "did you mean `bkctl ledger map LEDGER_ID`?"),
         (["ledger", "show", "7", "--lac"], "`bkctl ledger map LEDGER_ID` asks the bookies"),
         (["autorecovery", "repair"], "did you mean `bkctl autorecovery audit`"),

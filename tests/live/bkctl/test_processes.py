@@ -122,7 +122,7 @@ def test_a_closed_pipe_ends_quietly(cluster: Cluster) -> None:
 
 def test_nothing_is_drawn_and_nothing_is_coloured_in_a_pipe(cluster: Cluster) -> None:
     status, out, err = _run(cluster, "ledger", "write", "-", typed=b"x" * 1000 + b"\n")
-    note = f"ledger {out.decode().strip()} is open; entries come from a pipe\n"
+    note = f"ledger {out.decode().strip()} is open; it gets the entries of the pipe\n"
     assert (status, err) == (0, note)
     status, out, err = _run(cluster, "ledger", "list")
     assert b"\x1b" not in out + err.encode()

@@ -125,8 +125,7 @@ class _VerifyCounts:
         ledger_id, bookie_id = self.repairable
         return (
             f"`bkctl bookie recover {bookie_id} --ledger {ledger_id} --to {bookie_id}` writes only "
-            "these entries again, on the same bookie; without --to the command copies all entries "
-            "of the bookie to one that does not hold the ledger"
+            "these entries again, on the same bookie"
         )
 
 

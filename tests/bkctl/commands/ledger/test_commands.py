@@ -212,7 +212,7 @@ def test_what_was_written_is_read_as_the_same_bytes(
 def test_a_missing_last_newline_is_told(run: Run) -> None:
     written = run("ledger", "write", "-", typed=b"a\nb")
     assert "the last line has no newline" in written.err
-    assert f"ledger {written.id} is open; entries come from a pipe" in written.err
+    assert f"ledger {written.id} is open; it gets the entries of the pipe" in written.err
     assert run("ledger", "read", written.id).out == "a\nb\n"
 
 
@@ -491,6 +491,11 @@ def test_several_are_summed_up_and_none_is_no_error(run: Run) -> None:
     plan = run("ledger", "delete", *ids, "--dry-run").out
     assert plan.splitlines()[-1].split(maxsplit=1)[1] == "delete 2 ledgers in all, 4 entries, 10 B"
     assert "bkctl." not in plan
+    open_one = run("ledger", "create").id
+    refused = run("ledger", "delete", ids[0], open_one, ids[1], "--dry-run", ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    assert [f"ledger {one}: " in refused.out for one in (*ids, open_one)] == [True] * 3
+    assert f"ledger {open_one}: not closed" in refused.err
     none = run("ledger", "delete", "-", "--yes", typed="")
     assert (none.out, none.err) == ("", "no ledger to delete\n")
 

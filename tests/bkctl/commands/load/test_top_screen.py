@@ -390,7 +390,8 @@ class TestSlow:
 
     def test_latencies_that_no_bookie_has_are_not_compared(self) -> None:
         assert known_latencies(self.of(a=None, b=None)) == []
-        assert known_latencies(self.of(a=None, b=1.0)) == ["add-p99"]
+        assert known_latencies(self.of(a=None, b=1.0)) == ["add-p99 1.00 ms to 1.00 ms"]
+        assert known_latencies(self.of(a=3.0, b=1.0)) == ["add-p99 1.00 ms to 3.00 ms"]
 
     def test_two_are_too_few_to_compare(self) -> None:
         assert not outliers(self.of(a=1.0, b=50.0, c=None), 2.0)

@@ -131,7 +131,9 @@ def _bkctl(*words: object) -> tuple[int, str]:
 
 def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 3).save()
-    with pytest.raises(ConflictError, match="holds 3 bookies, not 2") as caught:
+    with pytest.raises(
+        ConflictError, match="holds 3 bookies, not 2; decommissioned bookies count"
+    ) as caught:
         LocalCluster(tmp_path, 2)
     assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
     with pytest.raises(ConflictError, match="without --zookeeper"):
