@@ -227,8 +227,8 @@ ADMIN: Final = (
         help="""Show a bookie's metrics.
 
     The command reads the bookie's /metrics. Tables leave out metrics without a value (nan), such as
-    latencies of requests that nobody sent; -o jsonl has them. `bkctl bench write --fail-if`
-    measures adds as a client sees them.
+    latencies without a request; -o jsonl has them. `bkctl bench write --fail-if` measures adds as a
+    client sees them.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
