@@ -46,7 +46,7 @@ class Questions:
             RefusedError: the answer was no, or there is no terminal to ask.
         """
         assert effect is not Effect.READ, "a command that only reads has nothing to ask"
-        assert proof is None or effect is Effect.LOSES_DATA
+        assert (proof is not None) == (effect is Effect.LOSES_DATA), "which id is to be typed?"
         if self._options.yes:
             return
         profile = self._options.used_profile
@@ -61,7 +61,6 @@ class Questions:
                 why = "The answer cannot come from stdin, which is read for ids"
             raise RefusedError(f"{question} {why}".lstrip(), next_step=f"add --yes: {again}")
         if effect is Effect.LOSES_DATA:
-            assert proof, "what loses data asks for an id to be typed"
             answer = self._ask(f"{question}\n".lstrip() + f"To confirm, type {proof}: ")
             agreed = answer == proof
             if answer.lower() in {"y", "yes"} and not agreed:

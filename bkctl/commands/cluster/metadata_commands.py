@@ -67,7 +67,7 @@ METADATA: Final = (
         without=(Facility.WATCH,),
         examples=(
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
-            ('bkctl cluster backup "metadata-$(date +%F).jsonl" >/dev/null', "from cron"),
+            ('bkctl cluster backup "metadata-$(date +%F).jsonl"', "from cron, with >/dev/null"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing in Java's tools; ZooKeeper's own snapshots",

@@ -99,7 +99,7 @@ def trim(
             session.note(f"no closed ledger of log {name} ends before {before}")
         return
     if steps:
-        session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
+        session.confirm(steps, f"Trim log {name}?", proof=name, effect=Effect.LOSES_DATA)
     trimmed: LogChanged = session.call(_trim, name, before, going)
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):

@@ -143,10 +143,14 @@ def test_what_is_wrong_with_keys_is_said(secured: Secured) -> None:
         assert status != 0
         assert why in err
     bare = secured.conf("bare.conf", secured.pem, clientKeyStore="")
-    status, _, err = secured.run("bookie", "state", "b1", conf=bare)
-    assert status != 0
-    assert "it requires a client certificate, and tlsKeyStore names none" in err
-    until(lambda: "it sent no certificate" in secured.bookie.output.read_text())
+
+    def is_logged() -> bool:
+        status, _, err = secured.run("bookie", "state", "b1", conf=bare)
+        assert status != 0
+        assert "it requires a client certificate, and tlsKeyStore names none" in err
+        return "it sent no certificate" in secured.bookie.output.read_text()
+
+    until(is_logged, "a line of a handshake, of which there is one in ten seconds")
 
 
 @pytest.mark.processes

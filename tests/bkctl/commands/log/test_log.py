@@ -148,7 +148,7 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     assert "no closed ledger of log long ends before 0:1" in nothing
     refused = run("log", "trim", "long", "--before", "2:0", ok=False)
     assert refused.status == ExitStatus.REFUSED
-    said = run("log", "trim", "long", "--before", "2:0", "--yes").out
+    said = run("log", "trim", "long", "--before", "2:0", typed="long\n", tty=True).out
     assert said == "deleted 2 ledgers: log long begins with 2:0 now\n"
     assert run("log", "tail", "long").out == "c\n"
     within = run("log", "trim", "long", "--before", "2:1", "--yes").err
