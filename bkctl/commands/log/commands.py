@@ -193,7 +193,7 @@ log.command(
     help="""Delete the first ledgers of the log NAME, by position, age or number of entries.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
-    position, with --older-than keep entries that are older, and with --keep more than N entries. A
+    position, with --older-than keep entries that are older, and with --keep-entries more than N. A
     running writer begins a new ledger by --roll-size, --roll-entries or --roll-after of `log
     create`.
     """,
@@ -212,14 +212,19 @@ log.command(
             type=DURATION,
             help="Delete ledgers whose entries are all older than TIME.",
         ),
-        option("--keep", type=click.IntRange(1), metavar="N", help="Keep the last N entries."),
+        option(
+            "--keep-entries", type=click.IntRange(1), metavar="N", help="Keep the last N entries."
+        ),
+        option(
+            "--keep-ledgers", type=click.IntRange(1), metavar="N", help="Keep the last N ledgers."
+        ),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
         ("bkctl log trim events --before 7:0 --dry-run", "show which ledgers would be deleted"),
         ("bkctl log trim events --older-than 30d --yes", "from cron"),
-        ("bkctl log trim events --keep 1000000", "all but the last million entries"),
+        ("bkctl log trim events --keep-entries 1000000", "all but the last million entries"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )

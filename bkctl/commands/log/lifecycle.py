@@ -73,33 +73,41 @@ def trim(
     name: str,
     before: Position | None,
     age_s: float | None,
-    keep: int | None,
+    keep_entries: int | None,
+    keep_ledgers: int | None,
 ) -> None:
-    """Delete the first ledgers of the log NAME: up to a position, an age or a number of entries.
+    """Delete the first ledgers of the log NAME: up to a position, an age, or a number of what is kept.
 
     Raises:
         UsageError: none of the limits is given, or several.
     """
     session.about = f"log {name}"
-    if sum(limit is not None for limit in (before, age_s, keep)) != 1:
+    limits = before, age_s, keep_entries, keep_ledgers
+    if sum(limit is not None for limit in limits) != 1:
         raise UsageError(
-            "give one of --before INDEX:ENTRY, --older-than TIME and --keep N",
+            "give one of --before INDEX:ENTRY, --older-than TIME, --keep-entries N and "
+            "--keep-ledgers N",
             next_step=f"for example: `bkctl log trim {shlex.quote(name)} --older-than 30d`",
         )
     if age_s is not None:
         before = session.call(_begun_before, name, age_s)
-    elif keep is not None:
-        before = session.call(_followed_by, name, keep)
+    elif keep_entries is not None:
+        before = session.call(_followed_by, name, keep_entries)
+    elif keep_ledgers is not None:
+        before = session.call(_first_of_last, name, keep_ledgers)
     assert before is not None  # One of them is given.
     before, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if session.dry_run:
         session.plan(steps)
-        if not steps:
+        if going:
+            session.note(f"log {name} would begin with {_first_after(going)}")
+        else:
             session.note(f"no closed ledger of log {name} ends before {before}")
         return
-    if steps:
-        session.confirm(steps, f"Trim log {name}?", proof=name, effect=Effect.LOSES_DATA)
+    if going:
+        question = f"Trim log {name}, so that it begins with {_first_after(going)}?"
+        session.confirm(steps, question, proof=name, effect=Effect.LOSES_DATA)
     trimmed: LogChanged = session.call(_trim, name, before, going)
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
@@ -131,6 +139,13 @@ async def _followed_by(client: Client, name: str, entries: int) -> Position:
     return Position(info.trimmed, 0)
 
 
+async def _first_of_last(client: Client, name: str, ledgers: int) -> Position:
+    """Return where the last so many ledgers of the log begin."""
+    info = await LogManager(client).info(name)
+    kept = info.ledgers[-ledgers:]
+    return Position(kept[0].index if kept else info.trimmed, 0)
+
+
 async def removed_by_trim(
     client: Client, name: str, before: Position
 ) -> tuple[Position, list[Any]]:
@@ -157,10 +172,14 @@ async def removed_by_trim(
     return attrs.evolve(before, ledger_id=ledger_id), going
 
 
+def _first_after(going: Sequence[Any]) -> Position:
+    return Position(going[-1].index + 1, 0)
+
+
 def _deletion(one: Any) -> str:
     entries = counted((one.last_entry_id or 0) + 1, "entry")
     size = human_bytes(one.length_bytes)
-    return f"delete ledger {one.ledger_id}, {one.index} of the log: {entries}, {size}"
+    return f"delete ledger {one.ledger_id}, index {one.index} of the log: {entries}, {size}"
 
 
 async def _trim(client: Client, name: str, before: Position, going: Sequence[Any]) -> LogChanged:

@@ -144,6 +144,9 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
         run("log", "append", "long", word)
     plan = run("log", "trim", "long", "--before", "2:0", "--dry-run").out
     assert plan.count("would delete ledger") == 2
+    last_two = run("log", "trim", "long", "--keep-ledgers", 2, "--dry-run")
+    assert last_two.out.count("would delete ledger") == 1
+    assert "log long would begin with 1:0" in last_two.err
     nothing = run("log", "trim", "long", "--before", "0:1", "--dry-run").err
     assert "no closed ledger of log long ends before 0:1" in nothing
     refused = run("log", "trim", "long", "--before", "2:0", ok=False)
@@ -182,7 +185,7 @@ def test_a_log_is_trimmed_to_its_last_entries() -> None:
     run_in(world, "log", "create", "short")
     for words in (("a", "b"), ("c", "d"), ("e", "f")):
         run_in(world, "log", "append", "short", *words)
-    trim = ("log", "trim", "short", "--yes", "--keep")
+    trim = ("log", "trim", "short", "--yes", "--keep-entries")
     assert "nothing was dropped" in run_in(world, *trim, "5").out
     said = run_in(world, *trim, "3").out
     assert said == "deleted 1 ledger: log short begins with 1:0 now\n"
