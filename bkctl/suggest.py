@@ -179,7 +179,11 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger find": ("ledger list", "ledger map LEDGER_ID"),
     "ledger locate": ("ledger map LEDGER_ID",),
     "ledger prune": ("ledger list --older-than 30d -o id | bkctl ledger delete -",),
-    "ledger repair": ("ledger verify LEDGER_ID", "bookie recover BOOKIE_ID --ledger LEDGER_ID"),
+    "ledger repair": (
+        "ledger verify LEDGER_ID",
+        "bookie recover BOOKIE_ID --ledger LEDGER_ID",
+        "autorecovery audit --check all-ledgers",
+    ),
     "ledger rereplicate": ("bookie recover BOOKIE_ID --ledger LEDGER_ID",),
     "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
     "ledger under-replicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),

@@ -76,7 +76,7 @@ def trim(
     keep_entries: int | None,
     keep_ledgers: int | None,
 ) -> None:
-    """Delete the first ledgers of the log NAME: up to a position, an age, or a number of what is kept.
+    """Delete the first ledgers of the log NAME, up to one of the limits.
 
     Raises:
         UsageError: none of the limits is given, or several.
