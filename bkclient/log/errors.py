@@ -81,6 +81,12 @@ class LogTrimmedError(LogError):
 class LogDamagedError(LogError):
     """A ledger of the log is missing, or the log's record cannot be read."""
 
+    hint: ClassVar[str] = (
+        "`bkctl log show NAME` shows lost ledgers. `bkctl cluster restore FILE --ledger LEDGER_ID` "
+        "stores their metadata again from a backup; `bkctl log trim NAME --before INDEX:0` gives "
+        "up the log before INDEX"
+    )
+
     @classmethod
     def unreadable(cls, what: str, error: Exception) -> LogDamagedError:
         """Return the error for a malformed stored value, by what its decoder raised."""

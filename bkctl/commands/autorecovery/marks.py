@@ -36,6 +36,8 @@ def list_marked(
     listed = _marks(session, missing, not_missing, older_than_s, damaged)
     first = list(itertools.islice(listed, 1))
     found = itertools.chain(first, listed)
+    wants_all = (missing, not_missing, older_than_s) == (None, None, None)
+    why = session.call(_why_unmarked) if wants_all and not first else []
     if count:
         session.emitter.count(found, Mark, LedgerCount)
     elif detail:
@@ -43,17 +45,6 @@ def list_marked(
     else:
         session.emit_all(found, Mark)
     _insist_readable(damaged)
-    wants_all = (missing, not_missing, older_than_s) == (None, None, None)
-    if not first and wants_all:
-        _note_unmarked(session)
-
-
-_DISABLED: Final = "autorecovery is disabled"
-
-
-def _note_unmarked(session: Session) -> None:
-    """Say why ledgers may lack replicas though none is marked, where something speaks for it."""
-    why = session.call(_why_unmarked)
     if why:
         session.reminds = session.reminds and _DISABLED not in why
         session.note(
@@ -62,7 +53,11 @@ def _note_unmarked(session: Session) -> None:
         )
 
 
+_DISABLED: Final = "autorecovery is disabled"
+
+
 async def _why_unmarked(client: Client) -> list[str]:
+    """Return why ledgers may lack replicas though none is marked."""
     bookies = await ask_bookies.bookies(client, None, ask=True)
     down = sum(not one.is_registered for one in bookies)
     silent = sum(bool(one.unreachable) for one in bookies)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @shown("logs")
 class LogSummary:
-    """One log. ``state`` is open, sealed, or what is wrong with it; the rest is None then."""
+    """One log. ``state`` may also be why it cannot be read; the rest is None then."""
 
     name: str = field("The log.")
-    state: str = field("open or sealed.", kind=Kind.STATE)
+    state: str = field("open, sealed or damaged: some ledger is lost.", kind=Kind.STATE)
     ledgers: int | None = field("Ledgers it is made of.")
     entries: int | None = field("Entries of its closed ledgers.")
     length: int | None = field("Bytes of those.", kind=Kind.BYTES)

@@ -247,6 +247,8 @@ async def _summaries(client: Client) -> list[LogSummary]:
             found.append(LogSummary(name, str(error), None, None, None, None))
             continue
         state = "sealed" if info.sealed else "open"
+        if any(one.state is None for one in info.ledgers):
+            state = "damaged"
         entries, length = info.entries, info.length_bytes
         found.append(LogSummary(name, state, len(info.ledgers), entries, length, info.trimmed))
     return found

@@ -194,6 +194,20 @@ def test_a_log_is_trimmed_to_its_last_entries() -> None:
     assert run_in(world, "log", "tail", "short").out == "e\nf\n"
 
 
+def test_a_log_that_has_lost_a_ledger_says_so_and_goes_on_after_a_trim() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "holed")
+    for word in ("a", "b", "c"):
+        run_in(world, "log", "append", "holed", word)
+    run_in(world, "ledger", "delete", 1, "--yes", "--force", "log-ledgers")
+    assert "holed  damaged" in run_in(world, "log", "list").out
+    refused = run_in(world, "log", "append", "holed", "d", ok=False).err
+    assert "`bkctl log trim NAME --before INDEX:0` gives up the log before INDEX" in refused
+    run_in(world, "log", "trim", "holed", "--before", "2:0", "--yes")
+    run_in(world, "log", "append", "holed", "d")
+    assert run_in(world, "log", "tail", "holed").out == "c\nd\n"
+
+
 def test_a_trim_spares_a_log_that_was_made_again_since_it_was_confirmed() -> None:
     world = World(3)
 
