@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pwd
+import signal
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
@@ -17,6 +18,9 @@ from xdist.workermanage import WorkerController
 from tests.support.surroundings import keep_away
 
 keep_away(os.environ)
+
+# A job in the background ignores SIGINT, and so would every process that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What collecting the tests makes stays: looking through it for garbage was a seventh of its time.
 gc.disable()

@@ -167,8 +167,6 @@ def test_a_signal_while_the_program_is_loaded_is_told_in_a_line(module: str) -> 
     script = textwrap.dedent(
         f"""
         import signal, sys
-        # Jobs in the background ignore it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
         class Interrupting:
             def find_spec(self, name, path, target=None):
