@@ -196,6 +196,13 @@ class SharedRun(Generic[T]):
         return await waiter
 
 
+def wake(waiters: Iterable[Deferred[None]]) -> None:
+    """Fire all that still wait: what runs for one may cancel others."""
+    for waiter in waiters:
+        if not waiter.called:
+            waiter.callback(None)
+
+
 def make_steady(reactor: Any) -> None:
     """Have a reactor's timers go by a clock that goes on evenly; call it before there is a timer.
 

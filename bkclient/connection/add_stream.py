@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
+from bkclient.concurrency import wake
 from bkclient.errors import ClientError, RequestTimeoutError, WriteFailedError, refusal
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames.bulk_adds import Key, take_acks_v2, take_acks_v3
@@ -76,9 +77,7 @@ class Writability:
             transport.unregisterProducer()
         self.is_writable = True
         waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.called:  # One told before may have cancelled it.
-                waiter.callback(None)
+        wake(waiting)
 
     def stopProducing(self) -> None:
         """The transport is closing; ``connectionLost`` comes."""

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, rate_limit
+from bkclient.concurrency import RateLimit, rate_limit, wake
 from bkclient.config.client import ClientConfig
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
@@ -54,8 +54,7 @@ class LastCopies:
         self._owing.discard(member)
         if not self._owing:
             waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                waiter.callback(None)
+            wake(waiting)
 
     async def wait(self, clock: IReactorTime, timeout_s: float) -> None:
         """Wait until no bookie owes an answer, at most ``timeout_s``."""

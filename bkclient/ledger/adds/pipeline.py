@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit
+from bkclient.concurrency import RateLimit, wake
 from bkclient.connection.add_stream import Writability
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
@@ -166,7 +166,7 @@ class WaitForSpace:
                 await waiter
                 continue
             drained = full.when_writable()
-            drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
+            drained.addCallbacks(lambda _, waiter=waiter: wake([waiter]), lambda _: None)
             try:
                 await waiter
             finally:
@@ -176,13 +176,7 @@ class WaitForSpace:
         """Wake them if there is space now."""
         if self._waiting and self._has_space():
             waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                _fire(waiter)
-
-
-def _fire(waiter: Deferred[None]) -> None:
-    if not waiter.called:
-        waiter.callback(None)
+            wake(waiting)
 
 
 log = Logger()

@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bkclient.concurrency import wake
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -145,9 +146,7 @@ class MetadataFollower:
 
     def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.called:
-                waiter.callback(None)
+        wake(waiters)
 
 
 POLL_WAIT_S: Final = 3.0

@@ -204,8 +204,8 @@ def change(
         _insist_changeable(given, before)
     admin.ask("PUT", _CONFIG, given)
     after = all_settings(admin)
-    told = {key: after.get(key, value) for key, value in given.items()}
-    return _changed(bookie_id, before, told)
+    in_effect = {key: after.get(key, value) for key, value in given.items()}
+    return _changed(bookie_id, before, in_effect)
 
 
 def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting]) -> str:

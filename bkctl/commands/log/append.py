@@ -60,8 +60,8 @@ class _Feed:
         self._error: BaseException | None = None
 
     @property
-    def told(self) -> str:
-        """How far it came, for who has to go on."""
+    def outcome(self) -> str:
+        """How many entries are in the log, and how to see its end."""
         up_to = f", up to {self.last}" if self.last else ""
         return (
             f"{counted(self.appended, 'entry')} appended{up_to}; "
@@ -108,12 +108,12 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
                     progress.update(source.position, entries)
                 session.run(feed.drain)
         except LogError:
-            session.failed = feed.told
+            session.failed = feed.outcome
             raise
         except Exception:
             with suppress(ClientError):  # The input broke off: what came before that stays.
                 session.run(writer.close)
-            session.warn(feed.told)
+            session.warn(feed.outcome)
             raise
         session.run(writer.close, seal=seal and stop.reason is None)
         if stop.reason is not None:
