@@ -18,7 +18,7 @@ from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
-from bkctl.output.conditions import Comparison, parse_comparison
+from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.filters import holds, of_field
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.watch_rounds import WatchRounds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.errors import ProblemsError, UsageError
-from bkctl.output.conditions import Comparison, parse_comparison
+from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.units import human_latency
 from bkctl.output.views import Kind, view_of
 

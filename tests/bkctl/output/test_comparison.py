@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bkctl.errors import UsageError
-from bkctl.output.conditions import parse_comparison
+from bkctl.output.comparison import parse_comparison
 
 
 @pytest.mark.parametrize(
