@@ -183,7 +183,7 @@ class Process:
 
     def run(self) -> int:
         """Run until the bookie has stopped; return the exit status."""
-        from bookied.runtime.dependencies import raise_open_files_limit
+        from bookied.runtime.process_limits import raise_open_files_limit
 
         raise_open_files_limit()
         self._signals.begin()
@@ -204,13 +204,13 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.dependencies import (
+        from bookied.runtime.dependencies import real_dependencies
+        from bookied.runtime.heap_trim import HeapTrim
+        from bookied.runtime.process_limits import (
             insist_enough_open_files,
             insist_enough_threads,
-            real_dependencies,
             warn_of_small_files,
         )
-        from bookied.runtime.heap_trim import HeapTrim
         from bookied.service.bookie import BookieService
         from bookied.service.out_of_memory import OutOfMemoryWatch
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import random
 import resource
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from bkclient.config.client import ClientConfig, KeepAlive
 from bkclient.connection.tcp import TcpConnect
@@ -31,11 +27,17 @@ from bookied.directories.lock import DirectoryLocks
 from bookied.errors import (
     BookieExitStatus,
     BookieStopError,
-    OpenFilesError,
     SecurityStartError,
-    ThreadsError,
 )
 from bookied.runtime.listener import Listener, TcpListener
+from bookied.runtime.threads import (
+    BLOCKING_THREADS,
+    CountedRuns,
+    give_way,
+    start_pool,
+    stop_pools,
+    switch_threads_soon,
+)
 from bookied.server.disk_reads import RunBlocking
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
@@ -47,57 +49,6 @@ if TYPE_CHECKING:
     from bkclient.connection.security.handshake import Greeting
 
 log = Logger()
-
-BLOCKING_THREADS: Final = 2
-"""Start, checkpoints and disk checks; reads have a pool of their own."""
-
-OPEN_FILES_MIN: Final = 128
-"""A bookie keeps what it promises with so many; see tests/live/bookied/test_few_descriptors.py."""
-
-THREADS_MIN: Final = 48
-"""A start takes as many: RocksDB opens its files with 16, and aborts the process without them."""
-
-_SMALL_STACK_BYTES: Final = 64 * 1024
-
-SWITCH_S: Final = sys.getswitchinterval()
-SWITCH_SOON_S: Final = 0.0001
-GIVE_WAY_S: Final = 0.00001
-
-
-class CountedRuns:
-    """A way to run things in threads that knows how many of them are not done."""
-
-    def __init__(self, run: RunBlocking) -> None:
-        self._run = run
-        self.queued = self.completed = 0
-
-    def __call__(self, function: Callable[[], Any]) -> Deferred[Any]:
-        """Run a function in a thread."""
-        self.queued += 1
-        return self._run(function).addBoth(self._done)
-
-    def _done(self, result: Any) -> Any:
-        self.queued -= 1
-        self.completed += 1
-        return result
-
-
-def in_own_thread(
-    call_from_thread: Callable[..., object], function: Callable[[], Any]
-) -> Deferred[Any]:
-    """Run what takes long in a thread of its own, which no other work waits for."""
-    done: Deferred[Any] = Deferred()
-
-    def work() -> None:
-        try:
-            value = function()
-        except Exception:  # noqa: BLE001  # it comes out of the Deferred
-            call_from_thread(done.errback, Failure())
-        else:
-            call_from_thread(done.callback, value)
-
-    threading.Thread(target=work, name="long-work", daemon=True).start()
-    return done
 
 
 @attrs.frozen(kw_only=True)
@@ -204,8 +155,8 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
         # As Java's auditor and workers do, by another section of the JAAS file than programs.
         own = attrs.evolve(changes["client_config"], client_role="system")
         changes |= {"client_config": own, "greeting": _greeting(own, reactor)}
-    blocking = _begun_pool(BLOCKING_THREADS, "blocking")
-    reads = _begun_pool(max(1, config.read_threads), "read")
+    blocking = start_pool(BLOCKING_THREADS, "blocking")
+    reads = start_pool(max(1, config.read_threads), "read")
     pools = (blocking, reads)
     run_reads: RunBlocking = partial(deferToThreadPool, reactor, reads)
     if config.read_threads == 0:
@@ -219,12 +170,12 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
     metadata_stats = MetadataStats()
 
     def close() -> Deferred[None]:
-        return maybeDeferred(_stop_pools, pools)
+        return maybeDeferred(stop_pools, pools)
 
     try:
         store = changes.pop("store", None) or _open_store(config, reactor, metadata_stats)
     except BaseException:
-        _stop_pools(pools)
+        stop_pools(pools)
         raise
     given: dict[str, Any] = {
         "clock": reactor,
@@ -258,83 +209,6 @@ def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
         raise SecurityStartError(str(error)) from error
 
 
-def raise_open_files_limit() -> None:
-    """Raise the limit on open files as far as allowed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def insist_enough_open_files() -> None:
-    """Refuse a limit under which a checkpoint, a stop or clients would fail later.
-
-    Raises:
-        OpenFilesError: it is one.
-    """
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if 0 <= allowed < OPEN_FILES_MIN:
-        raise OpenFilesError(
-            f"the process may open {allowed} files, and a bookie needs {OPEN_FILES_MIN}: raise "
-            "`ulimit -n`, or LimitNOFILE of its unit"
-        )
-
-
-def insist_enough_threads(config: BookieConfig) -> None:
-    """Refuse a limit under which a part would fail later.
-
-    Raises:
-        ThreadsError: it is one.
-    """
-    may_end, begun = threading.Event(), list[threading.Thread]()
-    stack_bytes = threading.stack_size(_SMALL_STACK_BYTES)
-    try:
-        for _ in range(THREADS_MIN + config.read_threads):
-            thread = threading.Thread(target=may_end.wait, daemon=True)
-            thread.start()
-            begun.append(thread)
-    except RuntimeError as error:
-        raise ThreadsError from error
-    finally:
-        threading.stack_size(stack_bytes)
-        may_end.set()
-        for thread in begun:
-            thread.join()
-
-
-def warn_of_small_files(config: BookieConfig) -> None:
-    """Warn of a limit on the size of a file that a journal or an entry log reaches."""
-    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    needed = max(config.journal_bytes_max, config.log_bytes_max)
-    if 0 <= allowed < needed:
-        log.warn(
-            "the process may write files of {allowed} bytes, and journals and entry logs reach "
-            "{needed}: writes will fail. Raise `ulimit -f`, or LimitFSIZE of its unit; or lower "
-            "journalMaxSizeMB and logSizeLimit",
-            allowed=allowed,
-            needed=needed,
-        )
-
-
-def switch_threads_soon(soon: bool) -> None:  # noqa: FBT001 -- a callback
-    """Have the reactor's thread give way to others after 0.1 ms, or after 5 ms as Python does.
-
-    A reactor that always has work keeps the interpreter's lock for as long as it may, and the
-    journal's thread needs it a few times for each group: beside clients whose requests are taken
-    one by one, adds of others took 15 to 30 ms. At all times it would cost adds 5 to 8 % of CPU.
-    """
-    sys.setswitchinterval(SWITCH_SOON_S if soon else SWITCH_S)
-
-
-def give_way() -> None:
-    """Sleep for as short as the system can, some 0.06 ms, so that waiting threads run.
-
-    A thread that waits for the interpreter's lock asks for it only once the lock was held for
-    ``SWITCH_SOON_S`` on end. A reactor at work lets go of it for a microsecond each turn, which is
-    too short to wake up in: so a group of the journal took four times as long.
-    """
-    time.sleep(GIVE_WAY_S)
-
-
 def _keep_alive(config: BookieConfig) -> KeepAlive:
     return KeepAlive(
         idle_s=config.tcp_keepalive_idle_s,
@@ -342,25 +216,6 @@ def _keep_alive(config: BookieConfig) -> KeepAlive:
         count=config.tcp_keepalive_count,
         unconfirmed_ms=config.tcp_user_timeout_ms,
     )
-
-
-def _begun_pool(threads: int, name: str) -> ThreadPool:
-    """Return a pool that has all its threads: later, the system may refuse them.
-
-    The process can end without them: a part that failed may have left work there.
-    """
-    pool = ThreadPool(threads, threads, name)
-    pool.threadFactory = partial(threading.Thread, daemon=True)  # type: ignore[assignment]
-    try:
-        pool.start()
-    except RuntimeError as error:
-        raise ThreadsError from error
-    return pool
-
-
-def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:
-    for pool in pools:
-        pool.stop()
 
 
 def _is_zookeeper(config: BookieConfig) -> bool:

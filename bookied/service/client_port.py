@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -15,6 +14,7 @@ from bookied.errors import SecurityStartError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.listener import BoundPort
 from bookied.server.access.auth_gate import Authenticator
+from bookied.server.access.open_port_warning import open_port_warning
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
@@ -140,7 +140,7 @@ class ClientPort:
             give_way=parts.give_way,
         )
         self._bound.listen(self.server)
-        if said := open_port(config, listen_host(config, parts.host), self._bound.port):
+        if said := open_port_warning(config, listen_host(config, parts.host), self._bound.port):
             log.warn("{said}", said=said)
 
     def synced(self, done: list[Any]) -> None:
@@ -196,21 +196,3 @@ def _open_security(
     except SecurityError as error:
         raise SecurityStartError(str(error)) from error
     return tls, auth
-
-
-def open_port(config: BookieConfig, listen_host: str, port: int) -> str | None:
-    """Return what to say of a port that every host can use, with the settings; else ``None``.
-
-    Java's bookie is as open by default. ``listen_host`` is empty for all addresses of the machine.
-    """
-    asks_names = config.has_sasl or config.has_roles
-    if asks_names or (config.tls_required and config.tls_client_authentication):
-        return None
-    if listen_host and ip_address(listen_host.partition("%")[0]).is_loopback:
-        return None
-    where = f"address {listen_host}" if listen_host else "every address (listeningInterface)"
-    tls = "" if config.tls_required else ", without TLS (tlsProviderFactoryClass, tlsRequired)"
-    return (
-        f"port {port} takes entries from every host that reaches it: on {where}, without a"
-        f" login (bookieAuthProviderFactoryClass){tls}"
-    )

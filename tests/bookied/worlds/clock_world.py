@@ -12,8 +12,9 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from bookied.runtime.dependencies import CountedRuns, Parts
+from bookied.runtime.dependencies import Parts
 from bookied.runtime.state import State
+from bookied.runtime.threads import CountedRuns
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
 from bookied.stats.metrics import MetadataStats

@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.config.properties import parse_properties
 from bookied.config.bookie import load_bookie_config
-from bookied.service.client_port import open_port
+from bookied.server.access.open_port_warning import open_port_warning
 
 SASL = "bookieAuthProviderFactoryClass=SASLBookieAuthProviderFactory"
 TLS = "tlsProviderFactoryClass=TLSContextFactory\ntlsKeyStore=k\ntlsTrustStore=t"
@@ -30,4 +30,4 @@ NO_TLS = ", without TLS (tlsProviderFactoryClass, tlsRequired)"
 )
 def test_an_open_port_is_told_with_its_settings(text: str, host: str, said: str | None) -> None:
     config, _ = load_bookie_config(parse_properties(f"metadataServiceUri=sqlite:///m\n{text}"))
-    assert open_port(config, host, 3181) == said
+    assert open_port_warning(config, host, 3181) == said
