@@ -177,7 +177,8 @@ async def cancel_decommission(
     """Take back the marks that name this bookie alone, of ledgers that lack nothing.
 
     Marks of other origin count too: what a check has found missing there, or what the bookie lost
-    while it was down, has to be repaired. A ledger that a worker has at the moment
+    while it was down, has to be repaired. So every entry of these ledgers that belongs on the
+    bookie is read there, and the first and last ones on the others. A ledger that a worker has at the moment
     keeps its mark. Of a bookie that is down the next audit makes them again.
 
     Raises:
@@ -189,7 +190,7 @@ async def cancel_decommission(
     async for ledger_id, mark in store.list_underreplicated(damaged):
         if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
             try:
-                lacks = await _lacks(client, ledger_id, available)
+                lacks = await _lacks(client, ledger_id, bookie_id, available)
             except BaseException:
                 await store.release_lock(ledger_id)
                 raise
@@ -202,15 +203,17 @@ async def cancel_decommission(
     return MarksTakenBack(tuple(taken_back), tuple(kept))
 
 
-async def _lacks(client: Client, ledger_id: LedgerId, available: Collection[BookieId]) -> bool:
-    """Return whether replicas are missing, as a worker looks before it drops a mark."""
+async def _lacks(
+    client: Client, ledger_id: LedgerId, marked: BookieId, available: Collection[BookieId]
+) -> bool:
+    """Return whether replicas are missing; what is ``marked`` may lie between first and last."""
     try:
         ledger = await view(client, ledger_id)
     except NoSuchLedgerError:
         return False
     if ledger.lac is None or needs_recovery(ledger.metadata, available):
         return True  # What its last fragment has is unknown.
-    checker = LedgerChecker(client=client, rng=random.Random(0))
+    checker = LedgerChecker(client=client, rng=random.Random(0), in_full=marked)
     return bool(await checker.check(ledger, available))
 
 

@@ -120,12 +120,13 @@ class LedgerChecker:
     """Checks ledgers by samples of their entries.
 
     ``percentage`` of the entries of each fragment are read at each of its bookies, the first and
-    the last one there in any case. ``reads_at_once`` 0 stands for the default.
+    the last one there in any case; at ``in_full`` all. ``reads_at_once`` 0 stands for the default.
     """
 
     client: Client
     rng: random.Random
     percentage: float = 0
+    in_full: BookieId | None = None
     reads_at_once: int = attrs.field(default=0, converter=_reads_at_once)
 
     async def check(
@@ -156,9 +157,9 @@ class LedgerChecker:
         reads = (
             (fragment, places, silent, index, entry_id)
             for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
-            for index in range(len(fragment.ensemble))
+            for index, bookie in enumerate(fragment.ensemble)
             if index not in places
-            for entry_id in samples(fragment, index, self.percentage, self.rng)
+            for entry_id in samples(fragment, index, self._share_of(bookie), self.rng)
         )
 
         async def look(
@@ -184,6 +185,9 @@ class LedgerChecker:
             for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
             if places
         )
+
+    def _share_of(self, bookie: BookieId) -> float:
+        return 100 if bookie == self.in_full else self.percentage
 
 
 def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:

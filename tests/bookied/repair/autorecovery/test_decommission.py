@@ -337,3 +337,16 @@ def test_cancelling_keeps_the_mark_of_a_ledger_that_names_another_bookie_too() -
     found = world.run(cancel_decommission(world.client(seed=9), bookies[0]))
     assert (found.ledgers, found.kept) == ((), ())
     assert marks(world) == {ledger_id: tuple(bookies)}
+
+
+def test_cancelling_keeps_the_mark_of_a_ledger_that_lacks_an_entry_in_the_middle() -> None:
+    """A check has found there what a look at the first and last entries does not find."""
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 9)
+    bookie = member(world, ledger_id, 0)
+    mark(world, ledger_id, bookie.bookie_id)
+    held = sorted(bookie.ledgers[ledger_id].entries)
+    del bookie.ledgers[ledger_id].entries[held[len(held) // 2]]
+    found = world.run(cancel_decommission(world.client(seed=9), bookie.bookie_id))
+    assert (found.ledgers, found.kept) == ((), (ledger_id,))
+    assert list(marks(world)) == [ledger_id]
