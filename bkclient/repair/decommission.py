@@ -178,8 +178,8 @@ async def cancel_decommission(
 
     Marks of other origin count too: what a check has found missing there, or what the bookie lost
     while it was down, has to be repaired. So every entry of these ledgers that belongs on the
-    bookie is read there, and the first and last ones on the others. A ledger that a worker has at the moment
-    keeps its mark. Of a bookie that is down the next audit makes them again.
+    bookie is read there, and the first and last ones on the others. A ledger that a worker has at
+    the moment keeps its mark. Of a bookie that is down the next audit makes them again.
 
     Raises:
         MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
