@@ -14,7 +14,7 @@ class LogError(ClientError):
 class NotLeaderError(LogError):
     """Another client has opened the log for writing; pending entries were not appended."""
 
-    exit_status: ClassVar[int] = 4
+    exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = (
         "a log has one writer at a time: stop the other writer, or leave the log to it"
     )

@@ -324,6 +324,10 @@ class LogManager:
         """Delete ledgers that a log does not list; see ``LogRemoval.sweep``."""
         return await self._removal.sweep(name, age_s=age_s)
 
+    async def unlisted(self, name: str, *, age_s: float = SWEEP_AGE_S) -> Sequence[LedgerId]:
+        """Return the ledgers that ``sweep`` would delete now."""
+        return await self._removal.unlisted(name, age_s=age_s)
+
 
 def _indexes(record: LogRecord) -> range:
     return range(record.trimmed, record.next_index)

@@ -51,6 +51,8 @@ class LogReader:
         self._next = start
         self._last: Position | None = None
         self._ended_closed = False
+        self.begins_after: LogDamagedError | None = None
+        """Why it begins with fewer entries than were asked for: a lost ledger before them."""
 
     @property
     def position(self) -> Position | None:
@@ -88,7 +90,9 @@ class LogReader:
             count -= end.entry_id
             try:
                 _, end = await self._end_of(record, end.index - 1)
-            except (LogDamagedError, LogTrimmedError):
+            except (LogDamagedError, LogTrimmedError) as error:
+                if isinstance(error, LogDamagedError):
+                    self.begins_after = error
                 count = end.entry_id  # Nothing before this ledger is there any more.
                 break
         self._next = Position(end.index, max(0, end.entry_id - count))

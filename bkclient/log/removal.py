@@ -149,10 +149,7 @@ class LogRemoval:
         the record is written again first, as it is, which makes that writer's attempt fail. The
         ledgers of a batch are made before the record is read, so they are marked before that.
         """
-        before_ms = int((wall_s(self._client.cluster.clock) - age_s) * 1000)
-        found = [one async for one in self._ledgers_of(name, before_ms)]
-        record = await self._stored(name) if found else None
-        found = [one for one in found if record is None or not record.lists(one)]
+        found = await self.unlisted(name, age_s=age_s)
         if not found:
             return ()
         for ledger_id in found:
@@ -165,6 +162,13 @@ class LogRemoval:
                 await self._fence_and_delete(ledger_id, password)
                 swept.append(ledger_id)
         return tuple(swept)
+
+    async def unlisted(self, name: str, *, age_s: float) -> list[LedgerId]:
+        """Return the ledgers that ``sweep`` would delete now."""
+        before_ms = int((wall_s(self._client.cluster.clock) - age_s) * 1000)
+        found = [one async for one in self._ledgers_of(name, before_ms)]
+        record = await self._stored(name) if found else None
+        return [one for one in found if record is None or not record.lists(one)]
 
     async def _stored(self, name: str) -> LogRecord | None:
         try:

@@ -40,6 +40,19 @@ class LogSummary:
     entries: int | None = field("Entries of its closed ledgers.")
     length: int | None = field("Bytes of those.", kind=Kind.BYTES)
     trimmed: int | None = field("Ledgers dropped off the front.", rank=1)
+    roll_size: int | None = field(
+        "A new ledger begins at this size; 0 is never.", kind=Kind.BYTES, rank=2, default=None
+    )
+    roll_entries: int | None = field(
+        "A new ledger begins after so many entries; 0 is never.", rank=2, default=None
+    )
+    roll_after_s: float | None = field(
+        "A new ledger begins after this time; 0 is never.",
+        kind=Kind.SECONDS,
+        header="ROLL AFTER",
+        rank=2,
+        default=None,
+    )
 
 
 def _log_ledger_state(row: LogLedgerRow) -> str:

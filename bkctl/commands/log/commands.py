@@ -69,6 +69,8 @@ log.command(
     Each run adds a ledger to the log and closes it. The command takes over the log: the current
     writer fails at its next entry. If bookies fail and cannot be replaced, the command waits up to
     `logWriterPatienceSec` (60 s) for them.
+
+    A writer that lost the log ends with status 7, or with 6 if its last entries may be in the log.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -93,7 +95,10 @@ log.command(
     "tail",
     body="bkctl.commands.log.tail:tail",
     short_help="Print the entries of a log; with -f new entries as they arrive.",
-    help="Print the entries of the log NAME. The command changes nothing and fences no writer.",
+    help="""Print the entries of the log NAME. The command changes nothing and fences no writer.
+
+    Entries have no times. `log show` shows when each ledger began: its entries are younger.
+    """,
     params=(
         argument("name", type=LOG_NAME),
         option(
@@ -134,7 +139,7 @@ log.command(
 log.command(
     "show",
     body="bkctl.commands.log.lifecycle:show",
-    help="Show the ledgers that the log NAME is made of.",
+    help="Show the ledgers that the log NAME is made of, and what begins a new one.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
     examples=(

@@ -15,7 +15,7 @@ from bkclient.log import LogManager, LogOptions, Position
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
-from bkctl.output.units import counted, human_bytes
+from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.session.session import Session
 from wire.codes import DigestType
 
@@ -193,7 +193,8 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
     """Delete ledgers that were made for the log NAME and are not part of it."""
     session.about = f"log {name}"
     if session.dry_run:
-        session.plan([f"delete ledgers of log {name} that it does not list"])
+        found = session.call(lambda client: LogManager(client).unlisted(name, age_s=age_s))
+        session.plan(f"delete ledger {one}, which log {name} does not list" for one in found)
         return
     session.emit(session.call(_sweep, name, age_s))
 
@@ -249,18 +250,27 @@ async def _summaries(client: Client) -> list[LogSummary]:
         state = "sealed" if info.sealed else "open"
         if any(one.state is None for one in info.ledgers):
             state = "damaged"
-        entries, length = info.entries, info.length_bytes
-        found.append(LogSummary(name, state, len(info.ledgers), entries, length, info.trimmed))
+        entries, length, how = info.entries, info.length_bytes, info.options
+        limits = how.roll_bytes, how.roll_entries, how.roll_s
+        ledgers = len(info.ledgers)
+        found.append(LogSummary(name, state, ledgers, entries, length, info.trimmed, *limits))
     return found
 
 
 def show(session: Session, *, name: str) -> None:
     """Show the ledgers that the log NAME is made of."""
     session.about = f"log {name}"
-    session.emit_all(session.call(_ledgers, name), LogLedgerRow)
+    info = session.call(lambda client: LogManager(client).info(name))
+    session.emit_all([LogLedgerRow(info=one) for one in info.ledgers], LogLedgerRow)
+    session.finish()
+    session.note("the log is sealed" if info.sealed else _rolls(info.options))
 
 
-async def _ledgers(client: Client, name: str) -> list[LogLedgerRow]:
-    """Return a log's ledgers."""
-    info = await LogManager(client).info(name)
-    return [LogLedgerRow(info=one) for one in info.ledgers]
+def _rolls(how: LogOptions) -> str:
+    """Return when the writer of a log begins a new ledger."""
+    limits = [f"at {human_bytes(how.roll_bytes)}"] if how.roll_bytes else []
+    limits += [f"after {counted(how.roll_entries, 'entry')}"] if how.roll_entries else []
+    limits += [f"after {human_duration(how.roll_s)}"] if how.roll_s else []
+    if not limits:
+        return "no limit begins a new ledger"
+    return f"a new ledger begins {' or '.join([', '.join(limits[:-1]), *limits[-1:]][-2:])}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from bkclient.client import Client
-from bkclient.log import EARLIEST, LATEST, LogManager, Position
+from bkclient.log import EARLIEST, LATEST, LogManager, LogReader, Position
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import choose_form, payload_value
 from bkctl.commands.log.columns import LogEntry
@@ -32,14 +32,20 @@ def tail(
         raise UsageError("--from and --count both say where to begin", next_step="give one of them")
     if start is LATEST and not follow:
         raise UsageError("`--from latest` needs --follow: it shows only entries added from now on")
-    found = session.iterate(_entries, name, start or EARLIEST, follow=follow, last=count)
+    reader = session.call(_opened, name, start or EARLIEST, follow=follow, last=count)
+    if reader.begins_after is not None:
+        session.warn(f"the entries begin after a loss: {reader.begins_after}")
+    found = session.iterate(_entries, reader)
     _print(session, found, (form, delimiter, pattern))
 
 
-async def _entries(
+async def _opened(
     client: Client, name: str, start: Position, *, follow: bool, last: int | None
-) -> AsyncIterator[tuple[Position, bytes]]:
-    reader = await LogManager(client).open_reader(name, start, follow=follow, last=last)
+) -> LogReader:
+    return await LogManager(client).open_reader(name, start, follow=follow, last=last)
+
+
+async def _entries(_client: Client, reader: LogReader) -> AsyncIterator[tuple[Position, bytes]]:
     async for position, payload in reader:
         yield position, payload
 

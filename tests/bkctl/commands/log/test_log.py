@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bkclient.log import LogManager, Position
+from bkclient.log.errors import NotLeaderError
+from bkclient.log.ledger_list import LOG_KEY
 from bkclient.log.manager import LedgerInfo
 from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogLedgerRow
@@ -203,9 +205,45 @@ def test_a_log_that_has_lost_a_ledger_says_so_and_goes_on_after_a_trim() -> None
     assert "holed  damaged" in run_in(world, "log", "list").out
     refused = run_in(world, "log", "append", "holed", "d", ok=False).err
     assert "`bkctl log trim NAME --before INDEX:0` gives up the log before INDEX" in refused
+    last = run_in(world, "log", "tail", "holed", "-n", "3")
+    assert last.out == "c\n"
+    assert last.err == (
+        "bkctl: warning: the entries begin after a loss: ledger 1 of log holed is gone: its "
+        "entries are lost\n"
+    )
+    assert run_in(world, "log", "tail", "holed", "-n", "1").err == ""
     run_in(world, "log", "trim", "holed", "--before", "2:0", "--yes")
     run_in(world, "log", "append", "holed", "d")
     assert run_in(world, "log", "tail", "holed").out == "c\nd\n"
+
+
+def test_a_log_that_was_taken_over_has_the_status_of_a_conflict() -> None:
+    assert NotLeaderError.exit_status == ExitStatus.CONFLICT
+
+
+def test_a_dry_run_of_a_sweep_names_the_ledgers() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "swept")
+    run_in(world, "log", "append", "swept", "a")
+    orphan = world.run(world.client().create_ledger(custom={LOG_KEY: b"swept"})).ledger_id
+    sweep = "log", "sweep", "swept", "--dry-run", "--older-than"
+    assert run_in(world, *sweep, "1h").out == "would change nothing\n"
+    said = run_in(world, *sweep, "0").out
+    assert said == f"would delete ledger {orphan}, which log swept does not list\n"
+
+
+def test_what_begins_a_new_ledger_is_shown_with_the_log() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "rolled", "--roll-entries", "5", "--roll-after", "1h")
+    run_in(world, "log", "create", "endless", "--roll-size", "0")
+    run_in(world, "log", "append", "endless", "a")
+    said = run_in(world, "log", "show", "rolled").err
+    assert said == "no ledgers\na new ledger begins at 1.0 GiB, after 5 entries or after 1h\n"
+    assert run_in(world, "log", "show", "endless").err == "no limit begins a new ledger\n"
+    run_in(world, "log", "append", "endless", "b", "--seal")
+    assert run_in(world, "log", "show", "endless").err == "the log is sealed\n"
+    row = json.loads(run_in(world, "log", "list", "-o", "jsonl").out.splitlines()[1])
+    assert [row[key] for key in ("roll_size", "roll_entries", "roll_after_s")] == [2**30, 5, 3600.0]
 
 
 def test_a_trim_spares_a_log_that_was_made_again_since_it_was_confirmed() -> None:
