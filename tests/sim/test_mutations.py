@@ -62,7 +62,7 @@ def test_the_hunt_finds_a_broken_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_a_scenario_finds_a_broken_rule(name: str) -> None:
+def test_a_scenario_finds_a_broken_rule(name: str, tmp_path: Path) -> None:
     mutation = MUTATIONS[name]
     module, _, function = mutation.theme.partition(":")
     *classes, function = function.split(".")
@@ -72,7 +72,11 @@ def test_a_scenario_finds_a_broken_rule(name: str) -> None:
     scenario = getattr(holder, function)
     wanted = inspect.signature(scenario).parameters
     arguments = {name: value for name, value in ARGUMENTS.items() if name in wanted}
+    if "tmp_path" in wanted:
+        arguments["tmp_path"] = tmp_path / "intact"
     scenario(**arguments)
+    if "tmp_path" in wanted:
+        arguments["tmp_path"] = tmp_path / "broken"
     # Any way to say no; that of pytest itself is not an Exception.
     with mutation.built_in(), pytest.raises((Exception, pytest.fail.Exception)) as noticed:
         scenario(**arguments)

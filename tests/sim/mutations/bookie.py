@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from bookied.server.rules import entry_reads, lost_fences
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
+from bookied.server.rules.lost_fences import FenceState, LostFences
 from bookied.storage.journal.journal_file import JournalFile
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
@@ -60,6 +62,31 @@ def _acks_early(stack: contextlib.ExitStack) -> None:
     put(stack, JournalFile, sync=lambda self: self._note_synced(self._open_file))
 
 
+def _doubt_is_open(stack: contextlib.ExitStack) -> None:
+    """A ledger whose metadata cannot be read takes adds, though its fence may be lost."""
+    put(
+        stack,
+        LostFences,
+        _not_found=lambda _self, _failure, _ledger_id, _due_s: FenceState.OPEN,
+    )
+
+
+def _closed_is_open(stack: contextlib.ExitStack) -> None:
+    """A ledger that metadata has as closed or in recovery takes adds, though its fence is lost."""
+    put(stack, lost_fences, _standing=lambda _state: FenceState.OPEN)
+
+
+def _first_error_is_empty(stack: contextlib.ExitStack) -> None:
+    """A batch whose first entry cannot be read is answered as one without entries."""
+    usual = entry_reads._fetch_rows
+
+    def fetch_rows(storage: Any, needed: Any, entry_id: Any, more: Any, bytes_max: Any) -> Any:
+        some = 0 if bytes_max is None else bytes_max
+        return usual(storage, needed, entry_id, more, some)
+
+    put(stack, entry_reads, _fetch_rows=fetch_rows)
+
+
 BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
     "fence-in-memory": switch(
         "a fence is not durable", "10, S9", "I13 I3 I2", _fence_in_memory, "fences", 200
@@ -80,6 +107,33 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "acks-early": switch(
         "bookies answer before their sync", "storage", "I1 I14 I15 I2 L2", _acks_early, "fences", 30
+    ),
+    "doubt-is-open": switch(
+        "a fence that may be lost does not count while metadata cannot be read",
+        "S10",
+        "I3",
+        _doubt_is_open,
+        "tests.bookied.server.rules.test_lost_fences:"
+        "test_an_outage_is_no_answer_and_is_asked_about_again_after_a_pause",
+        0,
+    ),
+    "closed-is-open": switch(
+        "a fence that may be lost does not count, whatever the metadata says",
+        "S10",
+        "I3",
+        _closed_is_open,
+        "tests.sim.test_scenarios:"
+        "test_s10_fresh_bookies_under_old_ids_know_which_ledgers_were_fenced",
+        0,
+    ),
+    "first-error-is-empty": switch(
+        "a batch whose first entry cannot be read is empty",
+        "9, S16",
+        "I2",
+        _first_error_is_empty,
+        "tests.bookied.server.rules.test_bookie:"
+        "test_an_unreadable_entry_ends_a_batch_unless_it_is_the_first",
+        0,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

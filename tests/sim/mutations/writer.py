@@ -8,7 +8,9 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import attrs
+from twisted.internet.defer import DeferredList
 
+from bkclient import concurrency
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.tcp import Silence
 from bkclient.errors import (
@@ -311,6 +313,20 @@ def _silence_is_kept(stack: contextlib.ExitStack) -> None:
     put(stack, Silence, is_over=lambda _self, _now_s: False)
 
 
+def _silence_is_final(stack: contextlib.ExitStack) -> None:
+    """What comes after a time-out does not end the doubt about a bookie."""
+    put(stack, Silence, is_doubted=property(lambda self: self._doubted_s > float("-inf")))
+
+
+def _errors_of_many_are_lost(stack: contextlib.ExitStack) -> None:
+    """What is done for many things at a time succeeds, though one of them fails."""
+
+    def wait_for_all(running: Any, **_options: bool) -> Any:
+        return DeferredList(running, consumeErrors=True)
+
+    put(stack, concurrency, DeferredList=wait_for_all)
+
+
 WRITER_MUTATIONS: Final[dict[str, Mutation]] = {
     "release-interleaved": switch(
         "acks are taken back and adds confirmed in one walk",
@@ -463,6 +479,23 @@ WRITER_MUTATIONS: Final[dict[str, Mutation]] = {
         "L1",
         _silence_is_kept,
         "tests.sim.test_scenarios:test_a_half_open_connection_is_made_anew",
+        0,
+    ),
+    "silence-is-final": switch(
+        "a bookie that answers again after a time-out is still taken for silent",
+        "2",
+        "L1",
+        _silence_is_final,
+        "tests.bkclient.connection.test_silence:test_a_byte_after_a_time_out_ends_the_doubt",
+        0,
+    ),
+    "errors-of-many-are-lost": switch(
+        "the first error of several operations at a time is lost",
+        "13",
+        "L3",
+        _errors_of_many_are_lost,
+        "tests.bkclient.test_concurrency:"
+        "test_the_first_error_ends_the_others_and_is_raised_as_it_was",
         0,
     ),
 }
