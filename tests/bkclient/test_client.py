@@ -37,7 +37,7 @@ def test_what_was_added_is_read_back(protocol: ProtocolVersion, digest_type: Dig
     world = World(3)
     client = world.client(protocol=protocol)
 
-    async def story() -> tuple[list[int], list[bytes], LedgerState]:
+    async def scenario() -> tuple[list[int], list[bytes], LedgerState]:
         writer = await client.create_ledger(
             ensemble_size=3, write_quorum=3, ack_quorum=2, digest_type=digest_type, password=b"x"
         )
@@ -47,7 +47,7 @@ def test_what_was_added_is_read_back(protocol: ProtocolVersion, digest_type: Dig
         reader = await client.open_ledger(writer.ledger_id, password=b"x")
         return ids, await collect(reader.read()), metadata.state
 
-    ids, payloads, state = world.run(story())
+    ids, payloads, state = world.run(scenario())
     assert ids == list(range(20))
     assert payloads == [b"entry %d" % number for number in range(20)]
     assert state is LedgerState.CLOSED
@@ -61,13 +61,13 @@ def test_every_entry_is_on_its_write_set(
     world = World(5)
     client = world.client(protocol=protocol)
 
-    async def story() -> LedgerId:
+    async def scenario() -> LedgerId:
         writer = await client.create_ledger(ensemble_size=size, write_quorum=write, ack_quorum=ack)
         await writer.add_many(b"%d" % number for number in range(50))
         await writer.close()
         return writer.ledger_id
 
-    ledger_id = world.run(story())
+    ledger_id = world.run(scenario())
     world.settle(1)
     ensemble = world.run(client.read_metadata(ledger_id)).value.last_fragment.ensemble
     for entry_id in range(50):
@@ -81,7 +81,7 @@ def test_a_large_ledger_streams_through(protocol: ProtocolVersion) -> None:
     world = World(3)
     client = world.client(protocol=protocol, adds_in_flight_max=100)
 
-    async def story() -> tuple[int, int]:
+    async def scenario() -> tuple[int, int]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
         last = await writer.add_many(bytes(1000) for _ in range(5000))
         await writer.close()
@@ -91,7 +91,7 @@ def test_a_large_ledger_streams_through(protocol: ProtocolVersion) -> None:
             total += sum(len(entry.payload) for entry in entries)
         return last, total
 
-    assert world.run(story()) == (4999, 5_000_000)
+    assert world.run(scenario()) == (4999, 5_000_000)
 
 
 @PROTOCOLS
@@ -101,7 +101,7 @@ def test_batches_hold_what_the_entries_hold(protocol: ProtocolVersion, write_quo
     client = world.client(protocol=protocol)
     payloads = [b"%d" % number * (number % 7) for number in range(300)]
 
-    async def story() -> list[EntryBatch]:
+    async def scenario() -> list[EntryBatch]:
         writer = await client.create_ledger(
             ensemble_size=3, write_quorum=write_quorum, ack_quorum=2
         )
@@ -110,7 +110,7 @@ def test_batches_hold_what_the_entries_hold(protocol: ProtocolVersion, write_quo
         reader = await client.open_ledger(writer.ledger_id)
         return [batch async for batch in reader.read_batches(7, 290)]
 
-    found = world.run(story())
+    found = world.run(scenario())
     assert [entry_id for batch in found for entry_id in batch.entry_ids] == list(range(7, 291))
     assert b"".join(batch.payloads for batch in found) == b"".join(payloads[7:291])
     entries = [entry for batch in found for entry in batch.entries()]
@@ -123,13 +123,13 @@ def test_an_empty_ledger_has_no_batches() -> None:
     world = World(3)
     client = world.client()
 
-    async def story() -> list[EntryBatch]:
+    async def scenario() -> list[EntryBatch]:
         writer = await client.create_ledger()
         await writer.close()
         reader = await client.open_ledger(writer.ledger_id)
         return [batch async for batch in reader.read_batches()]
 
-    assert world.run(story()) == []
+    assert world.run(scenario()) == []
 
 
 @PROTOCOLS
@@ -183,7 +183,7 @@ def test_entries_are_read_singly_where_batches_are_switched_off(
     world = World(4)
     client = world.client(protocol=protocol, **settings)
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         writer = await client.create_ledger(
             ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2]
         )
@@ -191,7 +191,7 @@ def test_entries_are_read_singly_where_batches_are_switched_off(
         await writer.close()
         return await collect((await client.open_ledger(writer.ledger_id)).read())
 
-    assert world.run(story()) == [b"x"] * 50
+    assert world.run(scenario()) == [b"x"] * 50
     assert not any(is_batch(r) for bookie in world.bookies.values() for r in bookie.log)
 
 
@@ -293,7 +293,7 @@ def test_an_old_bookie_does_not_end_the_connection_that_adds_go_over() -> None:
     ledger_id = striped_ledger(world, (3, 3, 2))
     client = world.client(protocol=ProtocolVersion.V3)
 
-    async def story() -> tuple[list[bytes], LedgerMetadata]:
+    async def scenario() -> tuple[list[bytes], LedgerMetadata]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
         await writer.add(b"before")
         for bookie in world.bookies.values():
@@ -302,7 +302,7 @@ def test_an_old_bookie_does_not_end_the_connection_that_adds_go_over() -> None:
         await writer.add(b"after")
         return payloads, await writer.close()
 
-    payloads, metadata = world.run(story())
+    payloads, metadata = world.run(scenario())
     assert payloads == [b"%d" % number for number in range(300)]
     assert len(metadata.fragments) == 1
 
@@ -335,7 +335,7 @@ def test_an_open_ledger_is_read_up_to_its_lac_without_fencing(protocol: Protocol
     world = World(3)
     client = world.client(protocol=protocol)
 
-    async def story() -> tuple[int, list[bytes], int]:
+    async def scenario() -> tuple[int, list[bytes], int]:
         writer = await client.create_ledger()
         for number in range(5):
             await writer.add(b"%d" % number)
@@ -347,7 +347,7 @@ def test_an_open_ledger_is_read_up_to_its_lac_without_fencing(protocol: Protocol
         return reader.last_add_confirmed, payloads, last
 
     # The LAC is stamped by the entry that follows: it is one behind.
-    assert world.run(story()) == (3, [b"0", b"1", b"2", b"3"], 5)
+    assert world.run(scenario()) == (3, [b"0", b"1", b"2", b"3"], 5)
 
 
 @PROTOCOLS
@@ -355,7 +355,7 @@ def test_recovery_takes_the_ledger_from_its_writer(protocol: ProtocolVersion) ->
     world = World(3)
     client, other = world.client(protocol=protocol), world.client(protocol=protocol, seed=1)
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
         for number in range(5):
             await writer.add(b"%d" % number)
@@ -371,27 +371,27 @@ def test_recovery_takes_the_ledger_from_its_writer(protocol: ProtocolVersion) ->
             await writer.close()
         return await collect(reader.read())
 
-    assert world.run(story()) == [b"0", b"1", b"2", b"3", b"4"]
+    assert world.run(scenario()) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_an_add_after_close_fails_and_says_so() -> None:
     world = World(3)
     client = world.client()
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger()
         await writer.close()
         with pytest.raises(LedgerClosedError):
             await writer.add(b"x")
 
-    world.run(story())
+    world.run(scenario())
 
 
 def test_names_of_what_can_be_wrong() -> None:
     world = World(3)
     client = world.client()
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(NoSuchLedgerError):
             await client.open_ledger(LedgerId(404))
         with pytest.raises(QuorumError):
@@ -413,14 +413,14 @@ def test_names_of_what_can_be_wrong() -> None:
         with pytest.raises(NoSuchLedgerError):
             await client.read_metadata(LedgerId(77))
 
-    world.run(story())
+    world.run(scenario())
 
 
 def test_a_tail_follows_the_writer_until_it_closes() -> None:
     world = World(3)
     client, other = world.client(), world.client(seed=1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
 
         async def tail() -> list[bytes]:
@@ -438,7 +438,7 @@ def test_a_tail_follows_the_writer_until_it_closes() -> None:
         await writer.close()
         assert await tailed == [b"%d" % number for number in range(10)]
 
-    world.run(story())
+    world.run(scenario())
 
 
 @PROTOCOLS
@@ -450,7 +450,7 @@ def test_a_batch_begun_while_another_is_taken_comes_after_it(
     client = world.client(protocol=protocol, adds_in_flight_max=window)
     batches = [[b"%d" % number for number in range(at, at + 40)] for at in range(0, 400, 40)]
 
-    async def story() -> tuple[list[int], list[bytes]]:
+    async def scenario() -> tuple[list[int], list[bytes]]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
         adding = []
 
@@ -466,7 +466,7 @@ def test_a_batch_begun_while_another_is_taken_comes_after_it(
         await writer.close()
         return sorted(lasts), await collect((await client.open_ledger(writer.ledger_id)).read())
 
-    assert world.run(story()) == (
+    assert world.run(scenario()) == (
         [*range(39, 400, 40)],
         [entry for batch in batches for entry in batch],
     )

@@ -20,8 +20,8 @@ from tests.sim.engine.coverage import everything
 from tests.sim.engine.hunting import Found, hunt
 from tests.sim.engine.plan import Plan, from_json, to_json
 from tests.sim.engine.seeds import command, kind_of, play, shrink, try_seed
-from tests.sim.engine.story import Told
-from tests.sim.engine.tales import TALES, plan_of, seeds_of, tale_of
+from tests.sim.engine.simulation import SimulationResult
+from tests.sim.engine.workloads import WORKLOADS, plan_of, seeds_of, workload_of
 from tests.sim.mutations import MUTATIONS
 
 
@@ -34,9 +34,11 @@ def main() -> int:
     parser.add_argument("--drop", default="", help="parts of its plan to leave out: 0,3,slowness")
     parser.add_argument("--plan", type=Path, help="play the plan in this file, with a trace")
     parser.add_argument("--save", type=Path, help="where to write the plan of a find")
-    parser.add_argument("--tale", choices=sorted(TALES), default="ledger", help="what is played")
-    themes = [name for tale in TALES.values() for name in tale.names]
-    parser.add_argument("--theme", choices=themes, help="seeds of this theme only, of its tale")
+    parser.add_argument(
+        "--workload", choices=sorted(WORKLOADS), default="ledger", help="what is played"
+    )
+    themes = [name for workload in WORKLOADS.values() for name in workload.names]
+    parser.add_argument("--theme", choices=themes, help="seeds of this theme only, of its workload")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="a rule to break")
     parser.add_argument("--table", action="store_true", help="break each rule; print who notices")
@@ -44,14 +46,14 @@ def main() -> int:
     asked = parser.parse_args()
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     if asked.theme is not None:
-        asked.tale = tale_of(asked.theme)
+        asked.workload = workload_of(asked.theme)
     if asked.table:
         return print_table()
     dropped = tuple(filter(None, asked.drop.split(",")))
     if asked.plan is not None:
         return show(from_json(asked.plan.read_text()).without(dropped), asked.mutation)
     if asked.seed is not None:
-        return show(plan_of(asked.seed, asked.tale).without(dropped), asked.mutation)
+        return show(plan_of(asked.seed, asked.workload).without(dropped), asked.mutation)
     return hunt_all(asked)
 
 
@@ -67,11 +69,11 @@ def hunt_all(asked: Any) -> int:
     """Run seeds; end at the first find."""
     begin_s = time.monotonic()
     gc.freeze()  # The program itself is not looked at with each burial of worlds.
-    seeds = seeds_of(asked.first, asked.seeds, asked.tale, asked.theme)
-    told: list[Told] = []
-    for outcome in hunt(try_seed, seeds, asked.mutation, asked.tale, workers=asked.workers):
+    seeds = seeds_of(asked.first, asked.seeds, asked.workload, asked.theme)
+    told: list[SimulationResult] = []
+    for outcome in hunt(try_seed, seeds, asked.mutation, asked.workload, workers=asked.workers):
         if isinstance(outcome, Found):
-            left = tell(outcome, asked.mutation, asked.tale)
+            left = tell(outcome, asked.mutation, asked.workload)
             if asked.save is not None:
                 asked.save.write_text(to_json(left))
             return 1
@@ -91,9 +93,9 @@ def print_table() -> int:
             + mutation.theme.rpartition(":")[2],
         )
         if mutation.seeds_max:
-            tale = tale_of(mutation.theme)
-            seeds = seeds_of(0, mutation.seeds_max, tale, mutation.theme)
-            tried = enumerate(hunt(try_seed, seeds, name, tale), 1)
+            workload = workload_of(mutation.theme)
+            seeds = seeds_of(0, mutation.seeds_max, workload, mutation.theme)
+            tried = enumerate(hunt(try_seed, seeds, name, workload), 1)
             count, found = next((n, one) for n, one in tried if isinstance(one, Found))
             seeds_taken = "1 seed" if count == 1 else f"{count} seeds"
             noticed, by = kind_of(found), f"{seeds_taken} of `{mutation.theme}`"
@@ -103,17 +105,17 @@ def print_table() -> int:
     return 0
 
 
-def tell(found: Found, mutation: str | None, tale: str) -> Plan:
+def tell(found: Found, mutation: str | None, workload: str) -> Plan:
     """Print a find, and the fewest troubles that bring it about; return their plan."""
-    print(f"seed {found.seed}: {found.what}\n{command(found.seed, (), mutation, tale)}")
-    dropped = shrink(found, mutation, tale)
-    left = plan_of(found.seed, tale).without(dropped)
+    print(f"seed {found.seed}: {found.what}\n{command(found.seed, (), mutation, workload)}")
+    dropped = shrink(found, mutation, workload)
+    left = plan_of(found.seed, workload).without(dropped)
     print(f"{len(left.items)} of its items are enough:\n{left}")
-    print(command(found.seed, dropped, mutation, tale))
+    print(command(found.seed, dropped, mutation, workload))
     return left
 
 
-def report(told: list[Told], seconds: float, *, in_full: bool) -> None:
+def report(told: list[SimulationResult], seconds: float, *, in_full: bool) -> None:
     """Print how much was tried, and how fast."""
     steps, simulated_s = sum(one.steps for one in told), sum(one.simulated_s for one in told)
     print(

@@ -34,7 +34,7 @@ READ_SEEDS = 1_000_002
 
 
 @attrs.frozen
-class Story:
+class StorageRun:
     """What one seed went through."""
 
     seed: int
@@ -45,7 +45,7 @@ class Story:
     compactions: int
 
 
-def live(seed: int, build: Build = SOUND) -> Story:
+def live(seed: int, build: Build = SOUND) -> StorageRun:
     """Let one bookie live and die as the seed says; every promise is checked after every death.
 
     Raises:
@@ -57,7 +57,7 @@ def live(seed: int, build: Build = SOUND) -> Story:
         return _live(world, seed)
 
 
-def _live(world: BookieWorld, seed: int) -> Story:
+def _live(world: BookieWorld, seed: int) -> StorageRun:
     lives = world.rng.randint(1, LIVES_MAX)
     has_bad_reads = seed >= READ_SEEDS and seed % 4 == READ_SEEDS % 4
     for _ in range(lives):
@@ -83,7 +83,7 @@ def _live(world: BookieWorld, seed: int) -> Story:
     world.check()
     world.restart()
     world.stop()
-    return Story(seed, lives, world.turns, world.files.operations, world.compactions)
+    return StorageRun(seed, lives, world.turns, world.files.operations, world.compactions)
 
 
 def start(world: BookieWorld) -> None:
@@ -154,7 +154,7 @@ def bad_reads(rng: Random) -> Fault:
 # The hunt -----------------------------------------------------------------------------------------
 
 
-Outcome = Union[Story, Found]
+Outcome = Union[StorageRun, Found]
 
 
 def try_seed(seed: int, fault: str | None = None) -> Outcome:
@@ -186,25 +186,25 @@ def main() -> int:
     begin_s = time.monotonic()
     gc.freeze()  # The program itself is not looked at with each burial of worlds.
     seeds = range(asked.first, asked.first + asked.seeds)
-    stories: list[Story] = []
+    runs: list[StorageRun] = []
     for outcome in hunt(try_seed, seeds, asked.fault, workers=asked.workers):
         if isinstance(outcome, Found):
             print(f"seed {outcome.seed}: {outcome.what}\n{command(outcome.seed, asked.fault)}")
             return 1
-        stories.append(outcome)
-    report(stories, time.monotonic() - begin_s)
+        runs.append(outcome)
+    report(runs, time.monotonic() - begin_s)
     return 0
 
 
-def report(stories: list[Story], seconds: float) -> None:
+def report(runs: list[StorageRun], seconds: float) -> None:
     """Print how much was tried, and how fast."""
-    turns = sum(story.turns for story in stories)
-    operations = sum(story.operations for story in stories)
-    lives = sum(story.lives for story in stories)
-    compactions = sum(story.compactions for story in stories)
+    turns = sum(run.turns for run in runs)
+    operations = sum(run.operations for run in runs)
+    lives = sum(run.lives for run in runs)
+    compactions = sum(run.compactions for run in runs)
     print(
-        f"{len(stories)} seeds, {lives} crashes, {compactions} compactions, nothing found in "
-        f"{seconds:.1f} s: {len(stories) / seconds:.1f} seeds/s, {turns / seconds:.0f} steps/s, "
+        f"{len(runs)} seeds, {lives} crashes, {compactions} compactions, nothing found in "
+        f"{seconds:.1f} s: {len(runs) / seconds:.1f} seeds/s, {turns / seconds:.0f} steps/s, "
         f"{operations / seconds:.0f} disk operations/s"
     )
 

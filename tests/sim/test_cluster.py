@@ -1,7 +1,7 @@
 """A bounded hunt in every run: seeds that stay, plans that once broke something, and the day's.
 
-``BKCTL_SIM_SEEDS`` is how many seeds of the day there are for each tale, ``BKCTL_SIM_TIMES`` how
-many times as many seeds that stay. More by hand: ``python -m tests.sim``.
+``BKCTL_SIM_SEEDS`` is how many seeds of the day there are for each workload,
+``BKCTL_SIM_TIMES`` how many times as many seeds that stay. More by hand: ``python -m tests.sim``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import from_json, to_json
 from tests.sim.engine.scene import Scene
 from tests.sim.engine.seeds import command, play, shrink, try_seed
-from tests.sim.engine.story import Story
-from tests.sim.engine.tales import TALES, plan_of
+from tests.sim.engine.simulation import Simulation
+from tests.sim.engine.workloads import WORKLOADS, plan_of
 
 SEEDS_OF_THE_DAY = int(os.environ.get("BKCTL_SIM_SEEDS", "2"))
 TIMES = int(os.environ.get("BKCTL_SIM_TIMES", "1"))
 FIXED = {
-    tale: TIMES * count
-    for tale, count in {
+    workload: TIMES * count
+    for workload, count in {
         "ledger": 35,
         "repair": 14,
         "log": 14,
@@ -51,19 +51,24 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 
 
 @pytest.mark.parametrize(
-    ("tale", "first"), [(tale, n) for tale, count in FIXED.items() for n in range(0, count, A_TURN)]
+    ("workload", "first"),
+    [(workload, n) for workload, count in FIXED.items() for n in range(0, count, A_TURN)],
 )
-def test_a_cluster_keeps_its_promises(tale: str, first: int) -> None:
-    seeds = range(first, min(first + A_TURN, FIXED[tale]))
-    for outcome in hunt(try_seed, seeds, None, tale):
-        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, (), None, tale)}"
+def test_a_cluster_keeps_its_promises(workload: str, first: int) -> None:
+    seeds = range(first, min(first + A_TURN, FIXED[workload]))
+    for outcome in hunt(try_seed, seeds, None, workload):
+        assert not isinstance(outcome, Found), (
+            f"{outcome}: {command(outcome.seed, (), None, workload)}"
+        )
 
 
-@pytest.mark.parametrize("tale", TALES)
-def test_a_cluster_keeps_them_on_the_seeds_of_the_day(tale: str) -> None:
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_cluster_keeps_them_on_the_seeds_of_the_day(workload: str) -> None:
     first = dt.datetime.now(dt.timezone.utc).date().toordinal() * SEEDS_OF_THE_DAY
-    for outcome in hunt(try_seed, range(first, first + SEEDS_OF_THE_DAY), None, tale):
-        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, (), None, tale)}"
+    for outcome in hunt(try_seed, range(first, first + SEEDS_OF_THE_DAY), None, workload):
+        assert not isinstance(outcome, Found), (
+            f"{outcome}: {command(outcome.seed, (), None, workload)}"
+        )
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
@@ -73,15 +78,16 @@ def test_what_once_broke_a_promise_does_so_no_more(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tale", "seed"), [(name, n) for name, tale in TALES.items() for n in range(len(tale.themes))]
+    ("workload", "seed"),
+    [(name, n) for name, workload in WORKLOADS.items() for n in range(len(workload.themes))],
 )
-def test_a_plan_can_be_kept(tale: str, seed: int) -> None:
-    assert from_json(to_json(plan_of(seed, tale))) == plan_of(seed, tale)
+def test_a_plan_can_be_kept(workload: str, seed: int) -> None:
+    assert from_json(to_json(plan_of(seed, workload))) == plan_of(seed, workload)
 
 
-def trace_of(seed: int, tale: str) -> list[str]:
+def trace_of(seed: int, workload: str) -> list[str]:
     lines: list[str] = []
-    play(plan_of(seed, tale), trace=lines.append)
+    play(plan_of(seed, workload), trace=lines.append)
     return lines
 
 
@@ -91,10 +97,10 @@ first_trace = functools.cache(trace_of)
 
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, list[str]]:
-    """The trace of each tale, from a process that hashes otherwise."""
+    """The trace of each workload, from a process that hashes otherwise."""
     code = (
         "import json; from tests.sim.test_cluster import *;"
-        "print(json.dumps({tale: trace_of(9, tale) for tale in TALES}))"
+        "print(json.dumps({workload: trace_of(9, workload) for workload in WORKLOADS}))"
     )
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     done = subprocess.run(
@@ -104,16 +110,16 @@ def elsewhere() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("tale", TALES)
-def test_a_seed_is_the_same_story_every_time(tale: str) -> None:
-    assert trace_of(9, tale) == first_trace(9, tale)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_seed_is_the_same_run_every_time(workload: str) -> None:
+    assert trace_of(9, workload) == first_trace(9, workload)
 
 
-@pytest.mark.parametrize("tale", TALES)
-def test_a_seed_is_the_same_story_in_another_process(
-    tale: str, elsewhere: dict[str, list[str]]
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_seed_is_the_same_run_in_another_process(
+    workload: str, elsewhere: dict[str, list[str]]
 ) -> None:
-    assert elsewhere[tale] == first_trace(9, tale)
+    assert elsewhere[workload] == first_trace(9, workload)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +160,8 @@ def test_a_find_is_reduced_to_what_it_takes() -> None:
     assert isinstance(play(left, "one-ack-less"), Found)
 
 
-def test_what_the_oracle_notes_ends_the_story() -> None:
-    story = Story(plan_of(1))
-    story.oracle.insist("I5", holds=False, what="made up")
+def test_what_the_oracle_notes_ends_the_run() -> None:
+    simulation = Simulation(plan_of(1))
+    simulation.oracle.insist("I5", holds=False, what="made up")
     with pytest.raises(BrokenInvariantError, match="I5: made up"):
-        story.tell()
+        simulation.run()

@@ -13,7 +13,7 @@ from bkclient.log import LogManager, LogOptions, LogWriter, Position
 from bkclient.log.errors import LogError, LogUnwritableError
 from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from tests.sim.engine.scene import TRIPLE, Scene
-from tests.sim.stories.log_story import LogOracle
+from tests.sim.workloads.log_simulation import LogOracle
 from tests.sim.world.cluster import SimClient
 from tests.support.memory_zookeeper import TreeOperation
 from wire.ids import LedgerId

@@ -15,7 +15,7 @@ from bkclient.metadata.sqlite.rows import Rows
 from tests.sim.engine.hunting import Found, hunt, with_first
 from tests.sim.engine.seeds import kind_of, try_seed
 from tests.sim.engine.switches import put
-from tests.sim.engine.tales import seeds_of, tale_of
+from tests.sim.engine.workloads import seeds_of, workload_of
 from tests.sim.mutations import MUTATIONS
 from wire.codes import ProtocolVersion
 
@@ -53,10 +53,10 @@ def test_a_function_is_replaced_by_one_that_is_called_like_it() -> None:
 @pytest.mark.parametrize("name", HUNTED)
 def test_the_hunt_finds_a_broken_rule(name: str) -> None:
     mutation = MUTATIONS[name]
-    tale = tale_of(mutation.theme)
+    workload = workload_of(mutation.theme)
     took = next(int(by.split()[0]) for row, _what, by in ROWS if row == name)
-    seeds = with_first(took, seeds_of(0, mutation.seeds_max, tale, mutation.theme))
-    found = next((o for o in hunt(try_seed, seeds, name, tale) if isinstance(o, Found)), None)
+    seeds = with_first(took, seeds_of(0, mutation.seeds_max, workload, mutation.theme))
+    found = next((o for o in hunt(try_seed, seeds, name, workload) if isinstance(o, Found)), None)
     assert found is not None, f"{mutation.what}: not found in {len(seeds)} seeds"
     assert kind_of(found) in mutation.breaks, found
 

@@ -58,5 +58,5 @@ def test_the_hunt_finds_what_loses_entries(name: str) -> None:
     assert any(isinstance(outcome, Found) for outcome in outcomes), FAULTS[name].what
 
 
-def test_a_seed_is_the_same_story_every_time() -> None:
+def test_a_seed_is_the_same_run_every_time() -> None:
     assert try_seed(7) == try_seed(7)

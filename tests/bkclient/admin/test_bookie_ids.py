@@ -50,14 +50,14 @@ def test_a_bookie_must_show_the_first_and_last_entry_of_each_of_its_fragments() 
 def written(world: World, *, close: bool) -> LedgerId:
     client = world.client()
 
-    async def story() -> LedgerId:
+    async def scenario() -> LedgerId:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
         await writer.add_many([b"x"] * 10)
         if close:
             await writer.close()
         return writer.ledger_id
 
-    return world.run(story())
+    return world.run(scenario())
 
 
 def test_a_bookie_that_moved_with_its_entries_takes_its_place_over() -> None:

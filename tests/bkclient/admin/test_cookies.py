@@ -30,7 +30,7 @@ def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
     world = World(3)
     client = world.client()
 
-    async def story() -> cookies.Reliance:
+    async def scenario() -> cookies.Reliance:
         store = client.store
         await store.create_ledger(LedgerId(1), metadata(fragments=held_by(A, B)))
         for ledger_id, ensemble in ((2, (A, B)), (3, (B, C)), (4, (A, BookieId("gone:1")))):
@@ -42,7 +42,7 @@ def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
             await store.write_ledger(LedgerId(ledger_id), ended, 0)
         return await cookies.reliance_on(client, A)
 
-    found = world.run(story())
+    found = world.run(scenario())
     assert (found.registered, found.ledgers) == (True, 3)
     assert found.not_closed == (1,)
     assert found.only_here == (4,)
@@ -63,12 +63,12 @@ def test_a_cookie_that_is_none_is_listed_with_what_is_wrong() -> None:
     client = world.client()
     good = Cookie("b1", "/j", ("/l",))
 
-    async def story() -> list[cookies.StoredCookie]:
+    async def scenario() -> list[cookies.StoredCookie]:
         await client.store.write_cookie(A, encode_cookie(good), NEW)
         await client.store.write_cookie(B, b"nonsense", NEW)
         return await cookies.list_cookies(client)
 
-    first, second = world.run(story())
+    first, second = world.run(scenario())
     assert (first.bookie_id, first.cookie) == (A, good)
     assert (second.bookie_id, second.cookie) == (B, None)
     assert "nonsense" in second.problem

@@ -66,11 +66,11 @@ def append(world: World, writer: LogWriter, *payloads: bytes) -> list[Position]:
 
 
 def all_of(world: World, manager: LogManager, start: Position = EARLIEST) -> list[bytes]:
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         reader = await manager.open_reader("events", start, follow=False)
         return [payload async for _position, payload in reader]
 
-    return world.run(story())
+    return world.run(scenario())
 
 
 def numbered(first: int, last: int) -> list[bytes]:

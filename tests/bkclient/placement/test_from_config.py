@@ -60,7 +60,7 @@ def test_a_failed_bookie_is_replaced_by_one_of_its_rack() -> None:
     world = World(6)
     client = world.client(topology_script=Script())
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger(ensemble_size=2, write_quorum=2, ack_quorum=2)
         before = (await client.read_metadata(writer.ledger_id)).value.ensemble
         world.kill(before[0])
@@ -73,7 +73,7 @@ def test_a_failed_bookie_is_replaced_by_one_of_its_rack() -> None:
         reader = await client.open_ledger(writer.ledger_id)
         assert await collect(reader.read()) == payloads
 
-    world.run(story())
+    world.run(scenario())
 
 
 def test_a_script_that_fails_is_no_hindrance_unless_racks_are_enforced() -> None:
@@ -158,7 +158,7 @@ def test_all_that_was_confirmed_outlives_a_lost_region_or_zone(settings, sizes) 
     client = world.client(topology_script=six_places, **settings)
     payloads = [b"%d" % number for number in range(12)]
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger(ensemble_size=3, **sizes)
         for payload in payloads[:6]:
             await writer.add(payload)
@@ -176,7 +176,7 @@ def test_all_that_was_confirmed_outlives_a_lost_region_or_zone(settings, sizes) 
         reader = await client.open_ledger(writer.ledger_id)
         assert await collect(reader.read()) == payloads
 
-    world.run(story())
+    world.run(scenario())
 
 
 def asked_to_read(world: World) -> set[str]:
@@ -195,7 +195,7 @@ def test_a_region_aware_client_reads_from_its_own_region_although_nobody_gives_t
     world = World(6)
     client = world.client(topology_script=six_places, local_host="host-b2", **REGIONS)
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
         for number in range(9):
             await writer.add(b"%d" % number)
@@ -205,7 +205,7 @@ def test_a_region_aware_client_reads_from_its_own_region_although_nobody_gives_t
         assert len(await collect(reader.read())) == 9
         assert asked_to_read(world) == set(metadata.ensemble[:1])
 
-    world.run(story())
+    world.run(scenario())
 
 
 def test_who_only_reads_knows_its_region_too_and_that_of_bookies_that_join_later() -> None:
@@ -219,7 +219,7 @@ def test_who_only_reads_knows_its_region_too_and_that_of_bookies_that_join_later
         (found,) = (one for one in writer.metadata.ensemble if region(one) == 2)
         return found
 
-    async def story() -> None:
+    async def scenario() -> None:
         sizes = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 3}
         writer = await writing.create_ledger(**sizes)
         for number in range(5):
@@ -240,7 +240,7 @@ def test_who_only_reads_knows_its_region_too_and_that_of_bookies_that_join_later
         assert len(await collect(reader.read(first=5))) == 4
         assert asked_to_read(world) == {"b8"}
 
-    world.run(story())
+    world.run(scenario())
 
 
 def test_who_only_reads_does_so_although_the_script_of_enforced_racks_fails() -> None:
@@ -256,13 +256,13 @@ def test_opportunistic_striping_leaves_out_the_sizes_that_zones_do_not_allow() -
     world = World(5)
     client = world.client(topology_script=six_places, opportunistic_striping=True, **ZONES)
 
-    async def story() -> None:
+    async def scenario() -> None:
         writer = await client.create_ledger(ensemble_size=6, write_quorum=3, ack_quorum=2)
         assert len(writer.metadata.ensemble) == 3
         with pytest.raises(IncorrectParameterError, match="not a multiple"):
             await client.create_ledger(ensemble_size=5, write_quorum=3, ack_quorum=2)
 
-    world.run(story())
+    world.run(scenario())
 
 
 @pytest.mark.parametrize("asked", [True, False])

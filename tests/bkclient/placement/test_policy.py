@@ -125,13 +125,13 @@ def test_a_bookie_with_many_requests_pending_is_read_from_last_where_that_is_ask
         reorder_pending_threshold=threshold, speculative_read_timeout_ms=0, timeout_s=60
     )
 
-    async def story() -> LedgerReader:
+    async def scenario() -> LedgerReader:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
         await writer.add_many([b"x"] * 30)
         await writer.close()
         return await client.open_ledger(writer.ledger_id)
 
-    reader = world.run(story())
+    reader = world.run(scenario())
     slow = world.bookies[reader.metadata.ensemble[0]]
     slow.policy = when(lambda request: isinstance(request, ReadRequest), Fate.HOLD)
     for number in range(0, 9, 3):  # Entries that the first of the ensemble is asked for first.

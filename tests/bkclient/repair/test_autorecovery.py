@@ -16,7 +16,7 @@ def test_an_audit_is_asked_for_by_writing_the_same_delay_again() -> None:
     client = world.client()
     heard: list[None] = []
 
-    async def story() -> str:
+    async def scenario() -> str:
         store = client.store
         await store.elect(B1)
         await store.set_lost_bookie_recovery_delay(17)
@@ -25,7 +25,7 @@ def test_an_audit_is_asked_for_by_writing_the_same_delay_again() -> None:
         assert await store.lost_bookie_recovery_delay() == 17
         return found
 
-    assert world.run(story()) == B1
+    assert world.run(scenario()) == B1
     world.clock.advance(1)
     assert heard
 
@@ -59,7 +59,7 @@ def test_marks_come_with_who_is_mending_them() -> None:
     world.clock.advance(100)
     client, worker = world.client(), world.client()
 
-    async def story() -> tuple[list[Mark], autorecovery.Status]:
+    async def scenario() -> tuple[list[Mark], autorecovery.Status]:
         await client.store.mark_underreplicated(LedgerId(1), (B1,))
         world.clock.advance(50)
         assert await worker.store.poll_underreplicated() == 1
@@ -67,7 +67,7 @@ def test_marks_come_with_who_is_mending_them() -> None:
         found = [mark async for mark in autorecovery.marks(client)]
         return found, await autorecovery.status(client)
 
-    marks, status = world.run(story())
+    marks, status = world.run(scenario())
     assert marks == [
         Mark(LedgerId(1), (B1,), 100_000, "localhost", 150_000),
         Mark(LedgerId(2), (B1, B2), 150_000),

@@ -72,7 +72,7 @@ def test_a_list_without_end_is_refused() -> None:
 def written(world: World, entries: int = 12, *, close: bool = True) -> LedgerId:
     client = world.client()
 
-    async def story() -> LedgerId:
+    async def scenario() -> LedgerId:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
         if entries:
             await writer.add_many([b"x"] * (entries - 1))
@@ -81,7 +81,7 @@ def written(world: World, entries: int = 12, *, close: bool = True) -> LedgerId:
             await writer.close()
         return writer.ledger_id
 
-    return world.run(story())
+    return world.run(scenario())
 
 
 def healths(found: ReplicaMap) -> dict[str, Health]:
@@ -150,14 +150,14 @@ class TestLook:
         world = World(3)
         client = world.client()
 
-        async def story() -> LedgerId:
+        async def scenario() -> LedgerId:
             ledger_id, _ = await handover.create_handed_over(client, NewLedger())
             writer = await handover.claim(client, ledger_id)
             await writer.add_many([b"x"] * 4)
             await handover.release(writer)
             return ledger_id
 
-        found = self.map_replicas(world, world.run(story()))
+        found = self.map_replicas(world, world.run(scenario()))
         assert found.lac == 3
         assert sum(place.held or 0 for place in found.fragments[0].places) == 8
 

@@ -92,7 +92,7 @@ class Item:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """One story, before it happens."""
+    """One simulation, before it happens."""
 
     seed: int
     size: int
@@ -113,8 +113,8 @@ class Plan:
     slowness: float
     """The share of messages that are late."""
     items: tuple[Item, ...]
-    tale: str = "ledger"
-    """Which kind of story it is of; see ``tales``."""
+    workload: str = "ledger"
+    """The workload that it is of; see ``workloads``."""
     repair: dict[str, Any] = attrs.field(factory=dict)
     """What autorecovery is told."""
     log: dict[str, Any] = attrs.field(factory=dict)

@@ -9,11 +9,11 @@ from typing import Union
 from tests.sim.engine.hunting import Found
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Plan
-from tests.sim.engine.story import Told
-from tests.sim.engine.tales import TALES, plan_of
+from tests.sim.engine.simulation import SimulationResult
+from tests.sim.engine.workloads import WORKLOADS, plan_of
 from tests.sim.mutations import MUTATIONS
 
-Outcome = Union[Told, Found]
+Outcome = Union[SimulationResult, Found]
 
 
 def play(
@@ -29,21 +29,21 @@ def play(
     broken = MUTATIONS[mutation].built_in() if mutation else contextlib.nullcontext()
     with broken:
         try:
-            return TALES[plan.tale].story(plan, trace=trace).tell()
+            return WORKLOADS[plan.workload].simulation(plan, trace=trace).run()
         except BrokenInvariantError as error:
             return Found(plan.seed, str(error))
         except Exception as error:  # noqa: BLE001
             return Found(plan.seed, f"{type(error).__name__}: {error}")
 
 
-def try_seed(seed: int, mutation: str | None = None, tale: str = "ledger") -> Outcome:
+def try_seed(seed: int, mutation: str | None = None, workload: str = "ledger") -> Outcome:
     """Play a seed as it is."""
-    return play(plan_of(seed, tale), mutation)
+    return play(plan_of(seed, workload), mutation)
 
 
-def shrink(found: Found, mutation: str | None = None, tale: str = "ledger") -> tuple[str, ...]:
+def shrink(found: Found, mutation: str | None = None, workload: str = "ledger") -> tuple[str, ...]:
     """Return as many parts of a plan as can be left out, and the same invariant still breaks."""
-    plan, dropped = plan_of(found.seed, tale), tuple[str, ...]()
+    plan, dropped = plan_of(found.seed, workload), tuple[str, ...]()
     while True:
         before = dropped
         for part in reversed(plan.parts):
@@ -62,10 +62,10 @@ def kind_of(found: Found) -> str:
 
 
 def command(
-    seed: int, dropped: Sequence[str], mutation: str | None = None, tale: str = "ledger"
+    seed: int, dropped: Sequence[str], mutation: str | None = None, workload: str = "ledger"
 ) -> str:
     """Return what plays a seed again, with a trace."""
-    told = f" --tale {tale}" if tale != "ledger" else ""
+    told = f" --workload {workload}" if workload != "ledger" else ""
     drop = f" --drop {','.join(dropped)}" if dropped else ""
     broken = f" --mutation {mutation}" if mutation else ""
     return f"python -m tests.sim --seed {seed}{told}{drop}{broken}"

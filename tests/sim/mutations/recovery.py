@@ -286,7 +286,7 @@ RECOVERY_MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S14",
         "I6 I7",
         lac_moves,
-        "tests.bkclient.stories.test_recovery_scenarios:test_s14_recovery_adds_carry_lac0",
+        "tests.bkclient.scenarios.test_recovery_scenarios:test_s14_recovery_adds_carry_lac0",
         0,
     ),
     "close-before-written": switch(
@@ -305,7 +305,7 @@ RECOVERY_MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S24",
         "I16 I8 I6",
         _own_end,
-        "tests.bkclient.stories.test_recovery_scenarios:test_s24_a_stalled_recoverer_adopts_what_another_has_closed",
+        "tests.bkclient.scenarios.test_recovery_scenarios:test_s24_a_stalled_recoverer_adopts_what_another_has_closed",
         0,
     ),
     "no-measuring": switch(

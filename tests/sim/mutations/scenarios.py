@@ -1,4 +1,4 @@
-"""Rules that random stories seldom come to, broken on purpose: a scenario has to notice each."""
+"""Rules that random simulations seldom reach, broken on purpose: a scenario has to notice each."""
 
 from __future__ import annotations
 

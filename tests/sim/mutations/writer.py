@@ -418,7 +418,7 @@ WRITER_MUTATIONS: Final[dict[str, Mutation]] = {
         "8, S37",
         "I1 I9 I17",
         _writer_learns_lac,
-        "tests.bkclient.stories.test_writer_scenarios:test_s37_reading_does_not_move_a_writers_lac",
+        "tests.bkclient.scenarios.test_writer_scenarios:test_s37_reading_does_not_move_a_writers_lac",
         0,
     ),
     "change-over-recovery": switch(
@@ -461,7 +461,7 @@ WRITER_MUTATIONS: Final[dict[str, Mutation]] = {
         "5, S39",
         "I18",
         _next_connection_is_the_same,
-        "tests.bkclient.stories.test_writer_kinds:TestDeferredSync."
+        "tests.bkclient.scenarios.test_writer_kinds:TestDeferredSync."
         "test_a_bookie_that_was_restarted_and_has_taken_a_later_entry_is_not_believed",
         0,
     ),

@@ -31,7 +31,7 @@ from wire.codes import ProtocolVersion
 T = TypeVar("T")
 
 STEPS_MAX: Final = 2_000_000
-"""More events than a story has; beyond, something spins."""
+"""More events than a simulation has; beyond, something spins."""
 
 
 class SimClient:

@@ -80,7 +80,7 @@ class SimThread(OneThread):
 
 
 class SimSession:
-    """The switches that stories have for a session."""
+    """The switches that simulations have for a session."""
 
     def __init__(self, store: SimSqlite) -> None:
         self._store = store
@@ -120,7 +120,7 @@ class SimSqlite(SqliteMetadata):
 
 
 class SqliteCluster:
-    """One file with a cluster's metadata; stories see the changes, as of ``WatchedCluster``."""
+    """One file with a cluster's metadata; simulations see the changes, as of ``WatchedCluster``."""
 
     lag_s = 0.0
 

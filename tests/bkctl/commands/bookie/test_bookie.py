@@ -14,13 +14,13 @@ from wire.ids import BookieId, LedgerId
 def written(world: World, *, entries: int = 10) -> LedgerId:
     client = world.client()
 
-    async def story() -> LedgerId:
+    async def scenario() -> LedgerId:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
         await writer.add_many([b"x"] * entries)
         await writer.close()
         return writer.ledger_id
 
-    return world.run(story())
+    return world.run(scenario())
 
 
 class TestInfo:

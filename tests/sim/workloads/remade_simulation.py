@@ -1,4 +1,4 @@
-"""The tale ``remade``: a log is deleted and created again while writers and readers are at it.
+"""The workload ``remade``: a log is deleted and created again while writers and readers are at it.
 
 Each log of the name keeps promises of its own. An old writer must not change the new log, an old
 reader must not read from it, and nothing of the old log may be in it.
@@ -16,15 +16,15 @@ from bkclient.log import LATEST, LogReader, LogWriter, Position
 from bkclient.metadata.tree.logs import TOMBSTONE
 from tests.bkclient.log.promises import LogPromises
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.stories.log_story import NAME, PATH, LogStory
+from tests.sim.workloads.log_simulation import NAME, PATH, LogSimulation
 from wire.ids import LedgerId
 
 TRIMS_MAX: Final = 99
 """A trim means whichever log has the name, so any may be trimmed this far."""
 
 
-class RemadeStory(LogStory):
-    """Plays a plan of this tale."""
+class RemadeSimulation(LogSimulation):
+    """Plays a plan of this workload."""
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
@@ -115,7 +115,9 @@ class RemadeStory(LogStory):
             logs = {id(self.sent_to[one]) for _, one in seen if one in self.sent_to}
             self.oracle.insist("G2", len(logs) == 1, f"{name} reads from two logs, or from none")
 
-    _DOERS: ClassVar[dict[str, Callable[..., None]]] = LogStory._DOERS | {"make again": _make_again}
+    _DOERS: ClassVar[dict[str, Callable[..., None]]] = LogSimulation._DOERS | {
+        "make again": _make_again
+    }
 
     # The end
 

@@ -3,7 +3,7 @@
 Messages are delayed, held, lost with their connection; bookies crash and come back with their
 disks; the store loses replies and is slow; recoverers and readers come while the writer writes. The
 client's code is the product's own.
-`python -m tests.bkclient.stories.test_random_worlds FIRST COUNT` hunts.
+`python -m tests.bkclient.scenarios.test_random_worlds FIRST COUNT` hunts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZES = [(3, 3, 2), (2, 2, 1), (4, 2, 2), (3, 2, 2), (5, 3, 2), (2, 1, 1), (3, 3
 LEDGER = LedgerId(5)
 
 
-class Story:
+class RandomRun:
     """One ledger's life among faults; every check is an assertion."""
 
     def __init__(self, seed: int) -> None:
@@ -288,14 +288,14 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_seed_breaks_a_promise(seed: int) -> None:
-    Story(seed).run()
+    RandomRun(seed).run()
 
 
 def hunt(first: int, count: int) -> None:
     """Run seeds until one fails; name it."""
     for seed in range(first, first + count):
         try:
-            Story(seed).run()
+            RandomRun(seed).run()
         except BaseException:
             print(f"seed {seed} fails")
             raise

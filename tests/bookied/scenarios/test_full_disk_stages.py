@@ -12,7 +12,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkctl.bookies.admin_client import AdminClient
-from tests.bookied.stories.test_full_disks import (
+from tests.bookied.scenarios.test_full_disks import (
     MB,
     Machine,
     disks,

@@ -1,4 +1,4 @@
-"""The tale ``repair``: ledgers that lose replicas, the auditor and the workers that mend them.
+"""The workload ``repair``: ledgers that lose replicas, the auditor and the workers that mend them.
 
 Before the storm there are closed ledgers, some of several fragments; the writer of one more goes
 on through it. Autorecovery runs in programs of its own, which are started again when they end. When
@@ -23,8 +23,8 @@ from bookied.errors import SessionLostError
 from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.engine.story import LEDGER, PASSWORD, Story, change_of, kind_of
-from tests.sim.stories.replicas import Place, RepairOracle
+from tests.sim.engine.simulation import LEDGER, PASSWORD, Simulation, change_of, kind_of
+from tests.sim.workloads.replicas import Place, RepairOracle
 from tests.sim.world.bookie import RESTART_S
 from tests.sim.world.cluster import SimClient
 from tests.sim.world.network import Fate, Message, entries_of
@@ -39,8 +39,8 @@ WHOLE_S: Final = 400.0
 FIRST_OLD: Final = LedgerId(11)
 
 
-class RepairStory(Story):
-    """Plays a plan of this tale."""
+class RepairSimulation(Simulation):
+    """Plays a plan of this workload."""
 
     oracle: RepairOracle
     oracle_class = RepairOracle
@@ -241,7 +241,7 @@ class RepairStory(Story):
                 process.run(session.suspend)
                 self._later(item, partial(process.run, session.resume))
 
-    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Story._DOERS | {
+    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Simulation._DOERS | {
         "autorecovery": _autorecovery,
         "move": _move,
         "suspect": _suspect,

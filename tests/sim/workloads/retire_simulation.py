@@ -1,4 +1,4 @@
-"""The tale ``retire``: operators take bookies out for good, beside a writer and those who repair.
+"""The workload ``retire``: operators take bookies out for good, beside a writer and repairs.
 
 A bookie that is taken out is empty of what anybody needs when its cookie goes; one that comes back
 under its id has new disks. One that was not dead, but stood still, must not serve any more.
@@ -13,14 +13,14 @@ from bkclient.errors import ClientError, IllegalOperationError
 from bkclient.repair.decommission import cancel_decommission, decommission
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.stories.repair_story import WHOLE_S, RepairStory
+from tests.sim.workloads.repair_simulation import WHOLE_S, RepairSimulation
 from tests.sim.world.bookie import RESTART_S, SESSION_S, SimBookie
 from tests.sim.world.cluster import SimClient
 from wire.ids import BookieId
 
 
-class RetireStory(RepairStory):
-    """Plays a plan of this tale."""
+class RetireSimulation(RepairSimulation):
+    """Plays a plan of this workload."""
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
@@ -133,7 +133,7 @@ class RetireStory(RepairStory):
             del self.clients[client.name]
             self.begin(item.who, self._take_out(item))
 
-    _DOERS: ClassVar[dict[str, Callable[..., None]]] = RepairStory._DOERS | {
+    _DOERS: ClassVar[dict[str, Callable[..., None]]] = RepairSimulation._DOERS | {
         "drain": _retire,
         "decommission": _retire,
         "take out": _retire,
@@ -148,7 +148,7 @@ class RetireStory(RepairStory):
 
     def _finish(self) -> None:
         """L3: whoever is to leave has left, and nobody serves without a cookie."""
-        is_over = self.world.drive(WHOLE_S, lambda: not super(RetireStory, self)._hanging())
+        is_over = self.world.drive(WHOLE_S, lambda: not super(RetireSimulation, self)._hanging())
         self.oracle.insist("L3", is_over, f"{super()._hanging()} cannot take out their bookies")
         self.oracle.raise_broken()
         super()._finish()

@@ -1,4 +1,4 @@
-"""What a seed of the tale ``retire`` does: bookies leave for good, and come back as new ones."""
+"""What a seed of the workload ``retire`` does: bookies leave for good, and return as new ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tests.sim.engine.plan import Item, Moment, Plan, at_message
-from tests.sim.stories.repair_plan import MOMENTS, SIZES, repairs, workers
+from tests.sim.workloads.repair_plan import MOMENTS, SIZES, repairs, workers
 
 SPOILERS: Final = ("killed", "killed", "paused", "expired", "forgotten")
 BOOKIES: Final = ("power", "kill", "cut", "part", "slow links", "paused", "forgotten")
@@ -69,7 +69,10 @@ def _leaving(seed: int, rng: Random, items: list[Item]) -> Plan:
         items.append(Item(kind, who, _some_time(rng), rng.choice([0.5, 3.0, 12.0])))
     plan = repairs(seed, rng, sizes, bookies, [*workers(rng), *items])
     return attrs.evolve(
-        plan, tale="retire", entries=rng.choice([2, 5, 30]), lag_s=rng.choice([0.0, 0.0, 1.0, 6.0])
+        plan,
+        workload="retire",
+        entries=rng.choice([2, 5, 30]),
+        lag_s=rng.choice([0.0, 0.0, 1.0, 6.0]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The tale ``log``: one log, writers that all believe they lead, readers, a trimmer and a sweeper.
+"""The workload ``log``: one log, writers that all believe they lead, readers, trimmer and sweeper.
 
 What must hold of the log is in ``LogPromises`` (G1 to G8 of ledgers2logs.md section 7), and is
 looked at with each change of its record and with all that anybody is told. The oracle watches the
@@ -32,7 +32,7 @@ from bkclient.metadata import zk_paths
 from tests.bkclient.log.promises import LogPromises
 from tests.sim.engine.oracle import BrokenInvariantError, LedgerTruth, Oracle
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.engine.story import TRIES, Story
+from tests.sim.engine.simulation import TRIES, Simulation
 from tests.sim.world.network import Message
 from wire import digest
 from wire.codes import AddFlag
@@ -65,8 +65,8 @@ class LogOracle(Oracle):
             truth.sent.setdefault(entry_id, bytes(request.entry[truth.payload_at :]))
 
 
-class LogStory(Story):
-    """Plays a plan of this tale."""
+class LogSimulation(Simulation):
+    """Plays a plan of this workload."""
 
     oracle_class = LogOracle
 
@@ -243,7 +243,7 @@ class LogStory(Story):
     def _sweep(self, item: Item) -> None:
         self.begin(item.who, _quietly(self.manager(item.who).sweep(NAME, age_s=0)))
 
-    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Story._DOERS | {
+    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Simulation._DOERS | {
         "lead": _lead,
         "read": _read,
         "read new": _read_new,

@@ -1,4 +1,4 @@
-"""What a seed of the tale ``wiped`` does: a bookie returns with empty disks, and heals itself."""
+"""The workload ``wiped``: a bookie returns with empty disks and repairs itself."""
 
 from __future__ import annotations
 

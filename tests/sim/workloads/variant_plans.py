@@ -1,4 +1,4 @@
-"""Themes of other tales in another world: lagging metadata, other disks, ledgers that are long."""
+"""Themes of other workloads in another world: lagging metadata, other disks, long ledgers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 
 from tests.sim.engine import plan
 from tests.sim.engine.plan import Item, Moment, Plan
-from tests.sim.stories import handover_plan, log_plan, repair_plan
+from tests.sim.workloads import handover_plan, log_plan, repair_plan
 
 Theme = Callable[[int, Random], Plan]
 
-TALES: Final = (plan.THEMES[:-1], repair_plan.THEMES, log_plan.THEMES, handover_plan.THEMES)
-"""The themes of each tale, each one once."""
+BASE_THEMES: Final = (plan.THEMES[:-1], repair_plan.THEMES, log_plan.THEMES, handover_plan.THEMES)
+"""The themes of each workload, each one once."""
 
 
 def _variant(theme: Theme, prefix: str, change: Callable[[Plan, Random], Plan]) -> Theme:
@@ -86,12 +86,12 @@ def dying(seed: int, rng: Random) -> Plan:
 
 
 LAGGING: Final = (
-    *(_variant(one, "lagging", _lagging) for themes in TALES for one in themes),
+    *(_variant(one, "lagging", _lagging) for themes in BASE_THEMES for one in themes),
     young,
 )
 """Each session reads from a metadata server that may be behind the others."""
 
-DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for one in themes)
+DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in BASE_THEMES for one in themes)
 """Bookies have several directories, and DbLedgerStorage."""
 
 DYING: Final = (dying,)
@@ -99,5 +99,7 @@ DYING: Final = (dying,)
 FAR: Final = tuple(_variant(one, "far", _far) for one in plan.THEMES[:5])
 """A ledger grows beyond 65,536 entries, where pages of an index begin."""
 
-SQLITE: Final = tuple(_variant(one, "sqlite", _in_a_file) for themes in TALES for one in themes)
+SQLITE: Final = tuple(
+    _variant(one, "sqlite", _in_a_file) for themes in BASE_THEMES for one in themes
+)
 """The metadata is in one file of SQLite, and the driver is the product's own."""

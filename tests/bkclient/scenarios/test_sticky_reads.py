@@ -19,13 +19,13 @@ def is_read(request: Request) -> bool:
 
 
 def written(world: World, client: Client, **sizes: int) -> LedgerId:
-    async def story() -> LedgerId:
+    async def scenario() -> LedgerId:
         writer = await client.create_ledger(**sizes)
         await writer.add_many(PAYLOADS)
         await writer.close()
         return writer.ledger_id
 
-    return world.run(story())
+    return world.run(scenario())
 
 
 def read_each(world: World, client: Client, ledger_id: LedgerId, count: int = 60) -> set[str]:
@@ -33,12 +33,12 @@ def read_each(world: World, client: Client, ledger_id: LedgerId, count: int = 60
     for bookie in world.bookies.values():
         bookie.log.clear()
 
-    async def story() -> None:
+    async def scenario() -> None:
         reader = await client.open_ledger(ledger_id)
         for number in range(count):
             assert (await reader.read_entry(number)).payload == PAYLOADS[number]
 
-    world.run(story())
+    world.run(scenario())
     return {name for name, bookie in world.bookies.items() if any(map(is_read, bookie.log))}
 
 
@@ -60,11 +60,11 @@ def test_a_whole_range_comes_from_one_bookie(*, batch_reads: bool) -> None:
     for bookie in world.bookies.values():
         bookie.log.clear()
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         reader = await client.open_ledger(ledger_id)
         return [entry.payload async for entry in reader.read()]
 
-    assert world.run(story()) == PAYLOADS
+    assert world.run(scenario()) == PAYLOADS
     kinds = (ReadRequest, BatchReadRequest)
     asked = [b for b in world.bookies.values() if any(isinstance(r, kinds) for r in b.log)]
     assert len(asked) == 1
@@ -82,7 +82,7 @@ def test_a_bookie_that_fails_is_left_for_the_next_one() -> None:
     client = world.client(sticky_reads=True, track_failures=False)
     ledger_id = written(world, client, ensemble_size=3, write_quorum=3, ack_quorum=2)
 
-    async def story() -> dict[str, int]:
+    async def scenario() -> dict[str, int]:
         reader = await client.open_ledger(ledger_id)
         await reader.read_entry(0)
         (asked,) = [b for b in world.bookies.values() if any(map(is_read, b.log))]
@@ -93,7 +93,7 @@ def test_a_bookie_that_fails_is_left_for_the_next_one() -> None:
 
     for bookie in world.bookies.values():
         bookie.log.clear()
-    asked = sorted(world.run(story()).values())
+    asked = sorted(world.run(scenario()).values())
     # Entry 0, then some until the first of them times out: speculation gets those from the next.
     assert asked[0] == 0
     assert 2 <= asked[1] <= 5

@@ -1,4 +1,4 @@
-"""What a seed of the tale ``moments`` does: a few messages of one ledger meet in a rare order."""
+"""What a seed of the workload ``moments`` does: messages of one ledger meet in a rare order."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def _moments(
     bookies = sizes[0] + rng.choice([2, 3])
     plan = draw(seed, rng, sizes, bookies, items, kind="plain", entries=entries, haste=1.0)
     return attrs.evolve(
-        plan, hostility=0.0, slowness=0.0, tale="moments", settings=plan.settings | settings
+        plan, hostility=0.0, slowness=0.0, workload="moments", settings=plan.settings | settings
     )

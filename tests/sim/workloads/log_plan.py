@@ -1,4 +1,4 @@
-"""What a seed of the tale ``log`` does: one log, and several who all believe that they write it."""
+"""What a seed of the workload ``log`` does: one log, and several writers that claim it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _log(
         plan,
         entries=rng.choice([4, 10, 25]),
         hostility=rng.choice([0.0, 0.02, 0.1]),
-        tale="log",
+        workload="log",
         log={"roll_entries": rolls},
         settings=plan.settings | {"log_retry_s": rng.choice([2, 20, 60])},
     )

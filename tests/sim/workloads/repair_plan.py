@@ -1,4 +1,4 @@
-"""What a seed of the tale ``repair`` does: ledgers that lose replicas, and who makes them whole."""
+"""What a seed of the workload ``repair`` does: ledgers lose replicas, and workers repair them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def repairs(
         plan,
         entries=rng.choice([0, 2, 5, 30]),
         hostility=rng.choice([0.0, 0.0, 0.02]),
-        tale="repair",
+        workload="repair",
         repair=_settings(rng),
     )
 

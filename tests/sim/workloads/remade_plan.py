@@ -1,4 +1,4 @@
-"""What a seed of the tale ``remade`` does: logs of one name, one after the other."""
+"""What a seed of the workload ``remade`` does: logs of one name, one after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tests.sim.engine.plan import Item, Moment, Plan, a_while, at_message
-from tests.sim.stories import log_plan
+from tests.sim.workloads import log_plan
 
 MOMENTS: Final = (*log_plan.MOMENTS, "unlisted", "unlisted", "unlisted")
 
@@ -26,7 +26,7 @@ def made_again(seed: int, rng: Random) -> Plan:
     for _ in range(rng.choice([0, 1, 2])):
         who = rng.choice(["w", "w0", "w1", "t0"])
         items.append(Item("paused", who, at_message(rng, MOMENTS, 6), a_while(rng)))
-    return attrs.evolve(found, tale="remade", items=(*found.items, *items))
+    return attrs.evolve(found, workload="remade", items=(*found.items, *items))
 
 
 def outlived(seed: int, rng: Random) -> Plan:
@@ -38,7 +38,7 @@ def outlived(seed: int, rng: Random) -> Plan:
         Item("make again", "d0", Moment(begin_s + rng.uniform(0, 2))),
         *(Item("lead", f"w{n}", Moment(begin_s + rng.uniform(1, 6))) for n in (5, 6)),
     ]
-    plan = attrs.evolve(found, tale="outlived", items=(*found.items, *items), haste=0.0)
+    plan = attrs.evolve(found, workload="outlived", items=(*found.items, *items), haste=0.0)
     return attrs.evolve(plan, log={"roll_entries": 1}, hostility=0.0, slowness=0.0)
 
 

@@ -1,4 +1,4 @@
-"""The tale ``handover``: one ledger, and six processes that add to it in turns.
+"""The workload ``handover``: one ledger, and six processes that add to it in turns.
 
 Each process claims the ledger, adds a few entries and hands the ledger over. A process that dies in
 its turn leaves a ledger that only recovery can close.
@@ -22,7 +22,7 @@ from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, dec
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.errors import MetadataUnavailableError
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.engine.story import LEDGER, Story
+from tests.sim.engine.simulation import LEDGER, Simulation
 from wire.ids import EntryId, LedgerId
 
 TURNS_MAX: Final = 4
@@ -30,8 +30,8 @@ CLAIMS_MAX: Final = 40
 """How often a process tries to become the writer."""
 
 
-class HandoverStory(Story):
-    """Plays a plan of this tale."""
+class HandoverSimulation(Simulation):
+    """Plays a plan of this workload."""
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
@@ -122,7 +122,7 @@ class HandoverStory(Story):
         failure.trap(ClientError)
         self.unanswered[name] -= 1
 
-    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Story._DOERS | {"turns": _turns}
+    _DOERS: ClassVar[dict[str, Callable[..., None]]] = Simulation._DOERS | {"turns": _turns}
 
     # The end
 

@@ -1,4 +1,4 @@
-"""One seed's story: a ledger, its writer, recoverers and readers, and all that goes wrong.
+"""One seed's simulation: a ledger, its writer, recoverers and readers, and all that goes wrong.
 
 First a storm: the plan's actors and troubles. Then everything is healed and must come to an end:
 each add and each close is answered (L1, L4), the ledger can be recovered (L2), and what was ever
@@ -59,8 +59,8 @@ Rule = Callable[[Message], Fate]
 
 
 @attrs.frozen
-class Told:
-    """What a story came to."""
+class SimulationResult:
+    """What a simulation came to."""
 
     seed: int
     steps: int
@@ -68,7 +68,7 @@ class Told:
     coverage: Any = attrs.field(repr=False, eq=False, default=None)
 
 
-class Story:
+class Simulation:
     """Plays a plan."""
 
     oracle_class: ClassVar[type[Oracle]] = Oracle
@@ -108,7 +108,7 @@ class Story:
 
     # The whole
 
-    def tell(self) -> Told:
+    def run(self) -> SimulationResult:
         """Play it.
 
         Raises:
@@ -116,7 +116,7 @@ class Story:
         """
         with left_lying(self), noted(self.oracle.cover):
             self._tell()
-        return Told(
+        return SimulationResult(
             self.plan.seed,
             self.world.clock.steps,
             self.world.clock.elapsed_s,
@@ -181,7 +181,7 @@ class Story:
         self._schedule()
 
     def _is_told(self, ledger_id: LedgerId) -> bool:
-        """Return whether the story is about a ledger, so that its changes set off troubles."""
+        """Return whether the simulation is about a ledger, so that its changes set off troubles."""
         return ledger_id == LEDGER
 
     def _schedule(self) -> None:
@@ -256,7 +256,7 @@ class Story:
 
     @property
     def ledger_options(self) -> dict[str, Any]:
-        """How the ledgers of this story are made."""
+        """How the ledgers of this simulation are made."""
         plan = self.plan
         return {
             "ensemble_size": plan.size,

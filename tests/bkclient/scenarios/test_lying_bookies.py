@@ -39,7 +39,7 @@ class Liar:
         ]
 
     def __call__(self, request: Request) -> Fate | Response:
-        # A stored entry may come back later: what is acknowledged stays true in this story.
+        # A stored entry may come back later: what is acknowledged stays true in this scenario.
         if self._rng.random() >= self._share or isinstance(request, AddRequest):
             return Fate.SERVE
         if self._rng.random() < 0.1:
@@ -97,7 +97,7 @@ async def _entries(entries: Any, most: int) -> list[Entry]:
     return found
 
 
-class Story:
+class LyingBookieRun:
     """Calls of one client, each of which may fail; what is read is compared."""
 
     def __init__(self, world: World) -> None:
@@ -117,7 +117,7 @@ def test_no_lie_is_taken_for_an_entry_or_holds_the_client_up(
 ) -> None:
     rng = random.Random(seed)
     world = World(4, seed=seed)
-    client, story = world.client(protocol=protocol, seed=seed), Story(world)
+    client, scenario = world.client(protocol=protocol, seed=seed), LyingBookieRun(world)
     kind = rng.choice((DigestType.MAC, DigestType.CRC32C, DigestType.CRC32))
     ensemble, write, ack = rng.choice(QUORUMS)
     payloads = [b"%d:" % number + rng.randbytes(rng.choice((0, 100, 3000))) for number in range(20)]
@@ -136,26 +136,26 @@ def test_no_lie_is_taken_for_an_entry_or_holds_the_client_up(
     for bookie in rng.sample(list(world.bookies.values()), rng.choice((1, 4))):
         bookie.policy = Liar(bookie, rng, rng.choice((0.1, 0.5, 1.0)))
 
-    reader = story.attempt(client.open_ledger(ledger_id, password=b"secret", recover=False))
+    reader = scenario.attempt(client.open_ledger(ledger_id, password=b"secret", recover=False))
     found: list[Entry] = []
     if reader is not None:
         last = min(reader.last_add_confirmed, 19)
-        found += story.attempt(_entries(reader.read(0, max(last, 0)), 20)) or []
-        found += filter(None, [story.attempt(reader.read_entry(7, unconfirmed=True))])
-        found += filter(None, [story.attempt(reader.read_last_entry())])
-        story.attempt(reader.read_last_confirmed())
-        story.attempt(reader.try_read_last_confirmed())
-        story.attempt(reader.poll_lac(19, wait_s=0.5))
+        found += scenario.attempt(_entries(reader.read(0, max(last, 0)), 20)) or []
+        found += filter(None, [scenario.attempt(reader.read_entry(7, unconfirmed=True))])
+        found += filter(None, [scenario.attempt(reader.read_last_entry())])
+        scenario.attempt(reader.read_last_confirmed())
+        scenario.attempt(reader.try_read_last_confirmed())
+        scenario.attempt(reader.poll_lac(19, wait_s=0.5))
         reader.close()
     for bookie_id in world.bookies:
-        story.attempt(operations.bookie_info(client, bookie_id))
-        story.attempt(operations.read_entry_from(client, bookie_id, ledger_id, 3))
-    story.attempt(replica_map.map_replicas(client, ledger_id))
-    reader = story.attempt(client.open_ledger(ledger_id, password=b"secret"))
+        scenario.attempt(operations.bookie_info(client, bookie_id))
+        scenario.attempt(operations.read_entry_from(client, bookie_id, ledger_id, 3))
+    scenario.attempt(replica_map.map_replicas(client, ledger_id))
+    reader = scenario.attempt(client.open_ledger(ledger_id, password=b"secret"))
     if reader is not None:
         assert reader.last_add_confirmed <= 19
         found += (
-            story.attempt(_entries(reader.read(0, max(reader.last_add_confirmed, 0)), 20)) or []
+            scenario.attempt(_entries(reader.read(0, max(reader.last_add_confirmed, 0)), 20)) or []
         )
     for entry in found:
         assert entry.payload == payloads[entry.entry_id]

@@ -1,4 +1,4 @@
-"""What a seed of the tale ``long`` does: a ledger of a page of the index and a little more."""
+"""What a seed of the workload ``long`` does: a ledger of a page of the index and a little more."""
 
 from __future__ import annotations
 

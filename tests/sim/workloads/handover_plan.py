@@ -1,4 +1,4 @@
-"""What a seed of the tale ``handover`` does: six processes that add to one ledger in turns."""
+"""What a seed of the workload ``handover`` does: six processes that add to one ledger in turns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _turns(seed: int, rng: Random, items: list[Item], hostility: float) -> Plan:
         entries=rng.choice([1, 2, 5]),
         hostility=hostility,
         items=tuple(item for item in plan.items if item.who not in away),
-        tale="handover",
+        workload="handover",
     )
 
 
