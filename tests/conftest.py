@@ -15,7 +15,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogBeginner, globalLogPu
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.support.surroundings import keep_away
+from tests.support.clean_environment import keep_away
 
 keep_away(os.environ)
 

@@ -13,8 +13,8 @@ from typing import Final
 
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "bkclient.admin.cluster_test.Sanity": "bkctl.commands.bookie.details",
-        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.status",
+        "bkclient.admin.sanity_checks.BookieCheck": "bkctl.commands.bookie.details",
+        "bkclient.admin.sanity_checks.ClusterCheck": "bkctl.commands.cluster.status",
         "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.stored_cookies",
         "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.config_files",
         "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.columns",

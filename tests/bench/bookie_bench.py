@@ -33,7 +33,7 @@ import attrs
 
 from bkctl.commands.local.metadata import ZooKeeperProcess
 from tests.bench.loads.load import BookieRefusedError, Load, Result, run
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, init_cluster, zookeeper_client
 from tests.support.certificates import Authority, Pem, bookie_keys, write_pem
 

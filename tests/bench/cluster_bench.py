@@ -32,7 +32,7 @@ from bkclient.config.client import ClientConfig
 from bkctl.commands.local.metadata import ZooKeeperProcess
 from tests.bench.loads.load import cpu_seconds
 from tests.interop.peers.java_client import JavaClient
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaVM, init_cluster, zookeeper_client
 from wire.codes import ProtocolVersion
 

@@ -30,9 +30,9 @@ from typing import Any, Final
 import attrs
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.bookied.worlds.secured import jaas_of_both
+from tests.bookied.worlds.secured_link import jaas_of_both
 from tests.live.bookied import floods
-from tests.live.bookied.attacked import Live
+from tests.live.bookied.attacked_bookie import Live
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from wire.codes import ReturnCode
 from wire.frames import v3

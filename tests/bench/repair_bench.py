@@ -37,7 +37,7 @@ from bkctl.commands.local.process import ChildProcess
 from bookied.repair.autorecovery.audits import check_all_ledgers
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes
 from tests.interop.peers.jvm import java_command
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import SHIPPED_JVM, write_conf, zookeeper_client
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from twisted.logger import globalLogBeginner
 
-from tests.fuzz.hunt import Crash, Hunt, Target, judge, keep, kept
+from tests.fuzz.fuzzer import Crash, Hunt, Target, judge, keep, kept
 from tests.fuzz.targets import TARGETS
 
 

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.security.tls import TlsContexts
 from bookied.server.access.authenticators import PasswordAuthenticator
-from tests.bookied.worlds.serving import Serving, Transport
+from tests.bookied.worlds.served_bookie import Serving, Transport
 from tests.fuzz.security import NONCE
 from tests.support.certificates import Authority, write_pem
 from tests.support.tls_link import LinkTransport

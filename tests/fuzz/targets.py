@@ -37,9 +37,9 @@ from bookied.storage.journal import groups
 from bookied.storage.journal import mark as journal_mark
 from bookied.storage.journal.reader import open_scan as open_journal
 from tests.bookied.worlds.golden import DIRECTORY
-from tests.fuzz import life, security
+from tests.fuzz import entry_life, security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
-from tests.fuzz.hunt import MEMORY_BYTES, SLOW_S, Target
+from tests.fuzz.fuzzer import MEMORY_BYTES, SLOW_S, Target
 from tests.wire.vectors import load
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
@@ -284,8 +284,10 @@ _ALL: Final = (
     ),
     _target("bookie", FuzzedBookie().take, (), _STREAMS),
     _target("bookie-auth", FuzzedGuardedBookie().take, (), (*security.LOGINS, *_STREAMS)),
-    _target("life-files", life.live(db=False), (), tuple(life.seeds()), slow_s=_LIFE_S),
-    _target("life-db", life.live(db=True), (), tuple(life.seeds()), _ROCKSDB_BYTES, _LIFE_S),
+    _target("life-files", entry_life.live(db=False), (), tuple(entry_life.seeds()), slow_s=_LIFE_S),
+    _target(
+        "life-db", entry_life.live(db=True), (), tuple(entry_life.seeds()), _ROCKSDB_BYTES, _LIFE_S
+    ),
     _target("bookie-tls", FuzzedTlsBookie().take, (), security.UPGRADES),
     _target("digest-md5-challenge", security.challenge, AuthenticationError, security.CHALLENGES),
     _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),

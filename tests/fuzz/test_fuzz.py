@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.hunt import ROOT, Hunt, Target, judge, kept
+from tests.fuzz.fuzzer import ROOT, Hunt, Target, judge, kept
 from tests.fuzz.mutate import SIZE_MAX, mutated
 from tests.fuzz.targets import TARGETS
 

@@ -86,7 +86,7 @@ REVIEWED: Final = {
     "spread: combinations(range(len(ensemble)), count)": "ensembles to be rearranged are small",
     "spread: permutations(free, count)": "the first that fits ends it; as above",
     "Topology.learn: range(0, len(wanted), self._arguments_max)": _ITEMS,
-    "try_cluster: range(entries)": _SETTING,
+    "check_cluster: range(entries)": _SETTING,
     "ZoneAwarePlacement._arrange: range(most, min(self._zones_min, write_quorum) - 1, -1)": _QUORUM,
     # bookied
     "insist_enough_threads: range(THREADS_MIN + config.read_threads)": _SETTING,

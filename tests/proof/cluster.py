@@ -12,7 +12,7 @@ import attrs
 from bkclient.client import Client
 from bkclient.metadata import open_metadata
 from bkctl.commands.local.metadata import ZooKeeperProcess
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, zookeeper_client
 from tests.proof.clients import ClientProcess
 from tests.proof.false_clock import FalseClock

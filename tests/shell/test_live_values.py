@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from shell.live_values import ANSWERS_MAX, FRESH_S, QUESTIONS_MAX, Live, LiveQuestions
-from tests.shell.toy import Later, ToyProgram, ToyStatus
+from tests.shell.toy_program import Later, ToyProgram, ToyStatus
 
 
 def _world(**books: str) -> tuple[ToyProgram, Later, Live]:

@@ -11,10 +11,10 @@ import pytest
 
 from shell.prompt import is_unfinished, prompt_parts
 from shell.repl import is_plain, run, run_script
-from tests.shell.toy import ToyProgram, make_shell
+from tests.shell.toy_program import ToyProgram, make_shell
 
 TIMEOUT_S = 120.0
-TOY = [sys.executable, "-m", "tests.shell.toy"]
+TOY = [sys.executable, "-m", "tests.shell.toy_program"]
 
 
 def _lines(text: str) -> list[str]:

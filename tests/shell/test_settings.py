@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from shell.settings import Settings
-from tests.shell.toy import shelf
+from tests.shell.toy_program import shelf
 
 
 def test_options_of_the_root_can_be_set_and_those_that_only_act_cannot() -> None:

@@ -13,7 +13,7 @@ from shell.builtin import commands
 from shell.command_line import parse
 from shell.settings import Preferences
 from shell.shell import Shell
-from tests.shell.toy import ToyProgram, make_shell
+from tests.shell.toy_program import ToyProgram, make_shell
 
 
 def _run(shell: Shell, text: str) -> list[int]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shell.context import awaited, resolve
-from tests.shell.toy import shelf
+from tests.shell.toy_program import shelf
 
 
 @pytest.mark.parametrize(

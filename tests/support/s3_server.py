@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bkctl.commands.local.process import ChildProcess
-from tests.support.children import until_child
+from tests.support.child_processes import until_child
 
 BUCKET = "bucket"
 _PROGRAM = """

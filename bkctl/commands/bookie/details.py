@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from bkclient.admin import cookies, operations
-from bkclient.admin.cluster_test import Sanity, check_bookie
 from bkclient.admin.ledger_scan import walk
+from bkclient.admin.sanity_checks import BookieCheck, check_bookie
 from bkclient.client import Client
 from bkclient.metadata.errors import CookieNotFoundError, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState, BookieStatus
@@ -319,7 +319,7 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     session.emit(session.call(check_bookie, bookie_id, entries))
 
 
-def _sanity(v: Sanity) -> str:
+def _sanity(v: BookieCheck) -> str:
     return (
         f"bookie {v.bookie_id} is sane: {counted(v.entries, 'entry')} written in "
         f"{human_duration(v.write_s)}, read in {human_duration(v.read_s)}"
@@ -327,7 +327,7 @@ def _sanity(v: Sanity) -> str:
 
 
 declare_view(
-    Sanity,
+    BookieCheck,
     "tests",
     BOOKIE,
     LEDGER,

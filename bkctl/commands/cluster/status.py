@@ -9,9 +9,9 @@ from typing import Final
 import attrs
 from twisted.internet.defer import Deferred
 
-from bkclient.admin import cluster_test, operations
-from bkclient.admin.cluster_test import Trial
+from bkclient.admin import operations, sanity_checks
 from bkclient.admin.ledger_scan import walk
+from bkclient.admin.sanity_checks import ClusterCheck
 from bkclient.client import Client
 from bkclient.connection.pool import BookiePool
 from bkclient.metadata.stored_values import BookieState, BookieStatus
@@ -340,13 +340,13 @@ def test(
     Raises:
         ProblemsError: a threshold of ``fail_if`` is broken.
     """
-    limits = thresholds(fail_if, cluster_test.Trial)
+    limits = thresholds(fail_if, sanity_checks.ClusterCheck)
     if session.dry_run:
         end = "keep" if keep else "delete"
         session.plan([f"write, read and {end} a ledger of {counted(entries, 'entry')}"])
         return
     found = session.call(
-        cluster_test.try_cluster,
+        sanity_checks.check_cluster,
         ensemble_size=ensemble_size,
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
@@ -358,7 +358,7 @@ def test(
     limits.insist(found)
 
 
-def _trial(v: Trial) -> str:
+def _trial(v: ClusterCheck) -> str:
     adds = v.entries / v.add_s if v.add_s else 0.0
     steps = (
         ("create", v.create_s),
@@ -382,7 +382,7 @@ def _took(name: str, doc: str) -> Column:
 
 
 declare_view(
-    Trial,
+    ClusterCheck,
     "tests",
     LEDGER,
     Column("ensemble", "Its bookies."),

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
-from bkclient.admin.cluster_test import check_bookie
+from bkclient.admin.sanity_checks import check_bookie
 from bkclient.config.settings import settings_text
 from bookied.admin.control.cluster import ClusterControl
 from bookied.admin.control.disks import DiskControl

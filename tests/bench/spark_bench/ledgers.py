@@ -31,7 +31,7 @@ from bkctl.commands.export.task.row_schema import COLUMNS
 from bkctl.commands.export.task.rows import RowBuffer, read_ranges
 from tests.bench.cluster_bench import java_reads
 from tests.bench.loads.load import cpu_seconds
-from tests.bench.spark_bench.family import cpu_by_kind
+from tests.bench.spark_bench.process_usage import cpu_by_kind
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.jvm import JavaVM

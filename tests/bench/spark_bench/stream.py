@@ -22,7 +22,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.log import LogManager, LogOptions
 from bkctl.commands.export.spark.session import spark_session
-from tests.bench.spark_bench.family import SPARK, cpu_by_kind, rss_by_kind
+from tests.bench.spark_bench.process_usage import SPARK, cpu_by_kind, rss_by_kind
 from tests.bkctl.support.cluster import local_cluster
 
 ENTRY_BYTES: Final = 1024

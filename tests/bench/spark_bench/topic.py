@@ -24,9 +24,9 @@ from bkctl.commands.local.metadata import ZooKeeperProcess
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.peek import columns
-from tests.bench.spark_bench.family import SPARK, cpu_by_kind
+from tests.bench.spark_bench.process_usage import SPARK, cpu_by_kind
 from tests.interop.peers.jvm import JavaVM
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import Peers
 from tests.interop.peers.pulsar import PulsarBroker
 

@@ -13,7 +13,7 @@ from bkclient.admin.handover import NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.ledger.creation import NewLedger
-from tests.bkclient.scenarios.dying import Death, Killed, Processes, deaths, steps_of
+from tests.bkclient.scenarios.process_deaths import Death, Killed, Processes, deaths, steps_of
 from tests.bkclient.worlds import collect
 from wire.ids import LedgerId
 

@@ -14,7 +14,7 @@ from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import NoSuchCursorError
 from bkclient.metadata.errors import NoSuchLogError
-from tests.bkclient.scenarios.dying import Death, Killed, Processes, deaths, steps_of
+from tests.bkclient.scenarios.process_deaths import Death, Killed, Processes, deaths, steps_of
 from wire.ids import LedgerId
 
 ONE = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)

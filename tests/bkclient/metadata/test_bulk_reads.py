@@ -7,7 +7,13 @@ from bkclient.metadata.tree.nodes import NodeValue
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper.bulk import _Answers
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
-from tests.bkclient.metadata.look.server import CTIME_MS, GET_DATA, NO_AUTH, SYNC, Server
+from tests.bkclient.metadata.zookeeper_reader.memory_server import (
+    CTIME_MS,
+    GET_DATA,
+    NO_AUTH,
+    SYNC,
+    Server,
+)
 
 
 def test_a_server_that_lags_catches_up_before_the_first_value_is_read() -> None:

@@ -15,7 +15,7 @@ from bkclient.quorum.replica_counts import (
     bookies_to_ask,
     count_replicas,
 )
-from tests.support.steps import at_most
+from tests.support.bounded_work import at_most
 from wire.codes import LedgerState
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId

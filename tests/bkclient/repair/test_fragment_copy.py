@@ -26,7 +26,7 @@ from bkclient.repair.fragment_copy import (
     UnreadableEntryError,
 )
 from bkclient.repair.replica_check import LedgerChecker, view
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     check_whole,
     closed_ledger,

@@ -8,7 +8,7 @@ from twisted.internet.task import deferLater
 
 from bkclient.repair.rack_forecast import on_too_few_racks
 from bkclient.repair.recover_bookies import BookieLedger
-from tests.bkclient.repairs import closed_ledger
+from tests.bkclient.repair_world import closed_ledger
 from tests.bkclient.worlds import World
 from wire.ids import EntryId
 

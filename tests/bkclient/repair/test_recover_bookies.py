@@ -28,7 +28,7 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     check_whole,
     closed_ledger,

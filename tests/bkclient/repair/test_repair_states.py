@@ -8,7 +8,7 @@ from bkclient.repair.repair_states import (
     RepairState,
     repair_states,
 )
-from tests.bkclient.repairs import STRIPED, closed_ledger, open_writer, store_of
+from tests.bkclient.repair_world import STRIPED, closed_ledger, open_writer, store_of
 from tests.bkclient.worlds import World
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

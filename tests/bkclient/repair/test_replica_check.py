@@ -12,7 +12,7 @@ from bkclient.client import Client
 from bkclient.errors import ClientClosedError, NoSuchLedgerError
 from bkclient.quorum.fragments import MissingPlaces
 from bkclient.repair.replica_check import LedgerChecker, view
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
     closed_ledger,

@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.repair.fragment_copy import UnreadableEntryError
 from bkctl.commands.bookie.retire.rewrite import rewrite_copies
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
     check_whole,

@@ -31,7 +31,14 @@ from bkclient.repair.verify import (
     read_copies,
     verify,
 )
-from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer, payloads
+from tests.bkclient.repair_world import (
+    STRIPED,
+    TRIPLE,
+    closed_ledger,
+    member,
+    open_writer,
+    payloads,
+)
 from tests.bkclient.worlds import Fate, Ruling, World
 from wire.codes import ReturnCode
 from wire.digest import Entry

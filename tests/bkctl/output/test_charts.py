@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bkctl.output.charts import Canvas, speaks_unicode
 from bkctl.output.forms.table import display_width
 from bkctl.output.units import human_count, human_ms
-from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.drawings import WIDTHS, check_drawing
 
 PLAIN = Canvas(60, unicode=False)
 

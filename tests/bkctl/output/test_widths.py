@@ -11,7 +11,7 @@ from bkctl.commands.settings.config_files import SettingDifference
 from bkctl.options import Options
 from bkctl.output.emit import Emitter
 from tests.bkctl.output.test_emit import LEDGERS
-from tests.bkctl.support.drawn import check_drawing
+from tests.bkctl.support.drawings import check_drawing
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import BookieId
 

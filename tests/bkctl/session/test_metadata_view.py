@@ -14,11 +14,11 @@ from bkctl.cli.root import cli
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
-from tests.bkclient.metadata.look.server import GET_DATA, NO_AUTH, SYNC, Server
-from tests.bkclient.metadata.look.store_and_server import ROOT, Both
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
+from tests.bkclient.metadata.zookeeper_reader.memory_server import GET_DATA, NO_AUTH, SYNC, Server
+from tests.bkclient.metadata.zookeeper_reader.store_and_server import ROOT, Both
 from tests.bkctl.support.imports import run_without
-from tests.bkctl.support.looked import NAMES, URI, LookedHost, cluster
+from tests.bkctl.support.metadata_reader_host import NAMES, URI, MetadataReaderHost, cluster
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import LedgerId
 
@@ -35,14 +35,14 @@ LOOKS = (
 )
 
 
-def run(server: Server, *words: str, status: int = 0, tty: bool = False) -> LookedHost:
-    host = LookedHost(server, tty=tty)
+def run(server: Server, *words: str, status: int = 0, tty: bool = False) -> MetadataReaderHost:
+    host = MetadataReaderHost(server, tty=tty)
     assert cli.run(["-u", URI, *words], host) == status, host.err.text
     assert all(connection.closed for connection in server.connections)
     return host
 
 
-def ids(host: LookedHost) -> list[int]:
+def ids(host: MetadataReaderHost) -> list[int]:
     return list(map(int, host.out.text.split()))
 
 
@@ -50,8 +50,8 @@ def ids(host: LookedHost) -> list[int]:
 def test_a_look_at_zookeeper_imports_no_reactor_and_no_driver(words: list[str]) -> None:
     run_without(
         HEAVY,
-        "from tests.bkctl.support.looked import LookedHost, URI, cluster\n"
-        "from bkctl.cli.root import cli; host = LookedHost(cluster())\n"
+        "from tests.bkctl.support.metadata_reader_host import MetadataReaderHost, URI, cluster\n"
+        "from bkctl.cli.root import cli; host = MetadataReaderHost(cluster())\n"
         f"status = cli.run(['-u', URI, *{words!r}], host) or not host.out.text",
     )
 
@@ -119,7 +119,7 @@ def both() -> Both:
     ids=" ".join,
 )
 def test_a_look_shows_what_the_client_shows(words: list[str], form: str, both: Both) -> None:
-    looked, asked = LookedHost(both.server()), ClientHost(both)
+    looked, asked = MetadataReaderHost(both.server()), ClientHost(both)
     for host in (looked, asked):
         uri = f"zk+hierarchical://host:1{ROOT}"
         assert cli.run(["-u", uri, *words, "-o", form], host) == 0, host.err.text
@@ -150,7 +150,7 @@ def test_rows_appear_while_the_rest_is_still_to_be_read() -> None:
             seen.append(host.out.text.count("\n"))
 
     server.before = look
-    host = LookedHost(server)
+    host = MetadataReaderHost(server)
     assert cli.run(["-u", URI, "ledger", "list"], host) == 0
     assert host.out.text.count("\n") == 3001
     assert seen[0] > 1000
@@ -218,7 +218,7 @@ def test_bookies_are_listed_by_state() -> None:
     assert host.out.text == f"{NAMES[1]}\n"
 
 
-class Ending(LookedHost):
+class Ending(MetadataReaderHost):
     """A host on which something happens between the first round and the second, the last."""
 
     def __init__(self, server: Server, happens: Callable[[], object]) -> None:

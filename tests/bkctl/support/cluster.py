@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from bkctl.commands.local.process import ChildProcess
-from tests.support.children import LINES_MAX, until_child
+from tests.support.child_processes import LINES_MAX, until_child
 
 START_TIMEOUT_S = 200.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]

@@ -21,7 +21,7 @@ from bookied.config.bookie import load_bookie_config
 from bookied.errors import SecurityStartError
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
-from tests.bookied.worlds.secured import conf
+from tests.bookied.worlds.secured_link import conf
 from tests.support.certificates import PASSWORD, Authority, Issued
 from tests.support.tls_link import Link
 from wire.records.service_info import Endpoint

@@ -14,7 +14,7 @@ from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
 from bookied.storage.entrylog import reader as entrylog
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import reader as journal
-from tests.bookied.offline.indexed import index_entries, indexed_ledgers
+from tests.bookied.offline.index_contents import index_entries, indexed_ledgers
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.ids import LedgerId
 

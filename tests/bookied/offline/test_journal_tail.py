@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookied.offline.journal_tail import PendingLedger
-from tests.support.steps import at_most
+from tests.support.bounded_work import at_most
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(-1, 32))

@@ -23,7 +23,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
 from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.damaged import (
+from tests.bookied.worlds.damaged_bookie import (
     ABSENT,
     FENCED,
     L0,
@@ -40,9 +40,9 @@ from tests.bookied.worlds.damaged import (
     packet,
     start,
 )
-from tests.bookied.worlds.serving import KEY as SERVED_KEY
-from tests.bookied.worlds.serving import Serving
-from tests.bookied.worlds.serving import packet as served_packet
+from tests.bookied.worlds.served_bookie import KEY as SERVED_KEY
+from tests.bookied.worlds.served_bookie import Serving
+from tests.bookied.worlds.served_bookie import packet as served_packet
 from tests.sim.world.disk import SimFiles
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.ids import EntryId, LedgerId

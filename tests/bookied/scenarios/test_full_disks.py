@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.file_systems import fill, read_only, small_file_system
-from tests.bookied.worlds.serving import packet
+from tests.bookied.worlds.served_bookie import packet
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.support.waiting import until
 from wire.codes import ReturnCode

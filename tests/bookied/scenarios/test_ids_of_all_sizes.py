@@ -31,7 +31,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.journal.format import entry_record
 from tests.bookied.worlds.real_world import RealWorld
-from tests.support.steps import at_most
+from tests.support.bounded_work import at_most
 from tests.support.stored_entries import stored_entries
 from wire.errors import NoSuchEntryError
 from wire.ids import LedgerId

@@ -25,7 +25,7 @@ from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
+from tests.bookied.worlds.served_bookie import KEY, Client, Serving, Transport, packet
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import NO_ENTRY, EntryId, LedgerId

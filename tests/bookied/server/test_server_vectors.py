@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bookied.worlds.serving import Client, Serving
+from tests.bookied.worlds.served_bookie import Client, Serving
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire.json"
 

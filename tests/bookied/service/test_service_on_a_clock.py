@@ -17,7 +17,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bkclient.metadata.values import closed
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import done
-from tests.bookied.worlds.serving import KEY, packet
+from tests.bookied.worlds.served_bookie import KEY, packet
 from wire.codes import AddFlag, ReturnCode
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.bookied.worlds.serving import KEY, packet
+from tests.bookied.worlds.served_bookie import KEY, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
 from wire.ids import EntryId, LedgerId

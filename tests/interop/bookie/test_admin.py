@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bkctl.cli.root import cli
 from tests.bkctl.support.terminal import FakeHost
-from tests.bookied.stats.java import is_excused, java_seen, shapes
+from tests.bookied.stats.java_metrics import is_excused, java_seen, shapes
 from tests.interop.peers.admin import TOKEN, Admin, Answer, java_admin, our_admin
 from tests.interop.peers.java_shell import java_shell
-from tests.interop.peers.ours import PATIENT_ENVIRON
+from tests.interop.peers.our_bookie import PATIENT_ENVIRON
 from tests.interop.peers.peers import JavaVM, Peers, write_client_conf
 from tests.support.waiting import until
 

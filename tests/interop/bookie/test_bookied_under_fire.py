@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.support.waiting import until

@@ -7,7 +7,7 @@ import secrets
 import pytest
 
 from bkclient.blocking import BlockingClient
-from tests.interop.peers.ours import OurBookie, our_bookies
+from tests.interop.peers.our_bookie import OurBookie, our_bookies
 from tests.interop.peers.peers import JavaClient, JavaError, JavaLedger, Peers
 from tests.support.waiting import until
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.interop.peers.java_client import JavaClient, JavaFuture, JavaLedger
 from tests.interop.peers.jvm import JavaError
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import Peers
 from tests.support.waiting import until
 

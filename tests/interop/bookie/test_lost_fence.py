@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from tests.interop.bookie.test_bookied_under_fire import V2, Connection
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from wire.codes import ReturnCode
 from wire.digest import master_key

@@ -17,7 +17,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
-from tests.interop.peers.ours import PATIENT_CONFIG, our_bookies
+from tests.interop.peers.our_bookie import PATIENT_CONFIG, our_bookies
 from tests.interop.peers.peers import JavaBookie, JavaError, Peers
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until

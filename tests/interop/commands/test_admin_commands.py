@@ -16,10 +16,10 @@ from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.commands.local.process import free_port
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
+from tests.interop.peers.both_shells import INSTANCE_ID, Side, bkctl
 from tests.interop.peers.java_shell import java_shell
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import Peers, ledgers_root, write_client_conf, write_conf
-from tests.interop.peers.sides import INSTANCE_ID, Side, bkctl
 from tests.support import reactor
 from tests.support.waiting import until
 from wire.ids import LedgerId

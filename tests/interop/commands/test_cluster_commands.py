@@ -24,7 +24,7 @@ from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from tests.interop.peers.admin import Admin, java_admin, our_admin
 from tests.interop.peers.java_shell import java_shell
-from tests.interop.peers.ours import PATIENT_ENVIRON
+from tests.interop.peers.our_bookie import PATIENT_ENVIRON
 from tests.interop.peers.peers import JavaBookie, Peers, write_client_conf
 from tests.support.waiting import is_readable, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bkctl.support.disk import run
 from tests.interop.peers.java_shell import ShellResult, java_shell
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import JavaBookie, JavaVM, Peers
 
 SMALL_LOGS = {"logSizeLimit": 20_000, "journalMaxBackups": 20}

@@ -12,6 +12,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.runner import Result
+from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.java_shell import ShellResult, java_shell
 from tests.interop.peers.peers import (
     JavaBookie,
@@ -19,7 +20,6 @@ from tests.interop.peers.peers import (
     ledgers_root,
     zookeeper_client,
 )
-from tests.interop.peers.sides import bkctl
 from wire.ids import BookieId
 from wire.ledger_metadata import decode_metadata, encode_metadata
 

@@ -21,10 +21,10 @@ from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.runner import Result
 from tests.interop.conftest import FAILED
-from tests.interop.peers.healing import HEALED_S, Cluster, has_cookie, in_java
-from tests.interop.peers.ours import PATIENT_ENVIRON, our_bookie
+from tests.interop.peers.both_shells import Side
+from tests.interop.peers.lost_bookies import HEALED_S, Cluster, has_cookie, in_java
+from tests.interop.peers.our_bookie import PATIENT_ENVIRON, our_bookie
 from tests.interop.peers.peers import JavaLedger, Peers, ledgers_root, zookeeper_client
-from tests.interop.peers.sides import Side
 from tests.support.reactor import run
 from tests.support.waiting import until
 from wire.codes import LedgerState

@@ -18,7 +18,7 @@ import pytest
 
 from bookied.storage.index.rocks.database import open_read_only
 from bookied.storage.index.rocks.index import RocksIndex
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedger, Peers
 from tests.support.waiting import until
 from wire.digest import master_key

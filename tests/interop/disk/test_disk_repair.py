@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 
 from tests.interop.disk.test_storage_handover import INTERLEAVED, SORTED, Handover
-from tests.interop.peers import sides
+from tests.interop.peers import both_shells
 from tests.interop.peers.java_shell import java_shell
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers, ledgers_root, zookeeper_client
 
 DB: Final[dict[str, Any]] = SORTED | {
@@ -29,7 +29,7 @@ DB: Final[dict[str, Any]] = SORTED | {
 
 def bkctl(handover: Handover, *words: object, status: int = 0) -> str:
     """Run a command on the stopped bookie's settings; return what it prints."""
-    done = sides.bkctl(*words, "-c", handover.bookie.conf_path, ok=False)
+    done = both_shells.bkctl(*words, "-c", handover.bookie.conf_path, ok=False)
     assert done.status == status, done
     return done.out + done.err
 

@@ -10,7 +10,7 @@ import pytest
 from tests.bookied.worlds.file_systems import fill, small_file_system
 from tests.interop.peers.java_client import JavaClient, JavaLedger
 from tests.interop.peers.jvm import JavaError
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import Peers, ledgers_root, zookeeper_client
 from tests.support.waiting import until
 

@@ -23,7 +23,7 @@ from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_m
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.transactional_compaction import UnfinishedCompaction
 from tests.interop.peers.java_client import JavaClient
-from tests.interop.peers.ours import OurBookie, our_bookie
+from tests.interop.peers.our_bookie import OurBookie, our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, init_cluster
 from tests.support.waiting import START_S, until
 from wire.ids import LedgerId

@@ -17,7 +17,7 @@ from bookied.storage.journal import groups
 from bookied.storage.journal.reader import journal_ids, open_scan
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.interop.peers.java_shell import java_shell
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaVM, Peers, write_conf
 
 BLOCK = groups.BLOCK_BYTES

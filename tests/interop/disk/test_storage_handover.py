@@ -20,7 +20,7 @@ from bkclient.client import Client
 from bookied.storage.index.format import decode_header
 from tests.interop.peers.java_client import JavaClient, JavaLedger
 from tests.interop.peers.jvm import JavaError
-from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie
+from tests.interop.peers.our_bookie import PATIENT_CONFIG, OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ import attrs
 from bkctl.commands.local.process import free_port
 from tests.interop.peers.jars import admin_jars
 from tests.interop.peers.jvm import LOG_LEVEL_PROPERTY, java_command
-from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 
 TOKEN: Final = "0pen-5esame"

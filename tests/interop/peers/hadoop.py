@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaGateway
 from bkctl.commands.local.java import find_java, pyspark_jars
 from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
-from tests.support.children import until_child
+from tests.support.child_processes import until_child
 from tests.support.waiting import until
 
 MINICLUSTER: Final = (("org.apache.hadoop", "hadoop-client-minicluster"),)

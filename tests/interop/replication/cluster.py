@@ -20,7 +20,7 @@ from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.quorum.distribution import write_set
 from tests.interop.peers.java_client import PATIENT
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedgerMetadata, Peers
 from tests.support.reactor import call, run, the_reactor
 from tests.support.tcp_proxy import TcpProxy

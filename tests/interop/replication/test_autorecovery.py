@@ -25,14 +25,14 @@ from bkclient.repair.recover_bookies import LedgerOutcome, RecoverOptions, recov
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.worker import Worker
-from tests.interop.peers.healing import (
+from tests.interop.peers.lost_bookies import (
     HEALED_S,
     Cluster,
     has_cookie,
     in_java,
     open_client,
 )
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.support.reactor import call, run
 from tests.support.waiting import until

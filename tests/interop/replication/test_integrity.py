@@ -13,7 +13,7 @@ import pytest
 
 from bkclient.client import Client
 from bookied.errors import BookieExitStatus
-from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie, our_bookies
+from tests.interop.peers.our_bookie import PATIENT_CONFIG, OurBookie, our_bookies
 from tests.interop.peers.peers import Peers
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until

@@ -25,11 +25,11 @@ from bkclient.config.settings import load
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.process import ChildProcess, free_port
 from tests.interop.peers.admin import JavaAdminBookie
+from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.jvm import FAST_JVM, java_command
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, write_conf
-from tests.interop.peers.sides import bkctl
 from tests.interop.security.test_zookeeper_security import (
     SaslZooKeeper,
     acl_of,
@@ -37,7 +37,7 @@ from tests.interop.security.test_zookeeper_security import (
     insist_closed,
 )
 from tests.support.certificates import PASSWORD, Authority
-from tests.support.children import until_child
+from tests.support.child_processes import until_child
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until
 from wire.ids import LedgerId

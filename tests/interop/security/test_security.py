@@ -19,11 +19,11 @@ from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, SecurityError
 from bookied.config.bookie import BookieConfig
+from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.java_client import PATIENT, JavaClient
 from tests.interop.peers.jvm import FAST_JVM, JavaVM
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import JavaBookie, JavaError, Peers, write_conf
-from tests.interop.peers.sides import bkctl
 from tests.support.certificates import (
     PASSWORD,
     Authority,

@@ -21,7 +21,7 @@ from bkctl.commands.local.java import Java
 from bkctl.commands.local.metadata import ZooKeeperProcess
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.jvm import FAST_JVM
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import Peers, ledgers_root, zookeeper_client
 from tests.support.reactor import run, the_reactor
 

@@ -21,11 +21,11 @@ from bkclient.topic.names import parse_topic
 from bkclient.topic.read import read_topic
 from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.support.spark import quick
+from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.jars import PeerUnavailable
-from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.our_bookie import our_bookie
 from tests.interop.peers.peers import Peers
 from tests.interop.peers.pulsar import PulsarBroker
-from tests.interop.peers.sides import bkctl
 from tests.support.programs import missing
 from tests.support.waiting import until
 

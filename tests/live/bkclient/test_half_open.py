@@ -19,8 +19,8 @@ from bkclient.config.settings import load
 from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import NotEnoughBookiesError, RequestTimeoutError
 from bkclient.ledger.reader import LedgerReader
-from tests.bookied.worlds.secured import AUTHORITY, BOOKIE, CLIENT, conf
-from tests.live.bookied.attacked import Live
+from tests.bookied.worlds.secured_link import AUTHORITY, BOOKIE, CLIENT, conf
+from tests.live.bookied.attacked_bookie import Live
 from tests.support.certificates import bookie_keys, client_keys, write_pem
 from tests.support.reactor import call, run, the_reactor
 from tests.support.tcp_proxy import TcpProxy

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tests.bookied.worlds.raw_client import RawConnection
-from tests.bookied.worlds.serving import WRONG_KEY, packet
+from tests.bookied.worlds.served_bookie import WRONG_KEY, packet
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.live.bookied.attacked import Live, WellBehaved, kept_service
+from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
 from tests.live.bookied.floods import (
     EMPTY_ADD,
     HOSTILE_CLIENTS,

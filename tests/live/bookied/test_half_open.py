@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.live.bookied.attacked import Live, WellBehaved, kept_service
+from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
 from tests.support.reactor import call, run, the_reactor
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import until

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.live.bookied.attacked import Live, WellBehaved, kept_service
+from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.processes

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.wedged_disk import WATCHDOG_S, Wedged
-from tests.live.bookied.attacked import is_cut
+from tests.live.bookied.attacked_bookie import is_cut
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess
 from tests.support.waiting import until
 from wire.codes import ReturnCode

@@ -16,8 +16,15 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.bookied.worlds.serving import KEY, packet
-from tests.live.bookied.attacked import LEDGERS, Live, WellBehaved, is_cut, is_over, kept_service
+from tests.bookied.worlds.served_bookie import KEY, packet
+from tests.live.bookied.attacked_bookie import (
+    LEDGERS,
+    Live,
+    WellBehaved,
+    is_cut,
+    is_over,
+    kept_service,
+)
 from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.frames import v2

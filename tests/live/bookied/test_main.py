@@ -27,7 +27,7 @@ from bookied.__main__ import main
 from bookied.directories.roots import VERSION
 from bookied.process.command_line import configure, log_path, parse_options
 from tests.bookied.worlds.raw_client import RawClient
-from tests.bookied.worlds.serving import packet
+from tests.bookied.worlds.served_bookie import packet
 from tests.live.bookied.processes import (
     SOON_FORGOTTEN,
     BookieProcess,

@@ -14,8 +14,8 @@ from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
 from bkclient.errors import SecurityError
-from tests.bookied.worlds.secured import conf
-from tests.live.bookied.test_intruders import (
+from tests.bookied.worlds.secured_link import conf
+from tests.live.bookied.test_tls_and_auth_required import (
     AUTHORITY,
     CLIENT,
     GUESS,

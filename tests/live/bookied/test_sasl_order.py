@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.raw_client import RawConnection
-from tests.bookied.worlds.secured import jaas_of_both
-from tests.bookied.worlds.serving import KEY, packet
-from tests.live.bookied.attacked import Live, WellBehaved, kept_service
+from tests.bookied.worlds.secured_link import jaas_of_both
+from tests.bookied.worlds.served_bookie import KEY, packet
+from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
 from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v3

@@ -16,7 +16,7 @@ from OpenSSL import SSL
 
 from bookied.server.access.start_tls import HANDSHAKE_S
 from tests.bookied.worlds.raw_client import RawClient
-from tests.live.bookied.attacked import Live, kept_service
+from tests.live.bookied.attacked_bookie import Live, kept_service
 from tests.live.bookied.floods import connect, handshakes
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from tests.support.waiting import is_readable, until

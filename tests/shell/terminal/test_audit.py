@@ -13,7 +13,7 @@ from shell.command_line import parse
 from shell.settings import Preferences
 from shell.shell import Shell
 from shell.terminal.audit import SYSLOG, AuditLog, as_typed, user_name
-from tests.shell.toy import ToyProgram
+from tests.shell.toy_program import ToyProgram
 
 
 def test_who_ran_what_where_and_how_it_ended_is_kept(tmp_path: Path) -> None:

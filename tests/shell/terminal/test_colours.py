@@ -4,7 +4,7 @@ import pytest
 from prompt_toolkit.document import Document
 
 from shell.terminal.colours import TreeLexer
-from tests.shell.toy import make_shell
+from tests.shell.toy_program import make_shell
 
 
 def _styled(text: str) -> list[tuple[str, str]]:

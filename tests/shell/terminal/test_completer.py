@@ -13,7 +13,7 @@ from shell.builtin import commands
 from shell.live_values import Live, LiveQuestions
 from shell.shell import Shell
 from shell.terminal.completer import TreeCompleter
-from tests.shell.toy import Later, ToyProgram, make_shell
+from tests.shell.toy_program import Later, ToyProgram, make_shell
 
 EVENT = CompleteEvent(completion_requested=True)
 

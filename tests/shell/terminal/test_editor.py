@@ -15,7 +15,7 @@ from prompt_toolkit.output import DummyOutput
 
 from shell.shell import Shell
 from shell.terminal.editor import OLD_S, bar_text, draw_anew, offer_late, run_prompt
-from tests.shell.toy import Later, ToyProgram, make_shell
+from tests.shell.toy_program import Later, ToyProgram, make_shell
 
 PASTED = "\x1b[200~{}\x1b[201~"
 

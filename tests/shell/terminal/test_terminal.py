@@ -14,7 +14,7 @@ from tests.shell.screen import Terminal, terminal
 
 pytestmark = pytest.mark.processes
 
-TOY = [sys.executable, "-m", "tests.shell.toy"]
+TOY = [sys.executable, "-m", "tests.shell.toy_program"]
 PROMPT = "shelf attic>"
 
 

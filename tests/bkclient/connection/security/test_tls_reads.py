@@ -12,7 +12,7 @@ from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.security.tls import TlsContexts
 from bookied.config.bookie import load_bookie_config
-from tests.bookied.worlds.secured import AUTHORITY, BOOKIE, CLIENT, conf
+from tests.bookied.worlds.secured_link import AUTHORITY, BOOKIE, CLIENT, conf
 from tests.support.certificates import bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link
 from wire.ids import BookieId

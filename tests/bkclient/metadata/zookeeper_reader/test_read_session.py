@@ -32,7 +32,7 @@ from bkclient.metadata.zookeeper_reader.frames import (
     sync,
 )
 from bkclient.metadata.zookeeper_reader.read_session import AT_ONCE, ReadSession
-from tests.bkclient.metadata.look.server import Connection, Server
+from tests.bkclient.metadata.zookeeper_reader.memory_server import Connection, Server
 
 URI = "zk+null://one:1;two:2/ledgers"
 

@@ -22,9 +22,14 @@ from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper_reader import open_metadata_reader
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
-from tests.bkclient.metadata.look.server import CTIME_MS, GET_DATA, NO_AUTH, Server
-from tests.bkclient.metadata.look.store_and_server import ROOT, Both
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
+from tests.bkclient.metadata.zookeeper_reader.memory_server import (
+    CTIME_MS,
+    GET_DATA,
+    NO_AUTH,
+    Server,
+)
+from tests.bkclient.metadata.zookeeper_reader.store_and_server import ROOT, Both
 from wire.ids import BookieId, LedgerId
 
 LAYOUTS = ("flat", "hierarchical", "longhierarchical")

@@ -15,7 +15,7 @@ from bkclient.metadata import zk_paths
 from bkclient.repair.autorecovery import CHECKS
 from bkctl.commands.autorecovery.audit import INTERVALS
 from tests.bkclient.metadata.values import B1, B2
-from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
+from tests.bkclient.repair_world import closed_ledger, marks, member, open_writer, store_of
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from tests.support.memory_zookeeper import MemoryMetadata

@@ -13,7 +13,7 @@ from bkctl.commands.bookie.rename import FLIPPING, Flip
 from bookied.directories.roots import CURRENT
 from tests.bkclient.metadata.values import info, metadata
 from tests.bkctl.support.runner import Result
-from tests.bkctl.support.stopped import Bookie, new_bookie
+from tests.bkctl.support.stopped_bookie import Bookie, new_bookie
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
 from wire.records.cookie import decode_cookie

@@ -15,7 +15,7 @@ from bkclient.metadata.api import NEW
 from bkclient.repair.decommission import DecommissionProgress, decommission
 from bkclient.repair.recover_bookies import recover_bookies
 from bkclient.repair.repair_states import RepairState
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     check_whole,
     closed_ledger,

@@ -29,7 +29,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.output.charts import Canvas
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
-from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.drawings import WIDTHS, check_drawing
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost, Stream
 from tests.bkctl.support.world import WorldHost, run_in

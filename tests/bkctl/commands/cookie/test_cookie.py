@@ -13,7 +13,7 @@ from bkclient.metadata.errors import CookieNotFoundError
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
-from tests.bkctl.support.stopped import new_bookie
+from tests.bkctl.support.stopped_bookie import new_bookie
 from tests.bkctl.support.world import run_in
 from tests.support.memory_zookeeper import MemoryMetadata
 from wire.codes import LedgerState

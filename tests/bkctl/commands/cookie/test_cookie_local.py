@@ -11,7 +11,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.api import ANY
 from bookied.directories.roots import VERSION
 from tests.bkclient.metadata.values import info
-from tests.bkctl.support.stopped import Bookie, new_bookie
+from tests.bkctl.support.stopped_bookie import Bookie, new_bookie
 from tests.support import reactor
 
 

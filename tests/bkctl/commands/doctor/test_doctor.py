@@ -27,7 +27,7 @@ from bkctl.commands.doctor.state import ENDS_READ_MAX, ClusterSurvey, DoctorLimi
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
-from tests.bkclient.repairs import closed_ledger
+from tests.bkclient.repair_world import closed_ledger
 from tests.bkclient.worlds import FakeLedger, Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in

@@ -23,7 +23,7 @@ from bookied.directories.roots import CURRENT
 from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bkclient.metadata.values import info
 from tests.bkctl.support.disk import snapshot
-from tests.bkctl.support.stopped import Bookie, new_bookie
+from tests.bkctl.support.stopped_bookie import Bookie, new_bookie
 from wire.ids import BookieId
 from wire.records.cookie import decode_cookie, encode_cookie
 

@@ -19,14 +19,14 @@ from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.task.parquet_file import CopyJob
 from bkctl.commands.export.task.partitions import EntryRange
 from tests.bkctl.support.cluster import BKCTL
-from tests.bkctl.support.secured import (
+from tests.bkctl.support.secured_cluster import (
     LEDGER_PASSWORD,
     PASSWORD,
     PAYLOADS,
     Secured,
     secured_cluster,
 )
-from tests.bookied.worlds.secured import jaas_of_both
+from tests.bookied.worlds.secured_link import jaas_of_both
 from wire.ids import EntryId, LedgerId
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")

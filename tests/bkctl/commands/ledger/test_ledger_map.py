@@ -13,7 +13,7 @@ from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
 from bkctl.output.charts import Canvas
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
-from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.drawings import WIDTHS, check_drawing
 from tests.bkctl.support.world import run_in
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId

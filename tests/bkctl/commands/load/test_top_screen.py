@@ -31,7 +31,7 @@ from bkctl.errors import CommandError
 from bkctl.output.charts import Canvas
 from bkctl.session.session import Session
 from tests.bkclient.worlds import World
-from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.drawings import WIDTHS, check_drawing
 from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import WorldClient, WorldHost, run_in
 from wire.ids import BookieId

@@ -14,10 +14,10 @@ from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import StorageClass
 from bookied.stats.metrics import RepairStats
-from tests.bookied.stats.java import Shape, excused, is_excused, java_seen, shapes
+from tests.bookied.stats.java_metrics import Shape, excused, is_excused, java_seen, shapes
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
-from tests.bookied.worlds.serving import KEY, packet
+from tests.bookied.worlds.served_bookie import KEY, packet
 from wire.codes import AddFlag, ReadFlag
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId

@@ -15,7 +15,7 @@ from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.storage.journal.mark import decode_mark
 from bookied.storage.replay import recover
-from tests.bookied.offline.indexed import index_entries, indexed_ledgers
+from tests.bookied.offline.index_contents import index_entries, indexed_ledgers
 from tests.bookied.offline.repair.test_rebuild_index import FOUND, KEY, packet, storages_on, world
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden
 from tests.bookied.worlds.old_layouts import each_crash, put_files

@@ -27,7 +27,7 @@ from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
-from tests.bookied.offline.indexed import index_entries
+from tests.bookied.offline.index_contents import index_entries
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden, locations
 from tests.bookied.worlds.old_layouts import each_crash, put_files
 from tests.sim.world.disk import SimFiles

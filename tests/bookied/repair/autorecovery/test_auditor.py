@@ -15,7 +15,7 @@ from bkclient.metadata.api import NEW
 from bkclient.repair.autorecovery import request_checks
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     TRIPLE,
     closed_ledger,
     mark,

@@ -19,7 +19,7 @@ from bkclient.repair.decommission import (
     decommission,
 )
 from bkclient.repair.recover_bookies import recover_bookies
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     check_whole,
     closed_ledger,

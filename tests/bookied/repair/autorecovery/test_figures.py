@@ -13,7 +13,7 @@ from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.stats.metrics import FAILURES_MAX, RepairStats, WorkerStats
-from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
+from tests.bkclient.repair_world import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
 from tests.bookied.repair.autorecovery.workers import CHECKS_OFF, run_until_no_marks
 from wire.ids import BookieId, LedgerId

@@ -18,7 +18,7 @@ from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
 from bookied.repair.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
     check_whole,

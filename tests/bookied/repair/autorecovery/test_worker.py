@@ -17,7 +17,7 @@ from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.repair.autorecovery import Pause
 from bookied.repair.autorecovery.worker import REPORTED_MAX
-from tests.bkclient.repairs import (
+from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
     check_whole,

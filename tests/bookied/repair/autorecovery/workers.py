@@ -9,7 +9,7 @@ from bkclient.client import Client
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.repair.autorecovery.worker import Worker
-from tests.bkclient.repairs import marks
+from tests.bkclient.repair_world import marks
 from tests.bkclient.worlds import Running, World
 from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import BookieId

@@ -25,8 +25,8 @@ from bookied.server.access.login_delays import (
     LoginDelays,
 )
 from bookied.server.admission import UNAUTHENTICATED_FRAME_BYTES_MAX
-from tests.bookied.worlds.secured import AUTHORITY, Connection, Stage
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, packet
+from tests.bookied.worlds.secured_link import AUTHORITY, Connection, Stage
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v3

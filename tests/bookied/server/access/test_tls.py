@@ -15,8 +15,8 @@ from bkclient.connection.channel import BookieChannel
 from bkclient.errors import RequestTimeoutError, SecurityError
 from bookied.server.access.start_tls import HANDSHAKE_S
 from bookied.server.limits.handshake_turns import HANDSHAKE_GAP_S
-from tests.bookied.worlds.secured import AUTHORITY, BOOKIE, CLIENT, Connection, Stage
-from tests.bookied.worlds.serving import KEY, packet
+from tests.bookied.worlds.secured_link import AUTHORITY, BOOKIE, CLIENT, Connection, Stage
+from tests.bookied.worlds.served_bookie import KEY, packet
 from tests.support.certificates import PASSWORD, Authority, Issued, Pem, write_pem
 from tests.support.keytool import key_store, trust_store
 from tests.support.tls_link import Link

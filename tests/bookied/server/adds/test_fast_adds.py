@@ -31,7 +31,7 @@ from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, Serving, packet
 from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bookied.server.adds.uniform_adds import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from wire.codes import AddFlag
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId

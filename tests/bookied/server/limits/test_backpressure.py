@@ -21,7 +21,7 @@ from bookied.server.limits.backpressure import (
     ServerLimits,
 )
 from bookied.server.rules.add_requests import Writes
-from tests.bookied.worlds.serving import KEY, Client, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId

@@ -22,7 +22,7 @@ from bookied.server.limits.limit_hits import TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
 from bookied.server.server import BookieServer
-from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
+from tests.bookied.worlds.served_bookie import KEY, Client, Serving, Transport, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2
 from wire.ids import NO_ENTRY, EntryId, LedgerId

@@ -20,7 +20,7 @@ from bookied.server.limits.request_turns import (
     TURN_REQUESTS_MAX,
     Turns,
 )
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId

@@ -23,7 +23,7 @@ from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import UnknownLedgerStateError
 from wire.frames.v2 import encode_request

@@ -16,7 +16,7 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.server.rules import lost_fences as module
 from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, FenceState, LostFences
 from tests.bkclient.metadata.values import metadata
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Serving, packet
 from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import EntryId, LedgerId

@@ -9,7 +9,7 @@ import pytest
 
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerOnDisk, LedgerPages
-from tests.support.steps import at_most
+from tests.support.bounded_work import at_most
 
 POWERS = [1 << power for power in (0, 10, 20, 30, 40)]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookied.storage.index.read_pages import ENTRY_BYTES, LEDGER_BYTES, ReadPages
-from tests.support.steps import at_most
+from tests.support.bounded_work import at_most
 
 
 def page(**slots: int) -> array[int]:

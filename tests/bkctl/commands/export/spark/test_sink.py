@@ -24,7 +24,7 @@ from bkclient.log.ledger_list import SWEEP_AGE_S
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
-from tests.bkclient.scenarios.dying import LATE_S, Death, Killed, Processes, deaths
+from tests.bkclient.scenarios.process_deaths import LATE_S, Death, Killed, Processes, deaths
 from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId

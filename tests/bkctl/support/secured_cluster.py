@@ -12,7 +12,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
 from bkclient.config.properties import read_properties
 from bkclient.config.settings import load
-from tests.bookied.worlds.secured import jaas_of_both
+from tests.bookied.worlds.secured_link import jaas_of_both
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 

@@ -16,7 +16,7 @@ from bkctl.cli.root import cli
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from tests.interop.peers.java_client import PATIENT
-from tests.interop.peers.ours import PATIENT_ENVIRON
+from tests.interop.peers.our_bookie import PATIENT_ENVIRON
 from tests.interop.peers.peers import Peers
 from tests.support import reactor
 from wire.ledger_metadata import decode_metadata

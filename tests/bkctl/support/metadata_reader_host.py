@@ -8,7 +8,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
-from tests.bkclient.metadata.look.server import Server
+from tests.bkclient.metadata.zookeeper_reader.memory_server import Server
 from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId
@@ -20,7 +20,7 @@ URI = "zk+hierarchical://host:1/ledgers"
 NAMES = tuple(BookieId(f"bookie-{number}:3181") for number in range(4))
 
 
-class LookedHost(FakeHost):
+class MetadataReaderHost(FakeHost):
     """A host whose cluster is on a server in memory, and which has no client to give."""
 
     def __init__(self, server: Server, *, tty: bool = False) -> None:

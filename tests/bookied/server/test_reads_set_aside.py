@@ -14,7 +14,7 @@ from bookied.server.fast_reads import ASIDE_MAX, AnswersMax, FastReads, Taken
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.serving import KEY, Serving, packet
+from tests.bookied.worlds.served_bookie import KEY, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import NO_ENTRY, EntryId, LedgerId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient.admin.cluster_test import try_cluster
+from bkclient.admin.sanity_checks import check_cluster
 from bkclient.errors import ClientError
 from tests.bkclient.worlds import World
 
@@ -16,7 +16,7 @@ def test_every_step_is_timed_and_the_ledger_is_gone_afterwards() -> None:
     world = World(3)
     client = world.client()
     world.delay_s = lambda: 0.01
-    found = world.run(try_cluster(client, entries=20, **SIZES))
+    found = world.run(check_cluster(client, entries=20, **SIZES))
     assert min(found.add_s, found.read_open_s, found.read_s) >= 0.019
     assert found.delete_s is not None
     assert set(found.ensemble) == {"b1", "b2", "b3"}
@@ -36,7 +36,7 @@ def test_an_entry_that_comes_back_as_another_is_noticed(keep: bool) -> None:  # 
 
     world.on_stored = swap
     error = world.failure(
-        Deferred.fromCoroutine(try_cluster(client, entries=9, keep=keep, **sizes))
+        Deferred.fromCoroutine(check_cluster(client, entries=9, keep=keep, **sizes))
     )
     assert isinstance(error, ClientError)
 

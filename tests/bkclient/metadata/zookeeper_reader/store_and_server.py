@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 from twisted.internet.task import Clock
 
-from tests.bkclient.metadata.look.server import CTIME_MS, Server
 from tests.bkclient.metadata.values import run
+from tests.bkclient.metadata.zookeeper_reader.memory_server import CTIME_MS, Server
 from tests.support.memory_zookeeper import MemoryZooKeeper
 
 ROOT = "/test/ledgers"

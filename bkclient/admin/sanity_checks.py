@@ -1,4 +1,4 @@
-"""Trials of a whole cluster and of one bookie: a ledger from create to delete, each step timed.
+"""Sanity checks of a whole cluster and of one bookie: a ledger from create to delete, timed.
 
 Takes the place of BookKeeper 4.18.0, SimpleTestCommand: entries of CRC32C, read once before the
 ledger is closed and once after. Unlike Java's, what is read is compared with what was written.
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
-class Trial:
-    """What a trial found: that all entries came back, and the seconds each step took."""
+class ClusterCheck:
+    """What the check of a cluster found: all entries came back, and the seconds each step took."""
 
     ledger_id: LedgerId
     ensemble: tuple[BookieId, ...]
@@ -45,7 +45,7 @@ class Trial:
     """None where the ledger was kept."""
 
 
-async def try_cluster(
+async def check_cluster(
     client: Client,
     *,
     ensemble_size: int,
@@ -54,7 +54,7 @@ async def try_cluster(
     entries: int,
     entry_bytes: int,
     keep: bool = False,
-) -> Trial:
+) -> ClusterCheck:
     """Write a ledger, read it while it is open, close it, read it again, delete it.
 
     Raises:
@@ -95,7 +95,7 @@ async def try_cluster(
         raise
     if not keep:
         await timed("delete", client.delete_ledger(ledger_id))
-    return Trial(
+    return ClusterCheck(
         ledger_id=ledger_id,
         ensemble=writer.metadata.ensemble,
         write_quorum=write_quorum,
@@ -135,7 +135,7 @@ async def _read(
 
 
 @attrs.frozen
-class Sanity:
+class BookieCheck:
     """What a test of one bookie found: that all entries came back, and how long it took."""
 
     bookie_id: BookieId
@@ -145,7 +145,7 @@ class Sanity:
     read_s: float
 
 
-async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> Sanity:
+async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> BookieCheck:
     """Write entries to one bookie, read them back, and delete their ledger again.
 
     Raises:
@@ -171,7 +171,7 @@ async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> San
 
 async def _write_and_read(
     client: Client, ledger_id: LedgerId, stored: Versioned[LedgerMetadata], entries: int
-) -> Sanity:
+) -> BookieCheck:
     (bookie_id,) = stored.value.ensemble
     clock = client.cluster.clock
     began_s = clock.seconds()
@@ -192,4 +192,6 @@ async def _write_and_read(
         reader.close()
     if found != payloads or writer.metadata.all_bookies() != {bookie_id}:
         raise ReadFailedError(f"bookie {bookie_id} gave back other entries than it was given")
-    return Sanity(bookie_id, ledger_id, entries, written_s - began_s, clock.seconds() - written_s)
+    return BookieCheck(
+        bookie_id, ledger_id, entries, written_s - began_s, clock.seconds() - written_s
+    )

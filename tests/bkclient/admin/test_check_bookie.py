@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.admin.cluster_test import check_bookie
+from bkclient.admin.sanity_checks import check_bookie
 from bkclient.errors import ClientError
 from tests.bkclient.worlds import Fate, Ruling, World
 from wire.codes import ReturnCode

@@ -12,7 +12,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import CookieNotFoundError
 from bkclient.quorum.distribution import write_set
 from tests.interop.peers.java_client import PATIENT
-from tests.interop.peers.ours import PATIENT_CONFIG, our_bookies
+from tests.interop.peers.our_bookie import PATIENT_CONFIG, our_bookies
 from tests.interop.peers.peers import JavaBookie, JavaLedger, Peers
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until

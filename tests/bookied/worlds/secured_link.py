@@ -18,7 +18,7 @@ from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
 from bookied.server.context import AccessRules
 from bookied.server.limits.handshake_turns import HANDSHAKE_GAP_S
-from tests.bookied.worlds.serving import Serving
+from tests.bookied.worlds.served_bookie import Serving
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link
 from wire.codes import ProtocolVersion

@@ -22,8 +22,8 @@ from bkclient.connection.security.tls import TlsContexts
 from bkclient.errors import SecurityError
 from bkctl.bookies.https import TlsStream
 from tests.bookied.worlds.raw_client import RawConnection
-from tests.bookied.worlds.secured import conf, jaas_of_both
-from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
+from tests.bookied.worlds.secured_link import conf, jaas_of_both
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
 from tests.support.waiting import until

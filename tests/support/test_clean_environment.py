@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.surroundings import keep_away
+from tests.support.clean_environment import keep_away
 
 HOME = Path("/home/of/tests")
 KEPT = {
@@ -66,7 +66,7 @@ def test_programs_that_tests_start_keep_temporary_files_in_the_home() -> None:
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    run = "import os; from tests.support.surroundings import keep_away; keep_away(os.environ)"
+    run = "import os; from tests.support.clean_environment import keep_away; keep_away(os.environ)"
     environ.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run([sys.executable, "-c", run], env=environ, check=False)
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [])

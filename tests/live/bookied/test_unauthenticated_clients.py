@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.live.bookied.attacked import Live, WellBehaved, is_cut, kept_service
+from tests.live.bookied.attacked_bookie import Live, WellBehaved, is_cut, kept_service
 from tests.support.waiting import until
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId
