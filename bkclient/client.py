@@ -164,9 +164,9 @@ class Client:
         Their imports take longer than a walk over the metadata of many ledgers.
         """
         if self._cluster is None:
-            from bkclient.ledger.context import assemble
+            from bkclient.ledger.context import make_cluster
 
-            self._cluster = assemble(self.store, **self._parts)
+            self._cluster = make_cluster(self.store, **self._parts)
             self._cluster.pool.trace(self._trace)
             if self._is_closed:
                 self._cluster.pool.close()

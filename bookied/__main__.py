@@ -17,7 +17,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
-from bkclient.config.settings import changed
+from bkclient.config.settings import non_default_settings
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError
@@ -426,7 +426,7 @@ def _report_settings(log: Any, config: BookieConfig, findings: Findings) -> None
 
     for level, text in remarks(os.environ):
         log.emit(LogLevel.lookupByName(level), "{text}", text=text)
-    different = ", ".join(f"{key}={text}" for key, text in changed(config))
+    different = ", ".join(f"{key}={text}" for key, text in non_default_settings(config))
     log.info("settings that are not the defaults: {different}", different=different)
     ignored = [found.key for found in findings if found.severity is Severity.NOTE]
     if ignored:

@@ -23,7 +23,7 @@ from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 
-class Renaming(enum.Enum):
+class RenameOutcome(enum.Enum):
     """What came of one ledger."""
 
     DONE = "renamed"
@@ -33,15 +33,15 @@ class Renaming(enum.Enum):
 
 
 @attrs.frozen
-class RenamedBookie:
+class LedgerRename:
     """One ledger that listed the old id; ``why`` tells more where it still does."""
 
     ledger_id: LedgerId
-    outcome: Renaming
+    outcome: RenameOutcome
     why: str = ""
 
 
-def renamed(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> LedgerMetadata:
+def with_bookie_renamed(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> LedgerMetadata:
     """Return the metadata with ``new`` in every place of ``old``."""
     fragments = tuple(
         attrs.evolve(
@@ -57,7 +57,7 @@ def lists_both(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> bool:
     return any({old, new} <= set(fragment.ensemble) for fragment in metadata.fragments)
 
 
-def shown_by(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -> Iterator[EntryId]:
+def fragment_ends_on(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -> Iterator[EntryId]:
     """Yield the first and last entry that a bookie must have of each of its fragments.
 
     ``last`` is the last confirmed entry of a ledger that is not closed.
@@ -79,7 +79,7 @@ async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLed
 
 async def rename_in_ledger(
     client: Client, ledger_id: LedgerId, old: BookieId, new: BookieId, *, verify: bool
-) -> RenamedBookie:
+) -> LedgerRename:
     """Replace ``old`` by ``new`` in one ledger; may be repeated.
 
     With ``verify`` only if ``new`` returns the first and last entry of each of those fragments.
@@ -87,25 +87,25 @@ async def rename_in_ledger(
     try:
         local = await client.local_metadata(ledger_id)
         if lists_both(local.value, old, new):
-            return RenamedBookie(ledger_id, Renaming.BOTH)
+            return LedgerRename(ledger_id, RenameOutcome.BOTH)
         if verify:
             await _verify(client, ledger_id, local, old, new)
         await client.cluster.updater.update(
             ledger_id,
             local,
             lambda metadata: old in metadata.all_bookies() and not lists_both(metadata, old, new),
-            lambda metadata: renamed(metadata, old, new),
+            lambda metadata: with_bookie_renamed(metadata, old, new),
         )
     except NoSuchLedgerError:
-        return RenamedBookie(ledger_id, Renaming.GONE)
-    except NotShownError as error:
-        return RenamedBookie(ledger_id, Renaming.UNVERIFIED, str(error))
+        return LedgerRename(ledger_id, RenameOutcome.GONE)
+    except EntryNotReturnedError as error:
+        return LedgerRename(ledger_id, RenameOutcome.UNVERIFIED, str(error))
     if old in local.value.all_bookies():
-        return RenamedBookie(ledger_id, Renaming.BOTH)
-    return RenamedBookie(ledger_id, Renaming.DONE)
+        return LedgerRename(ledger_id, RenameOutcome.BOTH)
+    return LedgerRename(ledger_id, RenameOutcome.DONE)
 
 
-class NotShownError(ClientError):
+class EntryNotReturnedError(ClientError):
     """A bookie does not return an entry that it should have."""
 
 
@@ -117,10 +117,10 @@ async def _verify(
     try:
         if last is None:
             last, _ = await operations.confirmed_end(client, ledger_id)
-        for entry_id in shown_by(local.value, old, last):
+        for entry_id in fragment_ends_on(local.value, old, last):
             await operations.read_entry_from(client, new, ledger_id, entry_id)
     except NoSuchLedgerError:
         raise
     except ClientError as error:
         what = "its end" if entry_id is None else f"entry {entry_id}"
-        raise NotShownError(f"{what}: {error}") from error
+        raise EntryNotReturnedError(f"{what}: {error}") from error

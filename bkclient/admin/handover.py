@@ -22,7 +22,7 @@ from bkclient.ledger.creation import NewLedger, create
 from bkclient.ledger.handover_state import (
     HANDOVER_KEY,
     WRITER_KEY,
-    HandedOver,
+    HandoverState,
     NotHandedOverError,
     decode_handover,
 )
@@ -41,7 +41,7 @@ SETTLE_S: Final = 5.0
 _LOOK_S: Final = 0.01
 
 
-def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
+def read_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandoverState:
     """Return where the next writer goes on.
 
     Raises:
@@ -63,12 +63,12 @@ def is_handed_over(metadata: LedgerMetadata) -> bool:
 
 async def create_handed_over(client: Client, new: NewLedger) -> tuple[LedgerId, LedgerMetadata]:
     """Create a ledger that no writer has yet; raises what ``create`` does."""
-    custom = {**new.custom, HANDOVER_KEY: HandedOver(NO_ENTRY, 0).encode()}
+    custom = {**new.custom, HANDOVER_KEY: HandoverState(NO_ENTRY, 0).encode()}
     ledger_id, stored = await create(client.cluster, attrs.evolve(new, custom=custom))
     return ledger_id, stored.value
 
 
-async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
+async def claim_ledger(client: Client, ledger_id: LedgerId) -> LedgerWriter:
     """Become the only writer of a ledger that was handed over.
 
     Raises:
@@ -80,14 +80,14 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
     """
     local = await client.local_metadata(ledger_id)
     nonce = b"%032x" % client.cluster.rng.getrandbits(128)
-    start = handed_over(ledger_id, local.value)
+    start = read_handover(ledger_id, local.value)
 
     def needed(metadata: LedgerMetadata) -> bool:
         nonlocal start
         # Of a ledger that was closed since, other bookies may have the entries, and no fence.
         if metadata.custom.get(WRITER_KEY) == nonce and metadata.state is LedgerState.OPEN:
             return False
-        start = handed_over(ledger_id, metadata)
+        start = read_handover(ledger_id, metadata)
         return True
 
     def claimed(metadata: LedgerMetadata) -> LedgerMetadata:
@@ -100,7 +100,7 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
     return client.writer_of(ledger_id, local, last=start.last, length=start.length)
 
 
-async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> LedgerMetadata:
+async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> LedgerMetadata:
     """Hand the ledger over to the writer that claims it next. The writer takes no more entries.
 
     Returns the metadata as it was found last: of the next writer, where the reply to the release
@@ -120,7 +120,7 @@ async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> Ledger
     await writer.drain()
     await _settle(writer, settle_s)
     await writer.drain()
-    value = HandedOver(writer.last_add_confirmed, writer.length).encode()
+    value = HandoverState(writer.last_add_confirmed, writer.length).encode()
     # From here on this process never writes again, whatever comes of the release.
     writer.retire()
 

@@ -18,7 +18,7 @@ from bkclient.errors import ClientError, ReadFailedError, RequestTimeoutError, r
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
-from bkclient.metadata.stored_values import BookieState, BookieStatus, states
+from bkclient.metadata.stored_values import BookieState, BookieStatus, bookie_states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
@@ -184,7 +184,7 @@ async def list_bookies(client: Client) -> tuple[BookieStatus, ...]:
     return tuple(
         [
             BookieStatus(bookie_id, state, await _service_info(store, bookie_id, state))
-            for bookie_id, state in states(writable, read_only, known).items()
+            for bookie_id, state in bookie_states(writable, read_only, known).items()
         ]
     )
 

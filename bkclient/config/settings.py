@@ -1,8 +1,8 @@
 """Settings: one typed declaration of a key feeds the parser, the sample file and the man page.
 
 A settings class is an ``attrs.frozen(kw_only=True)`` class whose attributes are made by
-``setting()``. ``load`` fills one from properties and says what it found odd; ``sample`` and the man
-page read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
+``setting()``. ``load`` fills one from properties and says what it found odd; ``sample_settings``
+and the man page read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
 ServerConfiguration and ClientConfiguration), so that existing files load.
 
 A class may also have
@@ -45,7 +45,7 @@ _NOT_SET: Final = "null"
 """A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
 
 
-def sample(cls: type) -> str:
+def sample_settings(cls: type) -> str:
     """Return a settings file with every key commented out at its default."""
     lines: list[str] = []
     group = None
@@ -67,7 +67,7 @@ def known_keys(cls: type) -> frozenset[str]:
     ) | frozenset(other.pattern for other in other_keys(cls) if "*" not in other.pattern)
 
 
-def environment(environ: Mapping[str, str], *classes: type) -> dict[str, str]:
+def settings_of_environment(environ: Mapping[str, str], *classes: type) -> dict[str, str]:
     """Return what ``BK_<key>`` variables set, as the Java container scripts have it.
 
     ``BK_`` and a word in capitals (``BK_HOME``) is not a setting; any other name that no class
@@ -109,7 +109,7 @@ def load(
     return config, loading.findings()
 
 
-def changed(config: object) -> tuple[tuple[str, str], ...]:
+def non_default_settings(config: object) -> tuple[tuple[str, str], ...]:
     """Return key and text of every setting that has not its default; secrets are masked."""
     return tuple(
         (one.spec.key, MASKED if one.spec.secret else value_text(getattr(config, one.name)))

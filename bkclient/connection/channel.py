@@ -24,7 +24,7 @@ from bkclient.config.client import ClientConfig, KeepAlive
 from bkclient.connection.add_stream import AddStream, AddStreams, Writability
 from bkclient.connection.requests import BulkAnswer, RequestsInFlight, SentRequest
 from bkclient.connection.security.tls_reads import start_tls
-from bkclient.connection.tcp import Silence, reason_of
+from bkclient.connection.tcp import ConnectionSilence, reason_of
 from bkclient.errors import BookieUnavailableError, ClientError, RequestTimeoutError, SecurityError
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion
 from wire.connection import ClientConnection
@@ -103,7 +103,7 @@ class BookieChannel(Protocol):
         )
         self.streams = AddStreams(bookie_id, protocol)
         """The writers that use it."""
-        self._silence = Silence()
+        self._silence = ConnectionSilence()
         self._tls_end: TlsEnd | None = None
         self._handshake: Deferred[None] | None = None
         self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None

@@ -66,7 +66,7 @@ class _OneProtocol(Factory):
 
 
 @attrs.define(eq=False, slots=True)
-class Silence:
+class ConnectionSilence:
     """Whether a peer is silent altogether, or only slow.
 
     A time-out in which no byte came casts doubt. Where none comes for about as long again, it is

@@ -33,7 +33,7 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 
-class LastCopies:
+class PendingCopies:
     """The bookies of closed writers that still have copies to acknowledge.
 
     An entry is confirmed by its ack quorum. Without a wait, a client that ends just after the close
@@ -81,7 +81,7 @@ class Cluster:
     clock: IReactorTime
     rng: random.Random
     config: ClientConfig
-    last_copies: LastCopies = attrs.field(factory=LastCopies)
+    last_copies: PendingCopies = attrs.field(factory=PendingCopies)
     topology: Topology | None = None
     """Knows the racks, where the placement asks for them."""
     free_space: FreeSpace | None = None
@@ -193,7 +193,7 @@ class Cluster:
         )
 
 
-def assemble(
+def make_cluster(
     store: MetadataStore,
     *,
     clock: Any,

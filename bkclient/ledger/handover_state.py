@@ -26,7 +26,7 @@ class NotHandedOverError(ClientError):
 
 
 @attrs.frozen
-class HandedOver:
+class HandoverState:
     """Where the next writer goes on."""
 
     last: EntryId
@@ -38,7 +38,7 @@ class HandedOver:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode_handover(ledger_id: LedgerId, value: bytes) -> HandedOver:
+def decode_handover(ledger_id: LedgerId, value: bytes) -> HandoverState:
     """Read the key's value.
 
     Raises:
@@ -52,7 +52,7 @@ def decode_handover(ledger_id: LedgerId, value: bytes) -> HandedOver:
         raise NotHandedOverError(text) from error
     if version != _FORMAT or last < NO_ENTRY or length < 0:
         raise NotHandedOverError(f"ledger {ledger_id}: its {HANDOVER_KEY} is {value!r}")
-    return HandedOver(EntryId(last), length)
+    return HandoverState(EntryId(last), length)
 
 
 def confirmed_by_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> EntryId:

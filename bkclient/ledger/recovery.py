@@ -20,7 +20,7 @@ from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedCo
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.replica_read import as_client_error
-from bkclient.metadata.update import LocalMetadata, marked, recovered
+from bkclient.metadata.update import LocalMetadata, as_in_recovery, as_recovered
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.add_rules import AddQuorum
 from bkclient.quorum.pending_adds import ChangeEnsemble
@@ -97,7 +97,7 @@ async def mark(cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> L
     Nothing may be fenced before: the mark is what keeps the writer from moving to other bookies.
     """
     return await cluster.updater.update(
-        ledger_id, local, lambda m: m.state is LedgerState.OPEN, marked
+        ledger_id, local, lambda m: m.state is LedgerState.OPEN, as_in_recovery
     )
 
 
@@ -294,7 +294,7 @@ class RecoveryRun:
             self._keys.ledger_id,
             self._local,
             _still_recovering,
-            lambda m: recovered(m, fragments, command.last_entry, command.length),
+            lambda m: as_recovered(m, fragments, command.last_entry, command.length),
         )
         # Another recoverer may have been first: the store's word holds.
         last = metadata.last_entry_id

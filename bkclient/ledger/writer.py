@@ -25,7 +25,7 @@ from bkclient.errors import (
 from bkclient.ledger.adds.closing import ForcedAdds, LedgerClosing, WriterEnd
 from bkclient.ledger.adds.ensemble_members import EnsembleChanges
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
-from bkclient.ledger.context import Cluster, LastCopies
+from bkclient.ledger.context import Cluster, PendingCopies
 from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata
@@ -314,7 +314,7 @@ class LedgerWriter:
         self._pipeline.end(error)
         self._leave()
 
-    def _leave(self, last_copies: LastCopies | None = None) -> None:
+    def _leave(self, last_copies: PendingCopies | None = None) -> None:
         self._explicit_lac.stop()
         self._pipeline.leave(last_copies)
         self._fetcher.close()

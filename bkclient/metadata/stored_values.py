@@ -46,7 +46,7 @@ def as_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int, version: Version
     return StoredLedger(ledger_id, Versioned(metadata, version))
 
 
-def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
+def decode_registration(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
     """Decode a registration; one that is damaged counts as none."""
     try:
         return decode_service_info(value, bookie_id)
@@ -122,7 +122,7 @@ class BookieStatus:
     info: BookieServiceInfo | None = None
 
 
-def states(
+def bookie_states(
     writable: AbstractSet[BookieId], read_only: AbstractSet[BookieId], known: AbstractSet[BookieId]
 ) -> dict[BookieId, BookieState]:
     """Return the state of every bookie, by id; ``known`` are those with a cookie.

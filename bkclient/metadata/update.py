@@ -152,7 +152,7 @@ def state_error(ledger_id: LedgerId | None, state: LedgerState) -> ClientError:
     return LedgerClosedError(f"{name} is closed")
 
 
-def still_has(metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]) -> bool:
+def lists_a_failed_bookie(metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]) -> bool:
     """Return whether a failed bookie is still a member of the last fragment.
 
     Raises:
@@ -183,12 +183,12 @@ def with_ensemble(
     return attrs.evolve(metadata, fragments=(*kept, fragment), creator_token=0)
 
 
-def marked(metadata: LedgerMetadata) -> LedgerMetadata:
+def as_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
     """Mark the ledger as in recovery: its writer may not change anything from now on."""
     return attrs.evolve(metadata, state=LedgerState.IN_RECOVERY, creator_token=0)
 
 
-def closed(metadata: LedgerMetadata, last_entry: int, length: int) -> LedgerMetadata:
+def as_closed(metadata: LedgerMetadata, last_entry: int, length: int) -> LedgerMetadata:
     """Close the ledger."""
     return attrs.evolve(
         metadata,
@@ -218,10 +218,10 @@ def writer_may_close(metadata: LedgerMetadata, last_entry: int, length: int) -> 
     return False
 
 
-def recovered(
+def as_recovered(
     metadata: LedgerMetadata, fragments: Iterable[Fragment], last_entry: int, length: int
 ) -> LedgerMetadata:
     """Close a ledger with the fragments made while writing back."""
     for fragment in fragments:
         metadata = with_ensemble(metadata, fragment.first_entry_id, fragment.ensemble)
-    return closed(metadata, last_entry, length)
+    return as_closed(metadata, last_entry, length)

@@ -325,10 +325,10 @@ def _insist_forgettable(
 
 
 async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _MarkReason:
-    from bkclient.repair.replica_check import LedgerChecker, view
+    from bkclient.repair.replica_check import LedgerChecker, view_ledger
 
     try:
-        ledger = await view(client, ledger_id)
+        ledger = await view_ledger(client, ledger_id)
     except NoSuchLedgerError:
         return _MarkReason(is_deleted=True)
     is_closed = ledger.metadata.is_closed

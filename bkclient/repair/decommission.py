@@ -23,7 +23,7 @@ from bkclient.metadata.api import DamagedMark, MarkError, registered_bookies
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
-from bkclient.repair.replica_check import LedgerChecker, view
+from bkclient.repair.replica_check import LedgerChecker, view_ledger
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -208,7 +208,7 @@ async def _lacks(
 ) -> bool:
     """Return whether replicas are missing; what is ``marked`` may lie between first and last."""
     try:
-        ledger = await view(client, ledger_id)
+        ledger = await view_ledger(client, ledger_id)
     except NoSuchLedgerError:
         return False
     if ledger.lac is None or needs_recovery(ledger.metadata, available):

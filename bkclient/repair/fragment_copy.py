@@ -35,7 +35,7 @@ from bkclient.quorum.fragments import (
     swap_is_needed,
     swapped,
 )
-from bkclient.repair.replica_check import OURS, ViewedLedger, places_that_answer
+from bkclient.repair.replica_check import OURS, LedgerView, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
 from wire.frames.bulk_adds import Packed
@@ -105,7 +105,7 @@ class FragmentRepairer:
 
     async def plan(
         self,
-        ledger: ViewedLedger,
+        ledger: LedgerView,
         lack: MissingPlaces,
         *,
         avoid: Collection[BookieId] = (),
@@ -133,7 +133,7 @@ class FragmentRepairer:
 
     async def repair(
         self,
-        ledger: ViewedLedger,
+        ledger: LedgerView,
         lack: MissingPlaces,
         *,
         avoid: Collection[BookieId] = (),
@@ -159,7 +159,7 @@ class FragmentRepairer:
         swap = await self.plan(ledger, lack, avoid=avoid, only=only)
         return await self.carry_out(ledger, lack, swap)
 
-    async def carry_out(self, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap) -> Swap:
+    async def carry_out(self, ledger: LedgerView, lack: MissingPlaces, swap: Swap) -> Swap:
         """Copy to the bookies of a plan, then store it; see ``repair``.
 
         A bookie that was only silent in the check, and answers when the copy is done, keeps its
@@ -173,7 +173,7 @@ class FragmentRepairer:
         return swap
 
     async def write_again(
-        self, ledger: ViewedLedger, fragment: LedgerFragment, index: int, entries: Iterator[EntryId]
+        self, ledger: LedgerView, fragment: LedgerFragment, index: int, entries: Iterator[EntryId]
     ) -> None:
         """Write entries once more on the bookie at ``index``, read from the bookies that have them.
 
@@ -184,7 +184,7 @@ class FragmentRepairer:
         again = {index: fragment.ensemble[index]}
         await _FragmentCopy(self, ledger, fragment, again, entries).run()
 
-    async def _store(self, ledger: ViewedLedger, swap: Swap) -> None:
+    async def _store(self, ledger: LedgerView, swap: Swap) -> None:
         await self.cluster.updater.update(
             ledger.ledger_id,
             ledger.local,
@@ -199,7 +199,7 @@ class FragmentRepairer:
             new=", ".join(swap.new.values()),
         )
 
-    async def try_reading(self, ledger: ViewedLedger, entries: Collection[EntryId]) -> None:
+    async def try_reading(self, ledger: LedgerView, entries: Collection[EntryId]) -> None:
         """Read some entries and drop them.
 
         Raises:
@@ -214,7 +214,7 @@ class FragmentRepairer:
             fetcher.close()
 
 
-async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -> Entry:
+async def read(fetcher: EntryFetcher, ledger: LedgerView, entry_id: EntryId) -> Entry:
     """Return an entry from a bookie that has it.
 
     Raises:
@@ -234,7 +234,7 @@ class _FragmentCopy:
     def __init__(
         self,
         repairer: FragmentRepairer,
-        ledger: ViewedLedger,
+        ledger: LedgerView,
         fragment: LedgerFragment,
         bookies: Mapping[int, BookieId],
         entries: Iterator[EntryId],

@@ -23,12 +23,12 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 
-async def domain(client: Client) -> str:
+async def placement_domain(client: Client) -> str:
     """Return what the placement keeps bookies apart by: rack, region or zone."""
     return client.cluster.placement.domain
 
 
-async def shortfall(client: Client) -> str:
+async def placement_shortfall(client: Client) -> str:
     """Return what ledgers span that are on too few, as the end of a sentence."""
     return client.cluster.placement.shortfall
 
@@ -47,7 +47,7 @@ class RackForecast:
     """Why no bookie can."""
 
 
-async def forecast(
+async def rack_forecast(
     client: Client,
     leaving: Collection[BookieId],
     ledgers: Collection[BookieLedger],

@@ -31,7 +31,7 @@ from bkclient.errors import (
 from bkclient.metadata.api import StoredLedger, registered_bookies
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, is_lost
 from bkclient.repair.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
-from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
+from bkclient.repair.replica_check import LedgerChecker, LedgerView, view_ledger
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -336,7 +336,7 @@ class _Recovery:
             return _failed(ledger_id, error)
 
     async def _move_one(self, ledger_id: LedgerId) -> LedgerMove:
-        ledger = await view(self._client, ledger_id)
+        ledger = await view_ledger(self._client, ledger_id)
         if self._options.skip_open and ledger.metadata.state is LedgerState.OPEN:
             return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.SKIPPED_OPEN)
         # The fragment that grows cannot be copied: its writer has to go first.
@@ -350,7 +350,7 @@ class _Recovery:
             (await self._client.open_ledger(ledger_id, recover=True)).close()
         moves: list[FragmentMove] = []
         for _ in range(PASSES_MAX):
-            ledger = await view(self._client, ledger_id)
+            ledger = await view_ledger(self._client, ledger_id)
             lacks = self._to_move(ledger) or await self._missing(ledger, moves)
             if not lacks:
                 return LedgerMove(
@@ -366,7 +366,7 @@ class _Recovery:
                 moves.append(_move_of(lack, swap.of(lack.fragment.ensemble)))
         raise LedgerRecoveryError("others change it all the time, or too few bookies are left")
 
-    def _to_move(self, ledger: ViewedLedger) -> list[MissingPlaces]:
+    def _to_move(self, ledger: LedgerView) -> list[MissingPlaces]:
         """Return the places of the bookies in all fragments that do not grow."""
         return [
             MissingPlaces(fragment, places)
@@ -374,9 +374,7 @@ class _Recovery:
             if fragment.is_closed and (places := _places(fragment, self._bookies))
         ]
 
-    async def _missing(
-        self, ledger: ViewedLedger, moves: list[FragmentMove]
-    ) -> list[MissingPlaces]:
+    async def _missing(self, ledger: LedgerView, moves: list[FragmentMove]) -> list[MissingPlaces]:
         """Return where copies are missing after all: a bookie may have dropped what was not its."""
         if not moves:
             return []
@@ -396,7 +394,7 @@ class _Recovery:
                 found.append(MissingPlaces(lack.fragment, places))
         return found
 
-    async def _plan(self, ledger: ViewedLedger, *, fences: bool) -> LedgerMove:
+    async def _plan(self, ledger: LedgerView, *, fences: bool) -> LedgerMove:
         metadata = ledger.metadata
         if not metadata.is_closed:
             last = metadata.last_fragment
@@ -420,7 +418,7 @@ class _Recovery:
         )
 
     async def _planned(
-        self, ledger: ViewedLedger, lack: MissingPlaces, available: Collection[BookieId]
+        self, ledger: LedgerView, lack: MissingPlaces, available: Collection[BookieId]
     ) -> FragmentMove:
         try:
             swap = await self._repairer.plan(

@@ -64,7 +64,7 @@ class ReplicaLoss(enum.IntEnum):
 
 
 @attrs.frozen(kw_only=True)
-class ViewedLedger:
+class LedgerView:
     """A ledger as its metadata and its bookies had it a moment ago; no writer was fenced.
 
     ``lac`` is ``None`` where too few bookies of the last fragment answered to know it.
@@ -81,7 +81,7 @@ class ViewedLedger:
         return self.local.value
 
 
-async def view(client: Client, ledger_id: LedgerId) -> ViewedLedger:
+async def view_ledger(client: Client, ledger_id: LedgerId) -> LedgerView:
     """Look at a ledger without recovering it, with the password in its metadata.
 
     Raises:
@@ -94,7 +94,7 @@ async def view(client: Client, ledger_id: LedgerId) -> ViewedLedger:
     lac = local.value.last_entry_id
     if lac is None:
         lac = await _lac(client.cluster.fetcher(keys), local.value, ledger_id)
-    return ViewedLedger(ledger_id=ledger_id, local=local, keys=keys, lac=lac)
+    return LedgerView(ledger_id=ledger_id, local=local, keys=keys, lac=lac)
 
 
 async def _lac(
@@ -130,7 +130,7 @@ class LedgerChecker:
     reads_at_once: int = attrs.field(default=0, converter=_reads_at_once)
 
     async def check(
-        self, ledger: ViewedLedger, available: Collection[BookieId]
+        self, ledger: LedgerView, available: Collection[BookieId]
     ) -> tuple[MissingPlaces, ...]:
         """Return where replicas are missing; a bookie that is not available has none.
 
@@ -195,7 +195,7 @@ def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:
 
 
 async def places_that_answer(
-    cluster: Cluster, ledger: ViewedLedger, lack: MissingPlaces, places: Collection[int]
+    cluster: Cluster, ledger: LedgerView, lack: MissingPlaces, places: Collection[int]
 ) -> frozenset[int]:
     """Return those of some places whose bookies now give what they did not answer for.
 
@@ -219,7 +219,7 @@ async def places_that_answer(
 class _ReplicaCheck:
     """The reads of one check."""
 
-    def __init__(self, cluster: Cluster, ledger: ViewedLedger) -> None:
+    def __init__(self, cluster: Cluster, ledger: LedgerView) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, cluster.pool
         self._verifier = AnswerVerifier(ledger.ledger_id, ledger.keys.digester)
         # Without a password in the metadata the digest may be another than we are told to take.

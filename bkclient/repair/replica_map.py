@@ -25,7 +25,7 @@ from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.quorum.replica_counts import Run, count_at, count_held, runs
-from bkclient.repair.replica_check import OURS, ViewedLedger, list_entries, view
+from bkclient.repair.replica_check import OURS, LedgerView, list_entries, view_ledger
 from bkclient.repair.verify import with_handover_end
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
@@ -113,7 +113,7 @@ async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
         NoSuchLedgerError: there is no such ledger.
         MetadataSerializationError: its metadata cannot be read.
     """
-    ledger = with_handover_end(await view(client, ledger_id))
+    ledger = with_handover_end(await view_ledger(client, ledger_id))
     listed: dict[BookieId, _Listed] = {}
 
     async def ask(bookie: BookieId) -> None:
@@ -208,7 +208,7 @@ def copies(fragment: LedgerFragment, places: Sequence[ReplicaPlace]) -> int | No
 class _Reads:
     """Reads in place of a list that a bookie does not give; one that is silent is asked once."""
 
-    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+    def __init__(self, client: Client, ledger: LedgerView) -> None:
         self._pool, self._ledger_id = client.cluster.pool, ledger.ledger_id
         self._verifier = AnswerVerifier(ledger.ledger_id, ledger.keys.digester)
         self._silent: dict[BookieId, ClientError] = {}

@@ -36,7 +36,7 @@ from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
-from bkclient.repair.replica_check import OURS, ViewedLedger, view
+from bkclient.repair.replica_check import OURS, LedgerView, view_ledger
 from wire.codes import ENTRY_HEADER_BYTES, ProtocolVersion, ReturnCode
 from wire.digest import Entry, header
 from wire.errors import DigestMismatchError
@@ -135,7 +135,7 @@ class LedgerVerification:
 
 
 @attrs.frozen
-class Verifying:
+class VerifyProgress:
     """How far it is: entries looked at, and how many there are to look at."""
 
     done: int
@@ -144,7 +144,7 @@ class Verifying:
 
 async def verify(
     client: Client, ledger_id: LedgerId, share: float, rng: random.Random, *, bytes_per_s: int = 0
-) -> AsyncIterator[Verifying | LedgerVerification]:
+) -> AsyncIterator[VerifyProgress | LedgerVerification]:
     """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
 
     ``bytes_per_s`` limits what is read of all copies together; 0 is no limit.
@@ -157,7 +157,7 @@ async def verify(
         MetadataSerializationError: its metadata cannot be read.
     """
     for more in reversed(range(TRIES)):
-        ledger = with_handover_end(await view(client, ledger_id))
+        ledger = with_handover_end(await view_ledger(client, ledger_id))
         run = _Verification(client, ledger, bytes_per_s)
         async for step in run.read_all(share, rng):
             yield step
@@ -224,7 +224,7 @@ async def _has_lost_ends(client: Client, ledger_id: LedgerId, in_service: set[Bo
     return outcome.entries_lost > 0 and all(one.flaw is Flaw.MISSING for one in outcome.bad)
 
 
-def with_handover_end(ledger: ViewedLedger) -> ViewedLedger:
+def with_handover_end(ledger: LedgerView) -> LedgerView:
     """Let a ledger that was handed over end where its last writer says, if bookies know of less."""
     if ledger.lac is None:
         return ledger
@@ -232,13 +232,15 @@ def with_handover_end(ledger: ViewedLedger) -> ViewedLedger:
     return attrs.evolve(ledger, lac=max(ledger.lac, handed_over_lac))
 
 
-async def _has_moved(client: Client, ledger: ViewedLedger) -> bool:
+async def _has_moved(client: Client, ledger: LedgerView) -> bool:
     """Return whether copies have another place now: a repair that ended meanwhile."""
     now = (await client.read_metadata(ledger.ledger_id)).value
     return now.fragments != ledger.metadata.fragments
 
 
-def chosen(fragment: LedgerFragment, share: float, rng: random.Random) -> Iterator[EntryId]:
+def sampled_entries(
+    fragment: LedgerFragment, share: float, rng: random.Random
+) -> Iterator[EntryId]:
     """Give the first and the last entry of a fragment, and ``share`` of those between, ascending.
 
     With a share of 1 that is every entry.
@@ -302,7 +304,7 @@ class _Found:
 class CopyReader:
     """Reads single copies of one ledger's entries, each from the bookie that is named."""
 
-    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+    def __init__(self, client: Client, ledger: LedgerView) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
         self._digester = ledger.keys.digester
         self._verifier = AnswerVerifier(ledger.ledger_id, self._digester)
@@ -351,7 +353,7 @@ class CopyReader:
 class _Verification:
     """The reads of one ledger, and what they showed."""
 
-    def __init__(self, client: Client, ledger: ViewedLedger, bytes_per_s: int) -> None:
+    def __init__(self, client: Client, ledger: LedgerView, bytes_per_s: int) -> None:
         """Read at most ``bytes_per_s``; 0 is no limit."""
         self._ledger = ledger
         self._rate = rate_limit(client.cluster.clock, bytes_per_s)
@@ -361,19 +363,19 @@ class _Verification:
         self._silent: Counter[BookieId] = Counter()
         self._entries_read = self._copies_read = self._size = self._entries_lost = 0
 
-    async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[Verifying]:
+    async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[VerifyProgress]:
         """Read and compare the copies of ``share`` of the entries; yield how far it is."""
         fragments = fragments_of(self._ledger.metadata, self._ledger.lac)
         total = max(1, int(sum(max(0, f.last - f.first + 1) for f in fragments) * share))
         done = 0
         for fragment in fragments:
-            entries = chosen(fragment, share, rng)
+            entries = sampled_entries(fragment, share, rng)
             while batch := list(islice(entries, self._batch_entries())):
                 before = self._size
                 await self._read(fragment, batch)
                 await self._rest(self._size - before)
                 done += len(batch)
-                yield Verifying(min(done, total), total)
+                yield VerifyProgress(min(done, total), total)
 
     async def _rest(self, size: int) -> None:
         """Wait as long as so many bytes may take."""
@@ -559,7 +561,7 @@ async def read_copies(
         NoSuchLedgerError: there is no such ledger.
         ClientError: the bookie does not answer at all.
     """
-    ledger = await view(client, ledger_id)
+    ledger = await view_ledger(client, ledger_id)
     reader = CopyReader(client, ledger)
     iterator = iter(entries)
     while batch := list(islice(iterator, ENTRIES_AT_ONCE)):

@@ -16,7 +16,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.findings import Severity
 from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import Properties, parse_properties, read_properties
-from bkclient.config.settings import environment, load
+from bkclient.config.settings import load, settings_of_environment
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, Options
 from bkctl.session.profiles import Profile, is_typed, use_profile
@@ -87,7 +87,7 @@ def cluster_properties(
     """
     profile = use_profile(options, environ)
     properties, path = _file(options, profile)
-    layers = [(environment(environ, ClientConfig), "BK_{key}")]
+    layers = [(settings_of_environment(environ, ClientConfig), "BK_{key}")]
     if profile is not None:
         keys = {key: _as_value(value) for key, value in profile.keys.items()}
         if profile.service_uri is not None:

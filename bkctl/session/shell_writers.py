@@ -64,11 +64,11 @@ class ShellWriters:
 
 
 def _hand_back(held: WriterInUse, tell: Tell) -> bool:
-    from bkclient.admin.handover import release
+    from bkclient.admin.handover import release_ledger
 
     ledger = f"ledger {held.writer.ledger_id}"
     try:
-        held.client.call(lambda _client: release(held.writer))
+        held.client.call(lambda _client: release_ledger(held.writer))
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
         tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
@@ -98,7 +98,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     held = writer_in_use(session, ledger_id)
     if held is not None:
         return held
-    writer = session.call(handover.claim, ledger_id)
+    writer = session.call(handover.claim_ledger, ledger_id)
     if session.host.writers is not None:
         session.host.writers.keep(session.uri, session.cluster.client, writer)
     return writer
@@ -106,9 +106,9 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
 
 def give_back(session: Session, writer: LedgerWriter) -> None:
     """Hand the ledger back; in a shell only let others read what has been added."""
-    from bkclient.admin.handover import release
+    from bkclient.admin.handover import release_ledger
 
     if session.host.writers is None:
-        session.run(release, writer)
+        session.run(release_ledger, writer)
     else:
         session.run(writer.publish)

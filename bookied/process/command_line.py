@@ -22,7 +22,7 @@ from bkclient.config.properties import (
     java_system_properties,
     read_properties,
 )
-from bkclient.config.settings import environment
+from bkclient.config.settings import settings_of_environment
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 from bookied.process.own_version import own_version
@@ -202,7 +202,9 @@ def _properties(options: DaemonOptions, environ: Mapping[str, str], *classes: ty
         properties = Properties(environ=environ, system=system)
     else:
         properties = read_properties(path, environ=environ, system=system)
-    properties = properties.override(environment(environ, *classes), "BK_{key} in the environment")
+    properties = properties.override(
+        settings_of_environment(environ, *classes), "BK_{key} in the environment"
+    )
     return properties.override(_settings(options), "the command line")
 
 

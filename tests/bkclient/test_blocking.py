@@ -142,10 +142,10 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
 def test_writers_can_be_held_between_calls(uri: str) -> None:
     with BlockingClient(uri) as client:
         ledger_id, _ = client.call(handover.create_handed_over, NewLedger(**TRIPLE))
-        writer = client.call(handover.claim, ledger_id)
+        writer = client.call(handover.claim_ledger, ledger_id)
         assert client.run(writer.add, b"one") == 0
         assert client.run(writer.add_many, [b"two", b"three"]) == 2
-        client.run(handover.release, writer)
+        client.run(handover.release_ledger, writer)
         reader = client.run(client.client.open_ledger, ledger_id, recover=True)
         assert client.run(reader.read_entry, 2).payload == b"three"
 

@@ -21,7 +21,7 @@ from bkclient.errors import (
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.explicit_lac import force
-from bkclient.metadata.update import LocalMetadata, closed, writer_may_close
+from bkclient.metadata.update import LocalMetadata, as_closed, writer_may_close
 from bkclient.quorum.add_rules import AddQuorum
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -123,7 +123,7 @@ class LedgerClosing:
     Args:
         forced: what was forced, where only that is safe.
         last_confirmed: returns the last entry that is safe.
-        leave: drops timers and connections; with ``LastCopies`` it keeps a connection until its
+        leave: drops timers and connections; with ``PendingCopies`` it keeps a connection until its
             bookie has answered.
     """
 
@@ -171,7 +171,7 @@ class LedgerClosing:
             self._ledger_id,
             self._local,
             lambda m: writer_may_close(m, last, length),
-            lambda m: closed(m, last, length),
+            lambda m: as_closed(m, last, length),
         )
 
     def _safe_end(self) -> tuple[EntryId, int]:

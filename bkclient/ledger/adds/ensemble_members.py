@@ -20,8 +20,8 @@ from bkclient.connection.channel import BookieChannel
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
-from bkclient.ledger.context import Cluster, LastCopies
-from bkclient.metadata.update import LocalMetadata, still_has, with_ensemble
+from bkclient.ledger.context import Cluster, PendingCopies
+from bkclient.metadata.update import LocalMetadata, lists_a_failed_bookie, with_ensemble
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.distribution import is_striped_to
 from bkclient.quorum.pending_adds import ChangeEnsemble
@@ -85,7 +85,7 @@ class Member:
         self._hold: _Hold | None = None
         self._ailing = False
         self._gone = False
-        self._last_copies: LastCopies | None = None
+        self._last_copies: PendingCopies | None = None
         self._acked_to = self._broken_at = NO_ENTRY
         channel = pool.ready(bookie, self._keys.ledger_id, self._protocol)
         if channel is not None:
@@ -154,7 +154,7 @@ class Member:
             self._stream.close()
             self._stream = None
 
-    def part_when_answered(self, last_copies: LastCopies) -> None:
+    def part_when_answered(self, last_copies: PendingCopies) -> None:
         """Leave the bookie once it has answered, or failed; nothing more is reported."""
         self._on_acked, self._on_failed = _ignore, _warn_of_lack
         self._last_copies = last_copies
@@ -319,7 +319,7 @@ class EnsembleMembers:
         for member in self._members:
             member.part()
 
-    def leave_when_answered(self, last_copies: LastCopies) -> None:
+    def leave_when_answered(self, last_copies: PendingCopies) -> None:
         """Release each connection once its bookie has answered what was sent."""
         for member in self._members:
             member.part_when_answered(last_copies)
@@ -377,7 +377,7 @@ class EnsembleChanges:
             return with_ensemble(metadata, command.first_entry, ensemble)
 
         metadata = await self._cluster.updater.update(
-            self._ledger_id, self._local, lambda m: still_has(m, failed), changed
+            self._ledger_id, self._local, lambda m: lists_a_failed_bookie(m, failed), changed
         )
         return metadata.last_fragment.ensemble
 

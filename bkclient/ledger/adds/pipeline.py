@@ -31,7 +31,7 @@ from bkclient.errors import (
     UnexpectedConditionError,
 )
 from bkclient.ledger.adds.ensemble_members import AddFraming, ChangePause, EnsembleMembers, Member
-from bkclient.ledger.context import LastCopies
+from bkclient.ledger.context import PendingCopies
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.pending_adds import (
     AddsAcked,
@@ -374,7 +374,7 @@ class AddPipeline:
         """Whether commands are being carried out: the caller is called by one of them."""
         return self._running
 
-    def leave(self, last_copies: LastCopies | None = None) -> None:
+    def leave(self, last_copies: PendingCopies | None = None) -> None:
         """Release connections: answers that still come are ignored.
 
         With ``last_copies`` each connection is kept until its bookie has answered.

@@ -11,7 +11,7 @@ from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import CookieExistsError, NotFoundError, RegistrationExistsError
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.rows import Rows
-from bkclient.metadata.stored_values import decode_info
+from bkclient.metadata.stored_values import decode_registration
 from bkclient.metadata.tree.bookies import (
     check_bookie_id,
     cookie_changed,
@@ -83,7 +83,7 @@ class SqliteBookies(SqlitePart):
         )
         if row is None:
             raise NotFoundError(f"bookie {bookie_id} is not registered")
-        return decode_info(bookie_id, row.value)
+        return decode_registration(bookie_id, row.value)
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
         return await self._watch(changed, AVAILABLE, READ_ONLY)

@@ -23,7 +23,7 @@ from bkclient.metadata.errors import (
     NotInitializedError,
     RegistrationExistsError,
 )
-from bkclient.metadata.stored_values import decode_info
+from bkclient.metadata.stored_values import decode_registration
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,
@@ -126,7 +126,7 @@ class TreeBookies(TreePart):
             path = zk_paths.registration(bookie_id, read_only=read_only)
             node = await get_if_there(self._tree, path)
             if node is not None:
-                return decode_info(bookie_id, node.value)
+                return decode_registration(bookie_id, node.value)
         raise NotFoundError(f"bookie {bookie_id} is not registered")
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:

@@ -14,11 +14,11 @@ from bkclient.metadata.stored_values import (
     BookieState,
     BookieStatus,
     as_stored,
-    decode_info,
+    bookie_states,
+    decode_registration,
     known_layout,
     layout_in_force,
     not_readable,
-    states,
 )
 from bkclient.metadata.zookeeper_reader import frames
 from wire.ids import BookieId, LedgerId, is_valid_bookie_id
@@ -129,7 +129,7 @@ class ZooKeeperReader:
         # The read-only list first: a bookie that becomes writable in between is in one of them.
         paths = (zk_paths.READ_ONLY, zk_paths.AVAILABLE, zk_paths.COOKIES)
         read_only, writable, known = map(self._bookies_among, paths, self._children(paths))
-        found = states(writable, read_only, known)
+        found = bookie_states(writable, read_only, known)
         up = [bookie for bookie, state in found.items() if state is not BookieState.DOWN]
         infos = self._infos(up)
         return tuple(BookieStatus(one, state, infos.get(one)) for one, state in found.items())
@@ -157,7 +157,7 @@ class ZooKeeperReader:
             either = other if value is None else value
             if isinstance(either, bytes):
                 try:
-                    found[bookie] = decode_info(bookie, either)
+                    found[bookie] = decode_registration(bookie, either)
                 except NotFoundError:
                     continue
         return found

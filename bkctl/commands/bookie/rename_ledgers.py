@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from twisted.internet.task import deferLater
 
 from bkclient.admin import bookie_ids
-from bkclient.admin.bookie_ids import RenamedBookie, Renaming
+from bkclient.admin.bookie_ids import LedgerRename, RenameOutcome
 from bkclient.client import Client
 from bkclient.metadata.api import StoredLedger
 from bkctl.bookies.stopped_bookie import is_registered
@@ -45,7 +45,7 @@ class BookieUpdated:
     old: BookieId = field("The old id.")
     new: BookieId = field("The new id.")
     ledgers: int = field("Ledgers changed.")
-    skipped: tuple[RenamedBookie, ...]
+    skipped: tuple[LedgerRename, ...]
 
 
 def update_bookie(
@@ -114,15 +114,15 @@ def rename_all(
     *,
     verify: bool,
     rate: float = 100.0,
-) -> list[RenamedBookie]:
+) -> list[LedgerRename]:
     """Rename in many ledgers, telling of each that is skipped; return those."""
-    skipped: list[RenamedBookie] = []
+    skipped: list[LedgerRename] = []
     before, session.resume = session.resume, "run it again: what is done stays done"
     with session.progress("renaming", total=len(found), unit="ledgers") as progress:
         renames = session.iterate(_renames, found, old, new, verify=verify, pause_s=1 / rate)
         for number, one in enumerate(renames, 1):
             progress.update(number)
-            if one.outcome in {Renaming.DONE, Renaming.GONE}:
+            if one.outcome in {RenameOutcome.DONE, RenameOutcome.GONE}:
                 continue
             skipped.append(one)
             if len(skipped) <= NAMED_MAX:
@@ -140,7 +140,7 @@ async def _renames(
     *,
     verify: bool,
     pause_s: float,
-) -> AsyncIterator[RenamedBookie]:
+) -> AsyncIterator[LedgerRename]:
     clock = client.cluster.clock
     for one in found:
         began_s = clock.seconds()

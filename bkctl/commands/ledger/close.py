@@ -191,7 +191,7 @@ def _way_to_close(session: Session, ledger_id: LedgerId) -> tuple[_Close, Ledger
 
 async def _claim_and_close(client: Client, ledger_id: LedgerId) -> LedgerClosed:
     """Close a ledger that was handed over."""
-    writer = await handover.claim(client, ledger_id)
+    writer = await handover.claim_ledger(client, ledger_id)
     return _closed(ledger_id, await writer.close(), "closed")
 
 

@@ -51,7 +51,7 @@ def confirmed_end(reader: LedgerReader) -> int:
     """Return the last entry that is confirmed, as far as anybody has told; -1 for none."""
     if not handover.is_handed_over(reader.metadata):
         return reader.last_add_confirmed
-    handed_over_last = handover.handed_over(reader.ledger_id, reader.metadata).last
+    handed_over_last = handover.read_handover(reader.ledger_id, reader.metadata).last
     return max(reader.last_add_confirmed, handed_over_last)
 
 

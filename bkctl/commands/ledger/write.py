@@ -134,7 +134,7 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
 
     if shell_writers.writer_in_use(session, ledger_id) is not None:
         return "this shell writes to"
-    handover.handed_over(ledger_id, metadata_of(session, ledger_id))
+    handover.read_handover(ledger_id, metadata_of(session, ledger_id))
     return "its last writer has handed over"
 
 

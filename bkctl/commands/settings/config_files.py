@@ -10,7 +10,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared, is_secret_key
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import Properties
-from bkclient.config.settings import environment, known_keys, load, settings_text
+from bkclient.config.settings import known_keys, load, settings_of_environment, settings_text
 from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
@@ -263,7 +263,7 @@ def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:
     properties, _ = cluster_properties(session.options, session.host.environ)
     cls: Any = CLASSES[side]
     if side == "bookie":
-        words = environment(session.host.environ, BookieConfig)
+        words = settings_of_environment(session.host.environ, BookieConfig)
         missing = {key: text for key, text in words.items() if key not in known_keys(ClientConfig)}
         properties = properties.override(missing, "BK_{key}")
     config, _ = load(cls, properties, also=CLASSES.values())

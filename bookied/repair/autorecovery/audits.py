@@ -34,7 +34,7 @@ from bkclient.quorum.replica_counts import (
     bookies_to_ask,
     count_replicas,
 )
-from bkclient.repair.replica_check import LedgerChecker, list_entries, view
+from bkclient.repair.replica_check import LedgerChecker, list_entries, view_ledger
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -186,7 +186,7 @@ async def check_all_ledgers(
     async def check(ledger_id: LedgerId) -> None:
         nonlocal marked
         await insist_enabled(store)
-        ledger = await view(client, ledger_id)
+        ledger = await view_ledger(client, ledger_id)
         lacks = await checker.check(ledger, await registered_bookies(store))
         checked(ledger.metadata)
         missing = sorted({bookie for lack in lacks for bookie in lack.bookies})

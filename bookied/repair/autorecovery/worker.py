@@ -37,7 +37,7 @@ from bkclient.quorum.fragments import (
     swap_between,
 )
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
-from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
+from bkclient.repair.replica_check import LedgerChecker, LedgerView, view_ledger
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.repair_pauses import RepairPauses
 from bookied.repair.autorecovery.repair_retries import RepairFailures
@@ -208,9 +208,9 @@ class Worker:
             log.warn("cannot delete the mark of ledger {id}: {error}", id=ledger_id, error=error)
             self._hold(ledger_id, self._pauses.wait(0))
 
-    async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, ViewedLedger]:
+    async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, LedgerView]:
         """Copy what can be copied, then look again at all of it."""
-        ledger = await view(self._client, ledger_id)
+        ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
         lacks = await self._checker.check(ledger, available)
         for lack in lacks:
@@ -221,7 +221,7 @@ class Worker:
             return RepairOutcome.OPEN, ledger
         moves = [] if lacks else await self._spread(ledger)
         if lacks or moves:
-            ledger = await view(self._client, ledger_id)
+            ledger = await view_ledger(self._client, ledger_id)
             available = await registered_bookies(self._store)
             lacks = await self._checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
@@ -231,7 +231,7 @@ class Worker:
             return RepairOutcome.LACKING, ledger
         return RepairOutcome.INTACT, ledger
 
-    async def _spread(self, ledger: ViewedLedger) -> list[bool]:
+    async def _spread(self, ledger: LedgerView) -> list[bool]:
         """Move fragments of a closed ledger that are not spread as they should be, if wanted.
 
         Return of each whether that succeeded. A fragment that cannot be spread better is not
@@ -256,9 +256,7 @@ class Worker:
         self._stats.respread += any(moves)
         return moves
 
-    async def _move(
-        self, ledger: ViewedLedger, fragment: LedgerFragment, ensemble: Ensemble
-    ) -> bool:
+    async def _move(self, ledger: LedgerView, fragment: LedgerFragment, ensemble: Ensemble) -> bool:
         swap = swap_between(fragment, ensemble)
         try:
             await self._repairer.carry_out(ledger, MissingPlaces(fragment, tuple(swap.new)), swap)
@@ -269,7 +267,7 @@ class Worker:
             return False
         return True
 
-    async def _repair_missing(self, ledger: ViewedLedger, lack: MissingPlaces) -> None:
+    async def _repair_missing(self, ledger: LedgerView, lack: MissingPlaces) -> None:
         """Repair one fragment; what goes wrong there must not keep the others waiting."""
         fragment, ledger_id = lack.fragment, ledger.ledger_id
         try:
@@ -287,7 +285,7 @@ class Worker:
         except ClientError as error:
             self._report(ledger, fragment, error)
 
-    def _report(self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError) -> None:
+    def _report(self, ledger: LedgerView, fragment: LedgerFragment, error: ClientError) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         self._unrepaired += 1
@@ -345,13 +343,13 @@ class Worker:
             )
         return self._config.failed_ledger_grace_ms / 1000
 
-    async def _see_to_writer(self, before: ViewedLedger) -> None:
+    async def _see_to_writer(self, before: LedgerView) -> None:
         """Give the writer its time; recover the ledger if it has not used it."""
         await deferLater(self._clock, self._config.open_ledger_grace_ms / 1000)
         if not await self._store.replication_enabled():
             return
         ledger_id = before.ledger_id
-        ledger = await view(self._client, ledger_id)
+        ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
         if not needs_recovery(ledger.metadata, available):
             # What was confirmed meanwhile may be on its way to its last bookie.

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from bkclient.admin.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
+from bkclient.admin.bookie_ids import (
+    RenameOutcome,
+    fragment_ends_on,
+    lists_both,
+    rename_in_ledger,
+    with_bookie_renamed,
+)
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
 from tests.support.memory_zookeeper import Fault, TreeOperation
@@ -27,7 +33,7 @@ def of(*fragments: tuple[int, tuple[BookieId, ...]], write_quorum: int = 2) -> L
 
 def test_every_place_is_renamed_and_nothing_else() -> None:
     before = of((0, (A, B)), (7, (C, A)), (9, (B, C)))
-    after = renamed(before, A, NEW)
+    after = with_bookie_renamed(before, A, NEW)
     assert [one.ensemble for one in after.fragments] == [(NEW, B), (C, NEW), (B, C)]
     assert attrs.evolve(after, fragments=before.fragments, creator_token=0) == before
 
@@ -40,11 +46,11 @@ def test_nobody_gets_into_an_ensemble_twice() -> None:
 def test_a_bookie_must_show_the_first_and_last_entry_of_each_of_its_fragments() -> None:
     held = of((0, (A, B, C)), (10, (B, C, NEW)), (20, (B, A, C)))
     # Entries go to indexes n and n + 1 modulo 3: index 0 has 0 and 2, 3 and 5, ...
-    assert list(shown_by(held, A, last=30)) == [0, 9, 21, 30]
-    assert list(shown_by(held, A, last=20)) == [0, 9]
-    assert list(shown_by(of((0, (A, B))), A, last=-1)) == []
-    assert list(shown_by(of((0, (A, B)), write_quorum=1), B, last=0)) == []
-    assert list(shown_by(of((0, (A, B)), write_quorum=1), B, last=1)) == [1]
+    assert list(fragment_ends_on(held, A, last=30)) == [0, 9, 21, 30]
+    assert list(fragment_ends_on(held, A, last=20)) == [0, 9]
+    assert list(fragment_ends_on(of((0, (A, B))), A, last=-1)) == []
+    assert list(fragment_ends_on(of((0, (A, B)), write_quorum=1), B, last=0)) == []
+    assert list(fragment_ends_on(of((0, (A, B)), write_quorum=1), B, last=1)) == [1]
 
 
 def written(world: World, *, close: bool) -> LedgerId:
@@ -68,10 +74,10 @@ def test_a_bookie_that_moved_with_its_entries_takes_its_place_over() -> None:
         moved.ledgers = world["b1"].ledgers
         world.kill("b1")
         done = world.run(rename_in_ledger(world.client(), ledger_id, A, NEW, verify=True))
-        assert done.outcome is Renaming.DONE
+        assert done.outcome is RenameOutcome.DONE
         assert world.stored(ledger_id).all_bookies() == {B, C, NEW}
         again = world.run(rename_in_ledger(world.client(), ledger_id, A, NEW, verify=True))
-        assert again.outcome is Renaming.DONE
+        assert again.outcome is RenameOutcome.DONE
 
 
 def test_a_bookie_without_the_entries_does_not() -> None:
@@ -81,19 +87,19 @@ def test_a_bookie_without_the_entries_does_not() -> None:
     (other,) = {A, B, C, NEW} - before.all_bookies()
     old = before.ensemble[0]
     refused = world.run(rename_in_ledger(world.client(), ledger_id, old, other, verify=True))
-    assert refused.outcome is Renaming.UNVERIFIED
+    assert refused.outcome is RenameOutcome.UNVERIFIED
     assert "entry 0" in refused.why
     assert world.stored(ledger_id) == before
     both = world.run(
         rename_in_ledger(world.client(), ledger_id, old, before.ensemble[1], verify=False)
     )
-    assert both.outcome is Renaming.BOTH
+    assert both.outcome is RenameOutcome.BOTH
     assert world.stored(ledger_id) == before
     forced = world.run(rename_in_ledger(world.client(), ledger_id, old, other, verify=False))
-    assert forced.outcome is Renaming.DONE
+    assert forced.outcome is RenameOutcome.DONE
     assert other in world.stored(ledger_id).all_bookies()
     gone = world.run(rename_in_ledger(world.client(), LedgerId(99), A, B, verify=False))
-    assert gone.outcome is Renaming.GONE
+    assert gone.outcome is RenameOutcome.GONE
 
 
 def test_a_change_by_somebody_else_is_not_lost() -> None:

@@ -38,10 +38,10 @@ class Relay(Processes):
         """Add entries in a process of its own, then hand the ledger over or close it."""
 
         async def added(client: Client) -> None:
-            writer = await handover.claim(client, self.ledger_id)
+            writer = await handover.claim_ledger(client, self.ledger_id)
             for payload in payloads:
                 self.acknowledged[await writer.add(payload)] = payload
-            await (writer.close() if closes else handover.release(writer))
+            await (writer.close() if closes else handover.release_ledger(writer))
 
         with self.start() as process:
             process.call(added)
@@ -118,7 +118,7 @@ def test_a_process_that_dies_at_any_step_of_its_recovery_leaves_it_to_the_next()
         relay = Relay()
 
         async def added(client: Client) -> None:
-            writer = await handover.claim(client, relay.ledger_id)
+            writer = await handover.claim_ledger(client, relay.ledger_id)
             for payload in ENTRIES[:2]:
                 relay.acknowledged[await writer.add(payload)] = payload
             writer.add(ENTRIES[2]).addErrback(lambda _failure: None)

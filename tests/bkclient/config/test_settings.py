@@ -22,7 +22,13 @@ from bkclient.config.properties import (
     parse_properties,
     read_properties,
 )
-from bkclient.config.settings import _Patterns, changed, environment, load, sample
+from bkclient.config.settings import (
+    _Patterns,
+    load,
+    non_default_settings,
+    sample_settings,
+    settings_of_environment,
+)
 
 
 class Colour(enum.Enum):
@@ -333,7 +339,9 @@ def test_a_cross_check_gets_the_place_of_its_key() -> None:
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file() -> None:
     properties = parse_properties("bookiePort=1\nroot=/file\nusage=0.1", source="bk.conf")
-    set_in_environment = environment({"BK_root": "/env", "BK_usage": "0.2", "HOME": "/"}, Sample)
+    set_in_environment = settings_of_environment(
+        {"BK_root": "/env", "BK_usage": "0.2", "HOME": "/"}, Sample
+    )
     properties = properties.override(set_in_environment, "BK_{key} in the environment")
     properties = properties.override({"usage": "0.3"}, "--usage")
     config, _ = load(Sample, properties)
@@ -347,14 +355,16 @@ def test_the_environment_is_named_in_errors() -> None:
 
 
 def test_container_variables_that_are_no_settings_are_left_alone() -> None:
-    found = environment({"BK_HOME": "/", "BK_rootPath": "x", "BK_root": "y", "X": "z"}, Sample)
+    found = settings_of_environment(
+        {"BK_HOME": "/", "BK_rootPath": "x", "BK_root": "y", "X": "z"}, Sample
+    )
     assert found == {"rootPath": "x", "root": "y"}
 
 
 def test_secrets_are_masked_everywhere() -> None:
     config, _ = loaded("passwd=hunter2")
     assert "hunter2" not in repr(config)
-    assert changed(config) == (("passwd", "********"),)
+    assert non_default_settings(config) == (("passwd", "********"),)
 
 
 def test_a_secret_that_refers_to_nothing_is_not_part_of_the_warning() -> None:
@@ -373,7 +383,7 @@ def test_names_tell_which_values_are_secret() -> None:
 
 def test_changed_lists_what_differs_from_the_defaults() -> None:
     config, _ = loaded("dirs=/a,/b\nsync=off\nwaitMSec=2")
-    assert changed(config) == (("sync", "false"), ("dirs", "/a,/b"))
+    assert non_default_settings(config) == (("sync", "false"), ("dirs", "/a,/b"))
 
 
 def test_declarations_have_what_a_man_page_needs() -> None:
@@ -389,7 +399,7 @@ def test_declarations_have_what_a_man_page_needs() -> None:
 
 
 def test_the_sample_file_names_every_key_and_changes_nothing() -> None:
-    text = sample(Sample)
+    text = sample_settings(Sample)
     assert all(f"#{one.spec.key}=" in text for one in declared(Sample))
     assert "# Wait. [ms]\n#waitMSec=2\n" in text
     assert loaded(text) == (Sample(), ())
@@ -398,7 +408,7 @@ def test_the_sample_file_names_every_key_and_changes_nothing() -> None:
 def test_the_sample_file_with_its_comments_taken_off_gives_the_defaults() -> None:
     lines = [
         line[1:] if line[:1] == "#" and line[1:2].isalpha() else line
-        for line in sample(Sample).replace("=from the address", "=").splitlines()
+        for line in sample_settings(Sample).replace("=from the address", "=").splitlines()
         if line != "#level="
     ]
     assert loaded("\n".join(lines)) == (Sample(), ())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bkclient.connection.tcp import Silence
+from bkclient.connection.tcp import ConnectionSilence
 
 
 def test_two_time_outs_in_a_row_without_a_byte_are_the_end() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     silence.timed_out(5, 5, 5)
     assert silence.is_doubted
     assert not silence.is_over(9.9)
@@ -15,14 +15,14 @@ def test_two_time_outs_in_a_row_without_a_byte_are_the_end() -> None:
 
 
 def test_what_was_asked_beside_the_first_proves_nothing_more() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     for asked_s in (0, 0.5, 4.9):
         silence.timed_out(asked_s + 5, 5, 5)
         assert not silence.is_over(asked_s + 5)
 
 
 def test_a_byte_in_the_time_of_a_request_shows_that_the_peer_is_only_slow() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     for asked_s in range(0, 100, 5):
         silence.heard_s = asked_s + 1
         silence.timed_out(asked_s + 5, 5, 5)
@@ -30,7 +30,7 @@ def test_a_byte_in_the_time_of_a_request_shows_that_the_peer_is_only_slow() -> N
 
 
 def test_a_byte_after_a_time_out_ends_the_doubt() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     silence.timed_out(5, 5, 5)
     silence.heard_s = 5
     assert not silence.is_doubted
@@ -42,7 +42,7 @@ def test_a_byte_after_a_time_out_ends_the_doubt() -> None:
 
 def test_our_own_pause_is_not_the_peers_silence() -> None:
     """Timers that became due meanwhile come all at once, before what lies in the socket."""
-    silence = Silence()
+    silence = ConnectionSilence()
     for _ in range(3):
         silence.timed_out(600, 5, 5)
         assert not silence.is_over(600)
@@ -51,7 +51,7 @@ def test_our_own_pause_is_not_the_peers_silence() -> None:
 
 
 def test_a_long_wait_is_given_as_long_again() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     silence.timed_out(31, 31, 31)
     assert not silence.is_over(61)
     assert silence.is_over(62)
@@ -59,7 +59,7 @@ def test_a_long_wait_is_given_as_long_again() -> None:
 
 
 def test_a_short_wait_casts_doubt_and_leaves_the_usual_time() -> None:
-    silence = Silence()
+    silence = ConnectionSilence()
     silence.timed_out(2, 2, 5)
     assert not silence.is_over(6.9)
     assert silence.is_over(7)

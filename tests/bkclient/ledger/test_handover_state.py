@@ -8,7 +8,7 @@ from hypothesis import given
 
 from bkclient.ledger.handover_state import (
     HANDOVER_KEY,
-    HandedOver,
+    HandoverState,
     NotHandedOverError,
     confirmed_by_handover,
     decode_handover,
@@ -19,7 +19,7 @@ from wire.ids import LedgerId
 
 @given(strategies.ledger_metadata(), strategies.u63)
 def test_the_key_says_how_far_the_ledger_is_confirmed(metadata, last) -> None:
-    custom = {HANDOVER_KEY: HandedOver(last, 5).encode()}
+    custom = {HANDOVER_KEY: HandoverState(last, 5).encode()}
     assert confirmed_by_handover(7, attrs.evolve(metadata, custom=custom)) == last
     assert confirmed_by_handover(7, attrs.evolve(metadata, custom={})) == -1
 

@@ -24,7 +24,7 @@ from bkclient.errors import (
 from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.stored_values import BookieState
-from bkclient.metadata.update import LocalMetadata, marked
+from bkclient.metadata.update import LocalMetadata, as_in_recovery
 from tests.bkclient.worlds import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
@@ -377,7 +377,7 @@ def test_a_ledger_in_recovery_is_read_like_an_open_one() -> None:
     client, other = world.client(), world.client(seed=1)
     writer = write(world, client, 5)
     local = LocalMetadata(world.run(other.read_metadata(writer.ledger_id)))
-    world.run(other.cluster.updater.update(writer.ledger_id, local, not_marked, marked))
+    world.run(other.cluster.updater.update(writer.ledger_id, local, not_marked, as_in_recovery))
     reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
     assert reader.last_add_confirmed >= 0
     assert not reader.is_closed

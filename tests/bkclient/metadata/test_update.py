@@ -22,10 +22,10 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.update import (
     LocalMetadata,
     Updater,
-    closed,
-    marked,
-    recovered,
-    still_has,
+    as_closed,
+    as_in_recovery,
+    as_recovered,
+    lists_a_failed_bookie,
     with_ensemble,
     writer_may_close,
 )
@@ -95,7 +95,7 @@ def run(store: Store, clock: Clock | None = None, *, version: int = 0) -> list[o
     updater = Updater(store=store, clock=clock, rng=random.Random(0))  # type: ignore[arg-type]
     local = store.local = LocalMetadata(Versioned(OPEN, version))
     results: list[object] = []
-    work = Deferred.fromCoroutine(updater.update(L, local, is_open, marked))
+    work = Deferred.fromCoroutine(updater.update(L, local, is_open, as_in_recovery))
     work.addBoth(lambda result: results.append(getattr(result, "value", result)))
     for _ in range(200):
         clock.advance(0.1)
@@ -113,10 +113,10 @@ def test_a_change_is_written_and_installed() -> None:
 
 def test_what_is_there_already_is_not_written() -> None:
     store = Store()
-    store.current = Versioned(marked(OPEN), 5)
+    store.current = Versioned(as_in_recovery(OPEN), 5)
     store.script = [lambda: None]
     result, local = run(store)
-    assert result == marked(OPEN)
+    assert result == as_in_recovery(OPEN)
     assert local == store.current
     assert store.writes == 1, "the local copy was old; the conflict told"
 
@@ -178,7 +178,7 @@ def test_a_server_that_lags_is_waited_for() -> None:
     store.read_ledger = read_ledger  # type: ignore[method-assign]
     store.current = Versioned(attrs.evolve(OPEN, custom={"n": b"1"}), 6)
     result, local = run(store, version=5)
-    assert result == marked(attrs.evolve(OPEN, custom={"n": b"1"}))
+    assert result == as_in_recovery(attrs.evolve(OPEN, custom={"n": b"1"}))
     assert local == store.current
     assert store.writes == 2
 
@@ -187,12 +187,12 @@ def test_local_metadata_never_goes_back() -> None:
     local = LocalMetadata(Versioned(OPEN, 4))
     seen: list[LedgerMetadata] = []
     local.on_change(seen.append)
-    local.install(Versioned(marked(OPEN), 4))
-    local.install(Versioned(marked(OPEN), 3))
+    local.install(Versioned(as_in_recovery(OPEN), 4))
+    local.install(Versioned(as_in_recovery(OPEN), 3))
     assert local.value is OPEN
-    local.install(Versioned(marked(OPEN), 5))
-    assert local.value == marked(OPEN)
-    assert seen == [marked(OPEN)]
+    local.install(Versioned(as_in_recovery(OPEN), 5))
+    assert local.value == as_in_recovery(OPEN)
+    assert seen == [as_in_recovery(OPEN)]
 
 
 def test_a_new_ensemble_replaces_a_fragment_that_begins_there_or_follows() -> None:
@@ -205,26 +205,26 @@ def test_a_new_ensemble_replaces_a_fragment_that_begins_there_or_follows() -> No
 
 
 def test_whether_a_failed_bookie_is_still_there() -> None:
-    assert still_has(OPEN, [(1, BOOKIES[1])])
-    assert not still_has(OPEN, [(1, BOOKIES[0]), (0, OTHERS[0])])
+    assert lists_a_failed_bookie(OPEN, [(1, BOOKIES[1])])
+    assert not lists_a_failed_bookie(OPEN, [(1, BOOKIES[0]), (0, OTHERS[0])])
     with pytest.raises(ClientLedgerFencedError):
-        still_has(marked(OPEN), [])
+        lists_a_failed_bookie(as_in_recovery(OPEN), [])
     with pytest.raises(LedgerClosedError):
-        still_has(closed(OPEN, 3, 30), [])
+        lists_a_failed_bookie(as_closed(OPEN, 3, 30), [])
 
 
 def test_when_a_writer_may_close() -> None:
     assert writer_may_close(OPEN, 3, 30)
-    assert not writer_may_close(closed(OPEN, 3, 30), 3, 30)
+    assert not writer_may_close(as_closed(OPEN, 3, 30), 3, 30)
     for last, length in ((2, 30), (3, 31)):
         with pytest.raises(MetadataVersionError):
-            writer_may_close(closed(OPEN, 3, 30), last, length)
+            writer_may_close(as_closed(OPEN, 3, 30), last, length)
     with pytest.raises(ClientLedgerFencedError):
-        writer_may_close(marked(OPEN), 3, 30)
+        writer_may_close(as_in_recovery(OPEN), 3, 30)
 
 
 def test_a_recovery_closes_with_its_fragments() -> None:
     fragments = [Fragment(EntryId(0), OTHERS), Fragment(EntryId(4), BOOKIES)]
-    result = recovered(marked(OPEN), fragments, 6, 60)
+    result = as_recovered(as_in_recovery(OPEN), fragments, 6, 60)
     assert result.fragments == tuple(fragments)
     assert (result.state, result.last_entry_id, result.length) == (LedgerState.CLOSED, 6, 60)

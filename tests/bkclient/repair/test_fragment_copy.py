@@ -25,7 +25,7 @@ from bkclient.repair.fragment_copy import (
     FragmentRepairer,
     UnreadableEntryError,
 )
-from bkclient.repair.replica_check import LedgerChecker, view
+from bkclient.repair.replica_check import LedgerChecker, view_ledger
 from tests.bkclient.repair_world import (
     STRIPED,
     check_whole,
@@ -66,11 +66,11 @@ class Repair:
     async def lacks(self) -> tuple[MissingPlaces, ...]:
         checker = LedgerChecker(client=self.client, rng=random.Random(0))
         up = {bookie_id for bookie_id, bookie in self.world.bookies.items() if bookie.up}
-        return await checker.check(await view(self.client, self.ledger_id), up)
+        return await checker.check(await view_ledger(self.client, self.ledger_id), up)
 
     async def run(self, **how: Any) -> list[Swap]:
         """Repair all that the ledger lacks."""
-        ledger = await view(self.client, self.ledger_id)
+        ledger = await view_ledger(self.client, self.ledger_id)
         return [await self.repairer.repair(ledger, lack, **how) for lack in await self.lacks()]
 
     def finish(self, **how: Any) -> list[Swap]:
@@ -232,7 +232,7 @@ def test_a_bookie_that_answers_in_time_for_the_last_silent_place_ends_the_repair
     slow.policy = lambda request: Fate.LOSE if isinstance(request, ReadRequest) else Fate.SERVE
     (lack,) = world.run(repair.lacks())
     slow.policy = lambda _request: Fate.SERVE
-    ledger = world.run(view(client, ledger_id))
+    ledger = world.run(view_ledger(client, ledger_id))
     assert world.run(repair.repairer.repair(ledger, lack)).new == {}
     assert world.stored(ledger_id) == before
 
@@ -312,7 +312,7 @@ def test_what_is_striped_to_a_place_is_read_in_bulk() -> None:
     repair, told = Repair(world, client, ledger_id), list[str]()
     lacks = world.run(repair.lacks())
     client.cluster.pool.trace(RequestTrace(told.append))
-    ledger = world.run(view(client, ledger_id))
+    ledger = world.run(view_ledger(client, ledger_id))
     for lack in lacks:
         world.run(repair.repairer.repair(ledger, lack))
     client.cluster.pool.trace(None)
@@ -431,7 +431,7 @@ def test_entries_that_could_not_be_read_can_be_tried_alone() -> None:
     client = world.client()
     ledger_id = closed_ledger(world, client, 9)
     repair = Repair(world, client, ledger_id)
-    ledger = world.run(view(client, ledger_id))
+    ledger = world.run(view_ledger(client, ledger_id))
     world.run(repair.repairer.try_reading(ledger, [EntryId(2), EntryId(7)]))
     for bookie in world.bookies.values():
         bookie.policy = when(is_reading(7), Fate.LOSE)
@@ -528,13 +528,13 @@ def test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places() -> None:
 
     async def replace(whose: Client, index: int) -> Swap:
         repair = Repair(world, whose, ledger_id)
-        ledger = await view(whose, ledger_id)
+        ledger = await view_ledger(whose, ledger_id)
         (fragment,) = [lack.fragment for lack in await lacking(repair, gone[index])]
         return await repair.repairer.repair(ledger, MissingPlaces(fragment, (index,)))
 
     async def lacking(repair: Repair, bookie: BookieId) -> tuple[MissingPlaces, ...]:
         checker = LedgerChecker(client=repair.client, rng=random.Random(0))
-        ledger = await view(repair.client, ledger_id)
+        ledger = await view_ledger(repair.client, ledger_id)
         return await checker.check(ledger, set(world.bookies) - {bookie})
 
     both = [world.start(replace(client, 0)), world.start(replace(other, 1))]

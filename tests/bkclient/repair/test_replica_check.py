@@ -11,7 +11,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import ClientClosedError, NoSuchLedgerError
 from bkclient.quorum.fragments import MissingPlaces
-from bkclient.repair.replica_check import LedgerChecker, view
+from bkclient.repair.replica_check import LedgerChecker, view_ledger
 from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
@@ -34,7 +34,7 @@ def check(
     available = {bookie for bookie in world.bookies if bookie not in gone}
 
     async def run() -> tuple[MissingPlaces, ...]:
-        return await checker.check(await view(client, ledger_id), available)
+        return await checker.check(await view_ledger(client, ledger_id), available)
 
     return world.run(run())
 
@@ -121,7 +121,7 @@ def test_without_a_password_in_the_metadata_no_digest_is_held_against_a_bookie()
     ledger_id = closed_ledger(world, client, 3)
 
     async def run() -> tuple[MissingPlaces, ...]:
-        ledger = await view(client, ledger_id)
+        ledger = await view_ledger(client, ledger_id)
         old = attrs.evolve(ledger.metadata, password=None, digest_type=None, format_version=1)
         ledger.local.current = attrs.evolve(ledger.local.current, value=old)
         keys = client.keys_of(ledger_id, old)
@@ -159,7 +159,7 @@ def test_a_place_that_is_known_bad_is_not_read_any_further() -> None:
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100, reads_at_once=4)
 
     async def run() -> None:
-        await checker.check(await view(client, ledger_id), set(world.bookies))
+        await checker.check(await view_ledger(client, ledger_id), set(world.bookies))
 
     world.run(run())
     assert len(reads(world, ledger_id, 0)) <= 4
@@ -210,7 +210,7 @@ def test_an_open_ledger_whose_lac_nobody_knows_is_checked_up_to_its_last_fragmen
         world.bookies[bookie].policy = when(
             lambda request: isinstance(request, ReadLacRequest), Fate.LOSE
         )
-    assert world.run(view(client, ledger_id)).lac is None
+    assert world.run(view_ledger(client, ledger_id)).lac is None
     assert places(check(world, client, ledger_id, gone={first[0]})) == [(0, (0,))]
 
 
@@ -221,7 +221,7 @@ def test_a_deleted_ledger_cannot_be_viewed() -> None:
     world = World(3)
     client = world.client()
     with pytest.raises(NoSuchLedgerError):
-        world.run(view(client, LedgerId(77)))
+        world.run(view_ledger(client, LedgerId(77)))
 
 
 def test_a_client_that_is_closed_meanwhile_says_nothing_about_bookies() -> None:
@@ -233,7 +233,7 @@ def test_a_client_that_is_closed_meanwhile_says_nothing_about_bookies() -> None:
     checker = LedgerChecker(client=client, rng=random.Random(0))
 
     async def run() -> Any:
-        return await checker.check(await view(client, ledger_id), set(world.bookies))
+        return await checker.check(await view_ledger(client, ledger_id), set(world.bookies))
 
     running = world.start(run())
     world.settle()

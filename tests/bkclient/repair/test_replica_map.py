@@ -152,9 +152,9 @@ class TestLook:
 
         async def scenario() -> LedgerId:
             ledger_id, _ = await handover.create_handed_over(client, NewLedger())
-            writer = await handover.claim(client, ledger_id)
+            writer = await handover.claim_ledger(client, ledger_id)
             await writer.add_many([b"x"] * 4)
-            await handover.release(writer)
+            await handover.release_ledger(writer)
             return ledger_id
 
         found = self.map_replicas(world, world.run(scenario()))

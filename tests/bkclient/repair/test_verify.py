@@ -13,7 +13,7 @@ from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
-from bkclient.repair.replica_check import view
+from bkclient.repair.replica_check import view_ledger
 from bkclient.repair.verify import (
     BATCH,
     LEDGERS_AT_ONCE,
@@ -22,13 +22,13 @@ from bkclient.repair.verify import (
     EntryRanges,
     Flaw,
     LedgerVerification,
-    Verifying,
-    chosen,
+    VerifyProgress,
     content_of,
     entries_of,
     in_ranges,
     lost_ledgers,
     read_copies,
+    sampled_entries,
     verify,
 )
 from tests.bkclient.repair_world import (
@@ -48,8 +48,8 @@ from wire.messages import ReadRequest, ReadResponse, Request
 
 def verified(
     world: World, client: Client, ledger_id: LedgerId, share: float = 1.0, **how: Any
-) -> tuple[LedgerVerification, list[Verifying]]:
-    steps: list[Verifying] = []
+) -> tuple[LedgerVerification, list[VerifyProgress]]:
+    steps: list[VerifyProgress] = []
 
     async def run() -> LedgerVerification:
         async for one in verify(client, ledger_id, share, random.Random(0), **how):
@@ -76,7 +76,7 @@ def test_every_copy_of_a_sound_ledger_is_read_and_counted() -> None:
     found, steps = verified(world, client, ledger_id)
     assert (found.entries, found.copies, found.bad, found.sound) == (20, 40, (), True)
     assert found.size == 2 * sum(map(len, payloads(20)))
-    assert steps[-1] == Verifying(20, 20)
+    assert steps[-1] == VerifyProgress(20, 20)
 
 
 def test_missing_and_damaged_copies_are_named_with_their_bookies() -> None:
@@ -266,7 +266,7 @@ def fragment(first: int, last: int) -> LedgerFragment:
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.05])
 @pytest.mark.parametrize("last", [9, 10, 4999])
 def test_a_sample_has_both_ends_and_about_the_share_asked_for(share: float, last: int) -> None:
-    found = list(chosen(fragment(10, last), share, random.Random(3)))
+    found = list(sampled_entries(fragment(10, last), share, random.Random(3)))
     assert found == sorted(set(found))
     if last < 10:
         assert found == []
@@ -315,7 +315,7 @@ def test_without_a_password_in_the_metadata_copies_are_taken_as_they_are() -> No
     there = member(world, ledger_id, 0)
 
     async def read(entry_id: int) -> Entry | bytes:
-        ledger = await view(client, ledger_id)
+        ledger = await view_ledger(client, ledger_id)
         old = attrs.evolve(ledger.metadata, password=None, digest_type=None, format_version=1)
         old_ledger = attrs.evolve(ledger, local=LocalMetadata(Versioned(old, 1)))
         return await CopyReader(client, old_ledger).read(there.bookie_id, EntryId(entry_id))

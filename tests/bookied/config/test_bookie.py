@@ -9,7 +9,7 @@ import pytest
 from bkclient.config.declaration import declared
 from bkclient.config.findings import ConfigError, FindingKind, Severity
 from bkclient.config.properties import parse_properties
-from bkclient.config.settings import changed, load, sample
+from bkclient.config.settings import load, non_default_settings, sample_settings
 from bookied.config.admin import PROMETHEUS
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 
@@ -33,7 +33,7 @@ def test_the_unmodified_java_file_loads_and_warns_of_its_directories_only() -> N
     assert warned == ["journalDirectories", "ledgerDirectories"]
     assert loaded.service_uri == "zk+hierarchical://localhost:2181/ledgers"
     assert loaded.journal_directories == ("/tmp/bk-txn",)
-    assert changed(loaded) == (
+    assert non_default_settings(loaded) == (
         ("metadataServiceUri", "zk+hierarchical://localhost:2181/ledgers"),
         ("zkServers", "localhost:2181"),
         ("journalDirectories", "/tmp/bk-txn"),
@@ -58,7 +58,7 @@ def test_no_key_is_declared_twice() -> None:
 
 
 def test_the_sample_file_changes_nothing() -> None:
-    text = sample(BookieConfig) + "\n" + URI
+    text = sample_settings(BookieConfig) + "\n" + URI
     loaded, _ = load(BookieConfig, parse_properties(text))
     assert loaded == config("")
 

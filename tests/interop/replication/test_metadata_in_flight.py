@@ -8,7 +8,7 @@ from bkclient.client import Client
 from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
 from bkclient.quorum.fragments import MissingPlaces, fragments_of
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
-from bkclient.repair.replica_check import view
+from bkclient.repair.replica_check import view_ledger
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse
@@ -100,7 +100,7 @@ def swap_by_us(cluster: MixedCluster, ledger_id: int, bookie: str) -> None:
 
 async def repair_first_fragment(client: Client, ledger_id: LedgerId, old: BookieId) -> None:
     """Replace a bookie by one that no fragment has yet."""
-    ledger = await view(client, ledger_id)
+    ledger = await view_ledger(client, ledger_id)
     fragment = fragments_of(ledger.metadata, ledger.lac)[0]
     cluster = client.cluster
     repairer = FragmentRepairer(cluster=cluster, rate=ByteRate(cluster.clock, -1), batch_entries=10)

@@ -202,7 +202,7 @@ def _own_end(stack: contextlib.ExitStack) -> None:
     async def store_close(self: Any, command: Any) -> None:
         await usual(self, command)
         stored = self._local.current
-        own = updates.closed(stored.value, command.last_entry, command.length)
+        own = updates.as_closed(stored.value, command.last_entry, command.length)
         self._local.current = Versioned(own, stored.version)
 
     put(stack, RecoveryRun, _store_close=store_close)

@@ -17,7 +17,7 @@ from bkclient.quorum import fragments
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
 from bkclient.repair import fragment_copy, replica_check
 from bkclient.repair.fragment_copy import FragmentRepairer
-from bkclient.repair.replica_check import LedgerChecker, ViewedLedger
+from bkclient.repair.replica_check import LedgerChecker, LedgerView
 from bookied.repair.autorecovery import auditor, worker
 from bookied.repair.autorecovery.audit_schedule import AuditJob
 from bookied.repair.autorecovery.auditor import Auditor
@@ -81,7 +81,7 @@ def _swap_first(stack: Stack) -> None:
     """The metadata names the new bookies before these have the copies."""
     usual = FragmentRepairer.carry_out
 
-    async def carry_out(self: Any, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap) -> None:
+    async def carry_out(self: Any, ledger: LedgerView, lack: MissingPlaces, swap: Swap) -> None:
         await self.cluster.updater.update(
             ledger.ledger_id,
             ledger.local,
@@ -142,7 +142,7 @@ def _trusts_status(stack: Stack) -> None:
     """A check does not look at what it reads, as Java's."""
     usual = replica_check._ReplicaCheck.__init__
 
-    def init(self: Any, client: Any, ledger: ViewedLedger) -> None:
+    def init(self: Any, client: Any, ledger: LedgerView) -> None:
         usual(self, client, ledger)
         self._can_verify = False
 
@@ -200,7 +200,7 @@ def _what_is_copied_is_whole(stack: Stack) -> None:
         looks = 0
 
         class Once:
-            async def check(_self, ledger: ViewedLedger, available: Any) -> Any:  # noqa: N805
+            async def check(_self, ledger: LedgerView, available: Any) -> Any:  # noqa: N805
                 nonlocal looks
                 looks += 1
                 return await usual_check(checker, ledger, available) if looks == 1 else ()
@@ -229,7 +229,7 @@ def _deleted_is_an_error(stack: Stack) -> None:
 def _never_fences(stack: Stack) -> None:
     """A ledger that grows on a lost bookie is left to its writer, whoever that was."""
 
-    async def see_to_writer(self: Any, _before: ViewedLedger) -> None:
+    async def see_to_writer(self: Any, _before: LedgerView) -> None:
         await self._pause(self._config.open_ledger_grace_ms / 1000)
 
     put(stack, Worker, _see_to_writer=see_to_writer)
@@ -239,7 +239,7 @@ def _no_grace(stack: Stack) -> None:
     """A writer gets no time to replace a lost bookie itself."""
     usual = Worker._see_to_writer
 
-    async def see_to_writer(self: Any, before: ViewedLedger) -> None:
+    async def see_to_writer(self: Any, before: LedgerView) -> None:
         self._config = attrs.evolve(self._config, open_ledger_grace_ms=0)
         await usual(self, before)
 

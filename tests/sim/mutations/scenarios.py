@@ -12,7 +12,7 @@ import attrs
 
 from bkclient.admin import handover
 from bkclient.client import Client
-from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandedOver
+from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandoverState
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
@@ -46,12 +46,12 @@ def _stale_claim(stack: Stack) -> None:
 
     async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
         local = await client.local_metadata(ledger_id)
-        start = handover.handed_over(ledger_id, local.value)
+        start = handover.read_handover(ledger_id, local.value)
         nonce = b"%032x" % client.cluster.rng.getrandbits(128)
 
         def needed(metadata: LedgerMetadata) -> bool:
             is_done = metadata.custom.get(WRITER_KEY) == nonce
-            return not is_done and bool(handover.handed_over(ledger_id, metadata))
+            return not is_done and bool(handover.read_handover(ledger_id, metadata))
 
         def claimed(metadata: LedgerMetadata) -> LedgerMetadata:
             custom = {k: value for k, value in metadata.custom.items() if k != HANDOVER_KEY}
@@ -60,7 +60,7 @@ def _stale_claim(stack: Stack) -> None:
         await client.cluster.updater.update(ledger_id, local, needed, claimed)
         return client.writer_of(ledger_id, local, last=start.last, length=start.length)
 
-    put(stack, handover, claim=claim)
+    put(stack, handover, claim_ledger=claim)
 
 
 def _releases_anything(stack: Stack) -> None:
@@ -68,7 +68,7 @@ def _releases_anything(stack: Stack) -> None:
 
     async def release(writer: LedgerWriter, **_options: Any) -> LedgerMetadata:
         await writer.drain()
-        value = HandedOver(writer.last_add_confirmed, writer.length).encode()
+        value = HandoverState(writer.last_add_confirmed, writer.length).encode()
         writer.retire()
 
         def released(metadata: LedgerMetadata) -> LedgerMetadata:
@@ -78,7 +78,7 @@ def _releases_anything(stack: Stack) -> None:
             lambda metadata: metadata.custom.get(HANDOVER_KEY) != value, released
         )
 
-    put(stack, handover, release=release)
+    put(stack, handover, release_ledger=release)
 
 
 def _cookie_not_looked_for(stack: Stack) -> None:

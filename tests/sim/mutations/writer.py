@@ -12,7 +12,7 @@ from twisted.internet.defer import DeferredList
 
 from bkclient import concurrency
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.tcp import Silence
+from bkclient.connection.tcp import ConnectionSilence
 from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
@@ -187,7 +187,7 @@ def _second_close_early(stack: contextlib.ExitStack) -> None:
 
     async def close(self: Any) -> LedgerMetadata:
         if self._closing is not None:
-            return updates.closed(self._local.value, *self._safe_end())
+            return updates.as_closed(self._local.value, *self._safe_end())
         return await usual(self)
 
     put(stack, closing.LedgerClosing, close=close)
@@ -228,14 +228,19 @@ def _usable_after_drain(stack: contextlib.ExitStack) -> None:
 def _change_over_recovery(stack: contextlib.ExitStack) -> None:
     """An ensemble change does not look at the state, and stores OPEN."""
 
-    def still_has(metadata: LedgerMetadata, failed: Any) -> bool:
+    def lists_a_failed_bookie(metadata: LedgerMetadata, failed: Any) -> bool:
         return any(metadata.last_fragment.ensemble[i] == bookie for i, bookie in failed)
 
     def with_ensemble(metadata: LedgerMetadata, first: int, ensemble: Any) -> LedgerMetadata:
         made = updates.with_ensemble(metadata, first, ensemble)
         return attrs.evolve(made, state=LedgerState.OPEN, last_entry_id=None, length=0)
 
-    put(stack, ensemble_members, still_has=still_has, with_ensemble=with_ensemble)
+    put(
+        stack,
+        ensemble_members,
+        lists_a_failed_bookie=lists_a_failed_bookie,
+        with_ensemble=with_ensemble,
+    )
 
 
 def _changes_unsynced(stack: contextlib.ExitStack) -> None:
@@ -310,12 +315,12 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
 
 def _silence_is_kept(stack: contextlib.ExitStack) -> None:
     """A connection that nothing comes on is kept until the system gives it up, as in Java."""
-    put(stack, Silence, is_over=lambda _self, _now_s: False)
+    put(stack, ConnectionSilence, is_over=lambda _self, _now_s: False)
 
 
 def _silence_is_final(stack: contextlib.ExitStack) -> None:
     """What comes after a time-out does not end the doubt about a bookie."""
-    put(stack, Silence, is_doubted=property(lambda self: self._doubted_s > float("-inf")))
+    put(stack, ConnectionSilence, is_doubted=property(lambda self: self._doubted_s > float("-inf")))
 
 
 def _errors_of_many_are_lost(stack: contextlib.ExitStack) -> None:

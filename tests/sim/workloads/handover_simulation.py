@@ -81,7 +81,7 @@ class HandoverSimulation(Simulation):
             if not turns:
                 return
             try:
-                writer = await handover.claim(client.client, LEDGER)
+                writer = await handover.claim_ledger(client.client, LEDGER)
             except (NotHandedOverError, MetadataUnavailableError):
                 await client.sleep(rng.choice([0.01, 0.1, 0.5]))
                 continue
@@ -101,7 +101,7 @@ class HandoverSimulation(Simulation):
         if end < 0.05:
             await writer.close()
             return
-        await handover.release(writer, settle_s=rng.choice([0.0, 0.0, 1.0]))
+        await handover.release_ledger(writer, settle_s=rng.choice([0.0, 0.0, 1.0]))
         self.world.note(f"{name}: has handed the ledger over")
 
     def _add_as(self, writer: LedgerWriter, name: str, rng: Random) -> Deferred[None]:

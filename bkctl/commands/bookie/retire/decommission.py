@@ -20,7 +20,7 @@ from bkclient.repair.decommission import (
     ledgers_left,
 )
 from bkclient.repair.decommission import decommission as decommission_bookie
-from bkclient.repair.rack_forecast import domain
+from bkclient.repair.rack_forecast import placement_domain
 from bkclient.repair.recover_bookies import (
     BookieLedger,
     RecoverOptions,
@@ -211,7 +211,7 @@ def _heed_racks(
     """Refuse where racks forbid every other bookie; warn of ledgers on too few racks."""
     racks = forecast_racks(session, [bookie_id], found)
     if racks.nowhere:
-        step = f"start a bookie in another {session.call(domain)}"
+        step = f"start a bookie in another {session.call(placement_domain)}"
         refuse_unless_forced(session, [Objection(TOO_FEW_RACKS, too_few_racks(racks), step)], force)
 
 

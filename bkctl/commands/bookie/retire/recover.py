@@ -11,7 +11,12 @@ from click.core import ParameterSource
 from bkclient.admin import operations
 from bkclient.errors import ClientError, LedgerRecoveryError
 from bkclient.repair.fragment_copy import CopiedEntry
-from bkclient.repair.rack_forecast import RackForecast, forecast, on_too_few_racks, shortfall
+from bkclient.repair.rack_forecast import (
+    RackForecast,
+    on_too_few_racks,
+    placement_shortfall,
+    rack_forecast,
+)
 from bkclient.repair.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -230,12 +235,12 @@ def forecast_racks(
     to: BookieId | None = None,
 ) -> RackForecast:
     """Return what the move makes of the racks, and warn of ledgers that will span too few."""
-    racks = session.call(forecast, leaving, found, to=to)
+    racks = session.call(rack_forecast, leaving, found, to=to)
     if racks.too_few:
         already = len(racks.already)
         session.warn(
-            f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
-            f"{named(racks.too_few)}"
+            f"{counted(len(racks.too_few), 'ledger')} will span "
+            f"{session.call(placement_shortfall)}: {named(racks.too_few)}"
             + (f"; {already} of them already {'does' if already == 1 else 'do'}" if already else "")
         )
     return racks
@@ -253,7 +258,7 @@ def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
     if thin:
         session.warn(
             f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} "
-            f"{session.call(shortfall)}: {named(thin)}; workers with "
+            f"{session.call(placement_shortfall)}: {named(thin)}; workers with "
             "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
         )
 

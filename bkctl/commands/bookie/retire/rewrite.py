@@ -21,7 +21,7 @@ from bkclient.repair.fragment_copy import (
     FragmentRepairer,
     UnreadableEntryError,
 )
-from bkclient.repair.replica_check import view
+from bkclient.repair.replica_check import view_ledger
 from bkclient.repair.verify import Flaw, LedgerVerification, verify, with_handover_end
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
@@ -52,7 +52,7 @@ async def rewrite_copies(
         UnreadableEntryError: no bookie has an intact copy of an entry.
         ClientError: the bookie does not take an entry.
     """
-    ledger = with_handover_end(await view(client, ledger_id))
+    ledger = with_handover_end(await view_ledger(client, ledger_id))
     config = client.config
     rate = config.repair_bytes_per_s if bytes_per_s is None else bytes_per_s
     repairer = FragmentRepairer(

@@ -66,9 +66,9 @@ def test_of_a_ledger_that_grows_the_rest_is_added(cluster, client, tmp_path) -> 
 
 
 async def add(client, ledger_id: int, payloads: list[bytes]) -> None:
-    writer = await handover.claim(client, ledger_id)
+    writer = await handover.claim_ledger(client, ledger_id)
     await writer.add_many(payloads)
-    await handover.release(writer)
+    await handover.release_ledger(writer)
 
 
 def test_a_table_that_others_compact_and_vacuum_goes_on(cluster, client, tmp_path) -> None:

@@ -141,9 +141,9 @@ def test_an_open_ledger_is_exported_up_to_what_is_confirmed(
 
 def add(client: BlockingClient, ledger_id: int, payloads: list[bytes]) -> None:
     async def one_shot(connected) -> None:
-        writer = await handover.claim(connected, ledger_id)
+        writer = await handover.claim_ledger(connected, ledger_id)
         await writer.add_many(payloads)
-        await handover.release(writer)
+        await handover.release_ledger(writer)
 
     client.call(one_shot)
 
