@@ -168,12 +168,9 @@ class DeclaredSetting:
     argument: str
     spec: Spec
     type: Any
+    is_list: bool
     optional: bool
     default: Any
-
-    @property
-    def is_list(self) -> bool:
-        return typing.get_origin(self.type) is tuple
 
     @property
     def kind(self) -> str:
@@ -248,7 +245,10 @@ def _read_declarations(cls: type) -> tuple[DeclaredSetting, ...]:
         unit = named[1] if named and not told.unit and hint is not bool else told.unit
         group = told.group or group
         spec = attrs.evolve(told, unit=unit, group=group)
-        found.append(DeclaredSetting(field.name, field.alias, spec, hint, optional, field.default))
+        is_list = typing.get_origin(hint) is tuple
+        found.append(
+            DeclaredSetting(field.name, field.alias, spec, hint, is_list, optional, field.default)
+        )
     return tuple(found)
 
 

@@ -102,12 +102,6 @@ class Properties:
     environ: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
     system: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
 
-    def __iter__(self) -> Iterator[Property]:
-        return iter(self.entries.values())
-
-    def get(self, key: str) -> Property | None:
-        return self.entries.get(key)
-
     def override(self, settings: Mapping[str, str], source: str) -> Properties:
         """Return these properties with ``settings`` in place of what the keys had.
 

@@ -17,6 +17,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -60,7 +61,8 @@ def sample_settings(cls: type) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def known_keys(cls: type) -> frozenset[str]:
+@cache
+def known_keys(cls: Any) -> frozenset[str]:
     """Return the keys and older names of the settings of ``cls``."""
     return frozenset(
         key for one in declared(cls) for key in (one.spec.key, *one.spec.aliases)
@@ -147,7 +149,7 @@ class _Loading:
     def __init__(self, cls: type, properties: Properties) -> None:
         self._cls, self.settings = cls, declared(cls)
         self._properties = properties
-        self._by_key = {prop.key: prop for prop in properties}
+        self._by_key = properties.entries
         self._found: list[SettingFinding] = []
         self._unknown_keys = 0
 
@@ -191,7 +193,7 @@ class _Loading:
         my_patterns = _Patterns(one.pattern for one in mine)
         other_patterns = _Patterns(one.pattern for cls in also for one in other_keys(cls))
         used = {key for one in self.settings for key in (one.spec.key, *one.spec.aliases)}
-        for prop in self._properties:
+        for prop in self._by_key.values():
             if prop.key in used:
                 continue
             number = my_patterns.first(prop.key)

@@ -284,7 +284,7 @@ def _token_of_settings(session: Session) -> str:
     found = {
         key: settings.expand(one.values[0])
         for key in ("httpAdminTokenFile", "httpAdminToken")
-        if (one := settings.get(key)) is not None
+        if (one := settings.entries.get(key)) is not None
     }
     if file := found.get("httpAdminTokenFile"):
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class _Option(click.Option):
     """An option that also has names that the help does not show."""
 
-    def __init__(self, names: Sequence[str], *, also: Sequence[str] = (), **declared: Any) -> None:
+    def __init__(self, names: Sequence[str], *, also: Sequence[str], **declared: Any) -> None:
         super().__init__(names, **declared)
         self._also = also
 
@@ -50,7 +50,7 @@ def option(*names: str, **declared: Any) -> click.Option:
     if not isinstance(declared.get("default"), (bool, type(None))):
         declared.setdefault("show_default", True)
     declared.setdefault("metavar", _METAVARS.get(getattr(declared.get("type"), "name", "")))
-    return _Option(names, **declared)
+    return _Option(names, **declared) if "also" in declared else click.Option(names, **declared)
 
 
 _METAVARS: Final = {

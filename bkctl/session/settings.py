@@ -56,7 +56,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     """
     properties, path = cluster_properties(options, environ)
     config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
-    if properties.get(LAC_KEY) is None:
+    if properties.entries.get(LAC_KEY) is None:
         config = attrs.evolve(config, explicit_lac_interval_ms=LAC_INTERVAL_MS)
     uri = config.service_uri
     if uri is None:
@@ -65,7 +65,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
             next_step="give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start "
             "one: bkctl local 3",
         )
-    named = properties.get(URI_KEY)
+    named = properties.entries.get(URI_KEY)
     source = str(named.origin) if named is not None else path or ""
     warnings = tuple(
         str(found)
@@ -93,12 +93,12 @@ def cluster_properties(
         if profile.service_uri is not None:
             keys[URI_KEY] = _as_value(profile.service_uri)
         layers.insert(1 if is_typed(options) else 0, (keys, f"{OF_PROFILE}{profile.name}"))
-    for values, source in layers:
-        properties = properties.override(values, source)
-    properties = properties.override(overrides(options.overrides), "-X")
+    layers.append((overrides(options.overrides), "-X"))
     if options.service_uri:
         origin = options.origins.get("service_uri", "-u")
-        properties = properties.override({URI_KEY: _as_value(options.service_uri)}, origin)
+        layers.append(({URI_KEY: _as_value(options.service_uri)}, origin))
+    for values, source in layers:
+        properties = properties.override(values, source) if values else properties
     return properties, path
 
 

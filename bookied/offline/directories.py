@@ -48,7 +48,7 @@ def only(properties: Properties, keys: Iterable[str]) -> Properties:
     entries = {
         key: _expanded(properties, found)
         for key in keys
-        if (found := properties.get(key)) is not None
+        if (found := properties.entries.get(key)) is not None
     }
     return attrs.evolve(properties, entries=MappingProxyType(entries))
 

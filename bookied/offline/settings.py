@@ -62,7 +62,7 @@ def offline_config(properties: Properties) -> OfflineConfig:
 
 def metadata_cache(properties: Properties) -> str | None:
     """Return the directory of ``gcEntryLogMetadataCachePath``; None where it is not set."""
-    found = directories.only(properties, (METADATA_CACHE,)).get(METADATA_CACHE)
+    found = directories.only(properties, (METADATA_CACHE,)).entries.get(METADATA_CACHE)
     if found is None:
         return None
     return ",".join(value.text for value in found.values).strip() or None

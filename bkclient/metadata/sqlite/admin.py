@@ -29,8 +29,7 @@ from bkclient.metadata.sqlite.base import (
     VOTE,
     SqlitePart,
 )
-from bkclient.metadata.sqlite.database import META
-from bkclient.metadata.sqlite.rows import Key, Rows
+from bkclient.metadata.sqlite.rows import META, Key, Rows
 from bkclient.metadata.stored_values import decode_instance_id, known_layout
 from bkclient.metadata.zk_paths import LedgerLayout
 from wire.ids import BookieId, LedgerId
@@ -47,7 +46,7 @@ class SqliteAdmin(SqlitePart):
             raise IncompatibleLayoutError(f"no new cluster can have the layout {name!r}")
 
         def make(rows: Rows, _session_id: int) -> None:
-            if rows.get(META, zk_paths.LAYOUT) is not None:
+            if rows.layout is not None:
                 raise AlreadyInitializedError(f"{self._uri}: there is a cluster already")
             rows.insert(META, zk_paths.INSTANCE_ID, instance_id.encode())
             _insert_layout(rows, name)
@@ -120,9 +119,8 @@ class SqliteAdmin(SqlitePart):
 
 def stored_layout(rows: Rows) -> LayoutInfo:
     """Return the layout of a file that has a cluster."""
-    row = rows.get(META, zk_paths.LAYOUT)
-    assert row is not None, "checked before every step"
-    return known_layout(row.value)
+    assert rows.layout is not None, "checked before every step"
+    return known_layout(rows.layout)
 
 
 def _insert_layout(rows: Rows, name: str) -> None:

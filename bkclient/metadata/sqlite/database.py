@@ -13,17 +13,15 @@ seq        name, next: ledger ids, votes, and for some kinds the first version o
 change     n, kind, key: what changed, in order; old rows are trimmed
 =========  =============================================================================
 
-Everything but ``OneThread`` blocks and belongs to one thread.
+Everything blocks and belongs to one thread: the ``OneThread`` of ``base``.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import re
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,12 +30,8 @@ from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import attrs
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads
-from twisted.python.failure import Failure
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
-from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
@@ -276,8 +270,6 @@ def _ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataSt
 
 T = TypeVar("T")
 
-META: Final = "meta"
-
 
 @attrs.define
 class StepOutcome(Generic[T]):
@@ -289,66 +281,6 @@ class StepOutcome(Generic[T]):
     lost_session: bool = False
     changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
     """Everything that changed since the last outcome; ``None``: too much to tell."""
-
-
-class OneThread:
-    """Runs functions one after the other on a thread of its own; answers come on the reactor.
-
-    ``noticed`` hears of each outcome before the caller does, and also where the caller was
-    cancelled.
-    """
-
-    def __init__(
-        self, reactor: IReactorFromThreads, noticed: Callable[[StepOutcome[Any]], None]
-    ) -> None:
-        self._reactor, self._noticed = reactor, noticed
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None]
-        self._calls = queue.SimpleQueue()
-        self._answers: list[tuple[Deferred[Any], Any]] = []
-        self._lock = threading.Lock()
-        # A daemon: a store that was not closed must not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name="metadata-sqlite", daemon=True)
-        self._thread.start()
-
-    def run(self, function: Callable[[], T]) -> Deferred[T]:
-        """Run ``function`` after all that was given before."""
-        answer: Deferred[T] = Deferred()
-        self._calls.put((function, answer))
-        return answer
-
-    def stop(self) -> None:
-        """End the thread after all that was given."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while True:
-            call = self._calls.get()
-            if call is None:
-                return
-            function, answer = call
-            try:
-                self._answer(answer, function())
-            except BaseException:  # noqa: BLE001 - raised where it is awaited.
-                self._answer(answer, Failure())
-
-    def _answer(self, answer: Deferred[Any], value: object) -> None:
-        with self._lock:
-            self._answers.append((answer, value))
-            if len(self._answers) > 1:
-                return
-        self._reactor.callFromThread(self._deliver_all)
-
-    def _deliver_all(self) -> None:
-        with self._lock:
-            answers, self._answers = self._answers, []
-        for answer, value in answers:
-            self._deliver(answer, value)
-
-    def _deliver(self, answer: Deferred[Any], value: object) -> None:
-        if isinstance(value, StepOutcome):
-            self._noticed(value)
-        if not answer.called:
-            answer.callback(value)
 
 
 @attrs.frozen
@@ -429,7 +361,7 @@ class Core:
         return outcome
 
     def _insist_cluster(self, rows: Rows) -> None:
-        if rows.get(META, zk_paths.LAYOUT) is None:
+        if rows.layout is None:
             raise NotInitializedError(f"{self._path}: there is no cluster in this file")
 
     def look(self) -> StepOutcome[None]:

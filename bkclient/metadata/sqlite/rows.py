@@ -12,10 +12,13 @@ from typing import Any, Final
 
 import attrs
 
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 
 Key = int | str
+
+META: Final = "meta"
 
 _VERSIONS: Final = {
     kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
@@ -173,6 +176,9 @@ class Rows:
         self.now_ms = self.sessions.now_ms
         self.sequences = Sequences(connection)
         self.changes = RowChanges(connection)
+        layout = self.get(META, zk_paths.LAYOUT)
+        self.layout = None if layout is None else layout.value
+        """The stored layout as the transaction begins; ``None`` where there is no cluster."""
 
     def get(self, kind: str, key: Key) -> NodeRow | None:
         """Return a row, or ``None``."""

@@ -187,7 +187,7 @@ def _secrets(session: Session) -> Iterator[str]:
         return
     with contextlib.suppress(PropertiesError):
         properties = read_properties(Path(conf), environ=session.host.environ)
-        for one in properties:
+        for one in properties.entries.values():
             for value in one.values:
                 yield from _secret_of(one.key, value.text, SECRET_FILES)
                 yield from _secret_of(one.key, properties.expand(value), SECRET_FILES)

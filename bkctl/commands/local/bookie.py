@@ -121,8 +121,8 @@ class BookieProcess:
         self._process = ChildProcess(command, self.log, env=_environment())
 
     def _insist_own(self, lines: Mapping[str, str]) -> None:
-        found = read_properties(self.conf)
-        for one in parse_properties(_text({key: lines[key] for key in _OWN})):
+        found = read_properties(self.conf).entries
+        for one in parse_properties(_text({key: lines[key] for key in _OWN})).entries.values():
             there = found.get(one.key)
             if there is None or _texts(there) != _texts(one):
                 raise LocalStartError(

@@ -141,7 +141,7 @@ def _side_of_file(session: Session) -> str:
 def _only_of(side: str, properties: Properties) -> set[str]:
     """Return the keys that only this side reads."""
     other = next(name for name in CLASSES if name != side)
-    return ({one.key for one in properties} & _declared_names(side)) - _declared_names(other)
+    return (properties.entries.keys() & _declared_names(side)) - _declared_names(other)
 
 
 def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str) -> None:
@@ -214,7 +214,7 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
     keys = all_keys()
     used = {key: info for key, info in keys.items() if info.default is not None}
     known = {name for info in used.values() for name in (info.key, *info.aliases)}
-    said = dict.fromkeys(prop.key for file in (first, second) if file for prop in file)
+    said = dict.fromkeys(key for file in (first, second) if file for key in file.entries)
     others = {
         key: KeyInfo(key=key, read_by=(), uses=(), doc="", secret=is_secret_key(key))
         for key in said
@@ -270,7 +270,7 @@ def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:
     keys = all_keys()
     for key, text in settings_text(config).items():
         names_ = (key, *keys[key].aliases)
-        prop = next((p for p in map(properties.get, names_) if p is not None), None)
+        prop = next((p for p in map(properties.entries.get, names_) if p is not None), None)
         yield key, text, DEFAULT if prop is None else str(prop.origin)
 
 

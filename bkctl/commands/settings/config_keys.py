@@ -139,7 +139,7 @@ def names(keys: dict[str, KeyInfo]) -> list[str]:
 
 def value_in(properties: Properties, info: KeyInfo) -> tuple[str | None, Property | None]:
     """Return what a file says for a key, as a text that can be compared, and where."""
-    candidates = (properties.get(name) for name in (info.key, *info.aliases))
+    candidates = (properties.entries.get(name) for name in (info.key, *info.aliases))
     prop = next((one for one in candidates if one is not None), None)
     if prop is None:
         return None, None

@@ -441,7 +441,7 @@ def _from_settings(properties: Properties, name: str, path: Path) -> Profile:
     used = {key for one in declared(ClientConfig) for key in (one.spec.key, *one.spec.aliases)}
     said = {
         prop.key: ",".join(properties.expand(value) for value in prop.values)
-        for prop in properties
+        for prop in properties.entries.values()
         if prop.key in used
     }
     uri = said.pop(URI_KEY, None)

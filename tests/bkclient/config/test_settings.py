@@ -78,7 +78,8 @@ def loaded(text: str, **kwargs):
 
 
 def values(text: str) -> dict[str, list[str]]:
-    return {prop.key: [value.text for value in prop.values] for prop in parse_properties(text)}
+    entries = parse_properties(text).entries
+    return {key: [value.text for value in prop.values] for key, prop in entries.items()}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class Closed:
         """Return settings as the manual gives them, with our paths."""
         lines = "\n".join(ini).replace("/etc/bookkeeper", str(self.directory))
         lines = lines.replace("bookie1.example.org", "localhost")
-        found = {prop.key: prop.values[0].text for prop in parse_properties(lines)}
+        found = {prop.key: prop.values[0].text for prop in parse_properties(lines).entries.values()}
         return {"metadataServiceUri": self.uri, "zkEnableSecurity": "true", **found, **more}
 
     @property

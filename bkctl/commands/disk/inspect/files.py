@@ -172,7 +172,7 @@ def _threshold(session: Session, key: str, default: float) -> float:
         properties = bookie_properties(session, (key,))
     except UsageError:  # The directories were named: no settings file is known.
         return default
-    found = properties.get(key)
+    found = properties.entries.get(key)
     if found is None:
         return default
     try:
