@@ -60,7 +60,7 @@ class PendingCopies:
         """Wait until no bookie owes an answer, at most ``timeout_s``."""
         if not self._owing:
             return
-        waiter: Deferred[None] = Deferred(self._waiting.remove)
+        waiter: Deferred[None] = Deferred()
         self._waiting.append(waiter)
         waiter.addTimeout(timeout_s, clock, onTimeoutCancel=lambda _result, _timeout: None)
         await waiter

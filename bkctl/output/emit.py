@@ -60,17 +60,16 @@ class Emitter:
 
     def one(self, value: Any) -> None:
         """Print one value."""
-        if self._is_shown(view_of(type(value)), value):
-            self.result(value)
-
-    def result(self, value: Any) -> None:
-        """Print one value that filters have nothing to do with any more."""
         view = view_of(type(value))
+        if self._is_shown(view, value):
+            self._one(view, value)
+
+    def _one(self, view: View, value: Any) -> None:
         self._see(view, value)
         field = view[view.id_field]
         self._host.last[field.name] = flat(self._machine.plain(field, field.get(value)))
         if self._form in {"table", "wide"}:
-            self._write_lines(self._tables.value_lines(view, value, self._head()))
+            self._pager.write_lines(self._tables.value_lines(view, value, self._head()))
             return
         document = self._machine.one(view, value)
         if document is None:
@@ -104,13 +103,14 @@ class Emitter:
     ) -> None:
         """Print how many values the options' filters leave, at most ``limit``, as a ``result``."""
         picked = itertools.islice(self._select(view_of(kind), values), limit)
-        self.result(result(sum(1 for _ in picked)))
+        counted = result(sum(1 for _ in picked))
+        self._one(view_of(type(counted)), counted)
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
             if view.speaks and self._form == "table" and not self._options.columns:
                 for values in batches:  # As they come: there may be no end of them.
-                    self._write_lines(
+                    self._pager.write_lines(
                         line for value in values for line in self._tables.said(view, value)
                     )
             else:
@@ -125,7 +125,7 @@ class Emitter:
             self.one(value)
         elif self._is_shown(view_of(type(value)), value):
             self._see(view_of(type(value)), value)
-            self._write_lines(drawing(self.canvas))
+            self._pager.write_lines(drawing(self.canvas))
 
     def draw_all(
         self,
@@ -141,7 +141,7 @@ class Emitter:
             self.many(values, kind)
             return
         shown = list(self._seen(view_of(kind), values))
-        self._write_lines(drawing(shown, self.canvas))
+        self._pager.write_lines(drawing(shown, self.canvas))
 
     @property
     def _draws(self) -> bool:
@@ -193,8 +193,8 @@ class Emitter:
         table, row_of = self._tables.table_of(view)
         for values in _in_batches(batches, self._host.elapsed_s):
             if not table.started:
-                self._write_lines(self._head())
-            self._write_lines(table.lines(list(map(row_of, values))))
+                self._pager.write_lines(self._head())
+            self._pager.write_lines(table.lines(list(map(row_of, values))))
         if not table.started:
             self._host.stderr.write("" if self._options.quiet else f"{view.nothing}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
@@ -202,10 +202,6 @@ class Emitter:
             self._below.append(f"(no space for: {hidden}; -o wide shows all, --columns some)")
 
     # Out ----------------------------------------------------------------------------------------
-
-    def _write_lines(self, lines: Iterable[str]) -> None:
-        self._pager.write_lines(lines)
-        self._pager.flush()
 
     def _write(self, text: str) -> None:
         self._host.stdout.write(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,9 @@ from google.protobuf.descriptor_pb2 import (
 
 HERE: Final = Path(__file__).parent
 PROTOS: Final = ("bookkeeper", "data_formats", "pulsar")
+
+_LINE_CHARS: Final = 96
+"""How long a literal may be in a line of a module."""
 
 PYTHON_TYPES: Final = {
     FieldDescriptorProto.TYPE_STRING: "str",
@@ -73,7 +77,7 @@ def module_text(name: str, file: descriptor_pb2.FileDescriptorProto) -> str:
         "",
         "_POOL = descriptor_pool.DescriptorPool()",
         "_POOL.AddSerializedFile(",
-        *(f"    {data[at : at + 24]!r}" for at in range(0, len(data), 24)),
+        *(f"    {line!r}" for line in _lines(data)),
         ")",
         f'DESCRIPTOR = _POOL.FindFileByName("{name}.proto")',
         "",
@@ -85,6 +89,14 @@ def module_text(name: str, file: descriptor_pb2.FileDescriptorProto) -> str:
         *(f'{message.name} = _message("{message.name}")' for message in file.message_type),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Yield ``data`` in parts that fit a line of source."""
+    while data:
+        size = next(n for n in range(_LINE_CHARS, 0, -1) if len(repr(data[:n])) <= _LINE_CHARS)
+        yield data[:size]
+        data = data[size:]
 
 
 def types_text(name: str, file: descriptor_pb2.FileDescriptorProto) -> str:

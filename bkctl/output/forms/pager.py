@@ -33,7 +33,9 @@ class Pager:
 
     def write_lines(self, lines: Iterable[str]) -> None:
         if not self._command:
-            self._host.stdout.write("".join(f"{line}\n" for line in lines))
+            stdout = self._host.stdout
+            stdout.write("".join(f"{line}\n" for line in lines))
+            stdout.flush()
             return
         for line in lines:
             self._write(f"{line}\n")
@@ -45,10 +47,6 @@ class Pager:
             self._held.append(text)
             if len(self._held) > self._room:
                 self._start()
-
-    def flush(self) -> None:
-        if not self._command:
-            self._host.stdout.flush()
 
     def close(self) -> None:
         if self._process is None:

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bkclient.client import Client
-from bkclient.errors import (
-    MetadataVersionError,
-    NoSuchLedgerError,
-)
+from bkclient.errors import MetadataVersionError, NoSuchLedgerError
 from bkclient.log import manager
 from bkclient.log.ledger_list import batch_of
 from bkclient.log.record import LastBatch, LogRecord
@@ -113,13 +110,9 @@ def _write_blindly(stack: contextlib.ExitStack) -> None:
     """Writes whatever version there is."""
 
     async def update(
-        self: Updater,
-        ledger_id: LedgerId,
-        local: LocalMetadata,
-        needed: Callable[[LedgerMetadata], bool],
-        transform: Callable[[LedgerMetadata], LedgerMetadata],
-        _lost_reply: Callable[[], None] = lambda: None,
+        self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
+        needed, transform, *_ = rules
         base = local.current
         if not needed(base.value):
             return base.value
@@ -135,13 +128,9 @@ def _stale_base(stack: contextlib.ExitStack) -> None:
     """After a conflict the same change is written again, under the version met."""
 
     async def update(
-        self: Updater,
-        ledger_id: LedgerId,
-        local: LocalMetadata,
-        needed: Callable[[LedgerMetadata], bool],
-        transform: Callable[[LedgerMetadata], LedgerMetadata],
-        _lost_reply: Callable[[], None] = lambda: None,
+        self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
+        needed, transform, *_ = rules
         base, stored = local.current, local.current
         while needed(base.value):
             changed = transform(base.value)
@@ -161,13 +150,9 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
     """A version conflict ends the operation, also one with itself after a lost answer."""
 
     async def update(
-        self: Updater,
-        ledger_id: LedgerId,
-        local: LocalMetadata,
-        needed: Callable[[LedgerMetadata], bool],
-        transform: Callable[[LedgerMetadata], LedgerMetadata],
-        _lost_reply: Callable[[], None] = lambda: None,
+        self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
+        needed, transform, *_ = rules
         base = local.current
         while needed(base.value):
             changed = transform(base.value)
