@@ -159,7 +159,7 @@ class Process:
         from twisted.logger import Logger
 
         from bookied.process.signals import ProcessSignals, SignalActions
-        from bookied.process.systemd import Notifier
+        from bookied.process.watchdog import Notifier
 
         self._log = Logger("bookied")
         self._config, self._findings = config, findings
@@ -212,7 +212,7 @@ class Process:
             warn_of_small_files,
         )
         from bookied.service.bookie import BookieService
-        from bookied.service.out_of_memory import OutOfMemoryWatch
+        from bookied.service.fatal_errors import OutOfMemoryWatch
 
         gc.freeze()
         gc.enable()

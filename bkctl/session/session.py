@@ -18,8 +18,7 @@ from bkctl.host import Host
 from bkctl.options import Options, options_of
 from bkctl.session.cluster import SessionCluster
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.messages import Messages
-from bkctl.session.questions import Input, Questions
+from bkctl.session.messages import Input, Messages, Questions
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, insist
-from bkclient.metadata.tree.underreplication.queue import TreeQueue
-from bkclient.metadata.tree.underreplication.switches import TreeSwitches
+from bkclient.metadata.tree.underreplication.queue import TreeQueue, TreeSwitches
 
 
 class TreeMetadata(

@@ -17,7 +17,7 @@ def show_version(session: Session, *, every: bool) -> None:
     Raises:
         MetadataStoreError: the cluster cannot be asked for its members.
     """
-    from bkctl.commands.about.columns import MemberVersion, own
+    from bkctl.commands.about.version import MemberVersion, own
 
     if not every:
         session.emit(own())
@@ -31,7 +31,7 @@ def show_version(session: Session, *, every: bool) -> None:
 
 def print_script(session: Session, *, shell: str) -> None:
     """Print the script that makes a shell complete."""
-    from bkctl.commands.about.columns import Script
+    from bkctl.commands.about.version import Script
 
     session.emit(Script(shell, SCRIPTS[shell]))
 

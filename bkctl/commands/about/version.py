@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -11,15 +12,60 @@ from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies import load_rates
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.commands.about.columns import MemberVersion
 from bkctl.errors import NothingFoundError
-from bookied.process.own_version import own_version
+from bkctl.output.views import Kind, field, shown
+from bookied.process.own_version import RELEASE, own_version
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
     from wire.ids import BookieId
+
+
+@shown(
+    "versions",
+    kw_only=True,
+    id="version",
+    sentence=lambda v: (
+        f"{v.program} {v.version} (Python {v.python}; protocol, files and "
+        f"metadata of BookKeeper {v.release})"
+    ),
+)
+class OwnVersion:
+    """What this tool is."""
+
+    program: str = field("Which program.", default="bkctl")
+    version: str = field("Its version.")
+    python: str = field("The version of Python.")
+    release: str = field("The BookKeeper release it speaks.")
+    """The BookKeeper release whose protocol, files and metadata it speaks."""
+
+
+@shown("members", kw_only=True)
+class MemberVersion:
+    """One member's version; ``why`` says why it is not known."""
+
+    member: str = field("bkctl, metadata, or a bookie.")
+    kind: str = field("tool, layout, bookied, Java bookie or bookie.")
+    state: str = field("ok, writable, read-only or down.", kind=Kind.STATE)
+    version: str | None = field("Its version.", default=None)
+    why: str = field("Why that is not known.", of=lambda v: v.why or None, rank=1, default="")
+
+
+def own() -> OwnVersion:
+    """Return the version of this tool."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return OwnVersion(version=own_version(), python=python, release=RELEASE)
+
+
+@shown("scripts", sentence=lambda v: v.text.rstrip("\n"))
+class Script:
+    """What a shell is told so that it completes."""
+
+    shell: str = field("Whose script it is.")
+    text: str = field("What the shell is to read.", name="script")
+
 
 ASK_S: Final = 5.0
 """How long one bookie is waited for."""

@@ -9,8 +9,7 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.process.systemd import Notifier
-from bookied.process.watchdog import TELLS_IN_TIMEOUT, Watchdog
+from bookied.process.watchdog import TELLS_IN_TIMEOUT, Notifier, Watchdog
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 
 TIMEOUT_S = 20.0

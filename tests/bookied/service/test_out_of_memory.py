@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.log import err
 
 from bookied.errors import BookieExitStatus
-from bookied.service.out_of_memory import OutOfMemoryError, OutOfMemoryWatch
+from bookied.service.fatal_errors import OutOfMemoryError, OutOfMemoryWatch
 from tests.live.bookied.processes import END_S, BookieProcess, make_cluster, write_conf
 from wire.codes import ReturnCode
 

@@ -133,7 +133,7 @@ def _stale_base(stack: contextlib.ExitStack) -> None:
         needed, transform, *_ = rules
         base, stored = local.current, local.current
         while needed(base.value):
-            changed = transform(base.value)
+            changed: LedgerMetadata = transform(base.value)
             try:
                 version = await self.store.write_ledger(ledger_id, changed, stored.version)
             except MetadataVersionError:
@@ -155,7 +155,7 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
         needed, transform, *_ = rules
         base = local.current
         while needed(base.value):
-            changed = transform(base.value)
+            changed: LedgerMetadata = transform(base.value)
             try:
                 version = await self.store.write_ledger(ledger_id, changed, base.version)
             except MetadataUnavailableError:
