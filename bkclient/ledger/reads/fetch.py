@@ -1,4 +1,4 @@
-"""Reading from bookies: entries, by the rules of ``quorum.read_rules``, and how far it is confirmed.
+"""Reading from bookies: entries, by the rules of ``quorum.read_rules``, and the LAC.
 
 Agrees with BookKeeper 4.18.0, PendingReadOp, BatchedReadOp, PendingReadLacOp,
 ReadLastConfirmedOp and ReadLastConfirmedAndEntryOp.
