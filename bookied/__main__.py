@@ -18,7 +18,7 @@ from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import non_default_settings
-from bookied.config.bookie import BookieConfig
+from bookied.config.bookie import BookieConfig, worst
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError
 from bookied.process.command_line import (
@@ -61,26 +61,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PropertiesError as error:
         return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
-        findings = (*findings, *open_to_others(config))
-        return _show(findings, "the settings can be used")
+        return _checked(options, config, client_config, findings)
     return _run(config, client_config, findings, options)
 
 
 def _refused(options: DaemonOptions, error: ConfigError) -> int:
     if options.check_config:
-        _show(error.findings, "the settings cannot be used")
-    else:
-        for found in error.findings:
-            if found.severity is Severity.ERROR:
-                sys.stderr.write(f"bookied: {found}\n")
+        return _show(error.findings)
+    for found in error.findings:
+        if found.severity is Severity.ERROR:
+            sys.stderr.write(f"bookied: {found}\n")
     return BookieExitStatus.INVALID_CONFIGURATION
 
 
-def _show(findings: Findings, verdict: str) -> int:
+def _checked(
+    options: DaemonOptions,
+    config: BookieConfig,
+    client_config: ClientConfig | None,
+    findings: Findings,
+) -> int:
+    """Show what is odd about settings that can be used, and about the files that they name."""
+    from bkclient.connection.security.used_files import used_files
+
+    if not options.autorecovery_only:
+        findings = (*findings, *used_files(config))
+    if client_config is not None:
+        own = (one for one in used_files(client_config) if one not in findings)
+        findings = (*findings, *own)
+    return _show(findings)
+
+
+def _show(findings: Findings) -> int:
     for found in findings:
         sys.stdout.write(f"{found.severity.value}: {found}\n")
-    sys.stdout.write(f"{verdict}\n")
-    return BookieExitStatus.OK
+    worst_of_all = worst(findings)
+    can = "cannot" if worst_of_all is Severity.ERROR else "can"
+    sys.stdout.write(f"the settings {can} be used\n")
+    return _STATUS_OF_CHECK[worst_of_all]
+
+
+_STATUS_OF_CHECK: Final = {
+    Severity.NOTE: BookieExitStatus.OK,
+    Severity.WARNING: BookieExitStatus.WARNINGS,
+    Severity.ERROR: BookieExitStatus.PROBLEMS,
+}
+"""As ``bkctl config check`` ends."""
 
 
 def _end(error: BaseException, status: int) -> int:

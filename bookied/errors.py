@@ -212,6 +212,10 @@ class BookieExitStatus(enum.IntEnum):
     """Cookie or instance id do not fit; a restart will not help."""
     DAMAGED = 7
     """What is on the disks is broken or missing; a restart will not help."""
+    WARNINGS = 9
+    """``--check-config`` found only warnings, as ``bkctl config check`` says it."""
+    PROBLEMS = 10
+    """``--check-config`` found what a start would refuse."""
 
 
 MEANING: Final = {
@@ -224,6 +228,8 @@ MEANING: Final = {
     BookieExitStatus.FATAL: "failed while running",
     BookieExitStatus.WRONG_IDENTITY: "cookie or instance id do not fit",
     BookieExitStatus.DAMAGED: "damaged or missing data",
+    BookieExitStatus.WARNINGS: "--check-config found warnings",
+    BookieExitStatus.PROBLEMS: "--check-config found errors",
 }
 """As help and manual say it."""
 
@@ -233,6 +239,8 @@ OF_AUTORECOVERY: Final = (
     BookieExitStatus.CANNOT_START_NOW,
     BookieExitStatus.SESSION_LOST,
     BookieExitStatus.FATAL,
+    BookieExitStatus.WARNINGS,
+    BookieExitStatus.PROBLEMS,
 )
 """What ``bookied autorecovery`` can end with; it is to be started again after a lost session."""
 

@@ -23,7 +23,8 @@ config.command(
     body="bkctl.commands.settings.config_files:check",
     help="""Check a settings file; without FILE, that of -c or of this host.
 
-    Status 10 says that the file would be refused, 9 that there are warnings.
+    Status 10 says that the file would be refused, 9 that there are warnings, as with
+    `bookied --check-config`. The command also opens the TLS files that the settings name.
     """,
     params=(
         argument("path", metavar="[FILE]", type=click.Path(), required=False),
@@ -31,15 +32,15 @@ config.command(
             "--for",
             "side",
             type=click.Choice(["bookie", "client"]),
-            default="bookie",
-            help="The program that reads the file.",
+            default=None,
+            help="The program that reads the file.  [default: by the keys in the file]",
         ),
         option("--strict", is_flag=True, help="An unknown key is an error."),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl config check bk_server.conf", "what bookied would say about it"),
-        ("bkctl config check client.conf --for client", "a client's file"),
+        ("bkctl config check common.conf --for client", "what a client would say about it"),
         ("bkctl config check bk_server.conf --strict -o json", "unknown keys are errors"),
     ),
     exits=(ExitStatus.NOT_FOUND, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),

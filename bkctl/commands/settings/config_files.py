@@ -9,8 +9,10 @@ from typing import Any, Final
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared, is_secret_key
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
+from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import Properties
 from bkclient.config.settings import known_keys, load, settings_of_environment, settings_text
+from bkclient.connection.security.used_files import used_files
 from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
@@ -65,7 +67,7 @@ class SettingFrom(Setting):
     """The same, where it is asked for where values are from."""
 
 
-def check(session: Session, path: str | None, side: str, *, strict: bool) -> None:
+def check(session: Session, path: str | None, side: str | None, *, strict: bool) -> None:
     """Say what is odd about a file.
 
     Raises:
@@ -76,32 +78,39 @@ def check(session: Session, path: str | None, side: str, *, strict: bool) -> Non
     """
     path = path or _file_of(session)
     session.about = path
-    found = findings(read_conf(Path(path)), side, strict=strict)
-    session.emit_all(found, SettingFinding)
+    properties = read_conf(Path(path))
+    side = side or _side_of(properties, otherwise="bookie")
+    found = [*findings(properties, side, strict=strict), *changeable_by_others(path)]
+    session.emit_all(sorted(found, key=lambda one: one.severity.rank), SettingFinding)
     errors = sum(one.severity is Severity.ERROR for one in found)
     warnings = sum(one.severity is Severity.WARNING for one in found)
     if errors:
         raise ProblemsError(
-            f"the settings cannot be used: {counted(errors, 'error')}",
+            f"the settings cannot be used by a {side}: {counted(errors, 'error')}",
             next_step="`bkctl config show KEY` says what a key may be",
         )
     if warnings:
-        raise WarningsError(f"the settings can be used, with {counted(warnings, 'warning')}")
-    session.note(f"{path}: the settings can be used")
+        raise WarningsError(
+            f"the settings can be used by a {side}, with {counted(warnings, 'warning')}"
+        )
+    session.note(f"{path}: the settings can be used by a {side}")
 
 
 def findings(properties: Properties, side: str, *, strict: bool) -> list[SettingFinding]:
-    """Return what is odd about settings, the worst first. A bookie's file may have client keys."""
-    found = list(_findings(CLASSES[side], properties, strict=strict))
+    """Return what is odd about settings. A bookie's file may have client keys."""
+    config, some = _loaded(CLASSES[side], properties, strict=strict)
+    found = list(some)
+    if config is not None:
+        found += used_files(config)
     if side == "bookie":
         only_clients = known_keys(ClientConfig) - known_keys(BookieConfig)
+        client, some = _loaded(ClientConfig, properties, strict=False)
+        if client is not None and config is not None and config.has_client:
+            some = (*some, *used_files(client))
         found += [
-            one
-            for one in _findings(ClientConfig, properties, strict=False)
-            if one.kind is not FindingKind.UNKNOWN and one.key in only_clients
+            one for one in some if one.kind is not FindingKind.UNKNOWN and one.key in only_clients
         ]
-    order = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
-    return sorted(found, key=lambda one: order.index(one.severity))
+    return found
 
 
 def show(
@@ -134,7 +143,14 @@ def _side_of_file(session: Session) -> str:
     if session.options.conf is None:
         return "client"
     properties, _ = cluster_properties(session.options, session.host.environ)
+    return _side_of(properties, otherwise="client")
+
+
+def _side_of(properties: Properties, *, otherwise: str) -> str:
+    """Return whose settings these are, by the keys that only one side reads."""
     client, bookie = (len(_only_of(side, properties)) for side in ("client", "bookie"))
+    if client == bookie:
+        return otherwise
     return "bookie" if bookie > client else "client"
 
 
@@ -288,12 +304,13 @@ def _given(session: Session) -> Iterator[tuple[str, str, str]]:
             yield words[name], str(getattr(options, name)), source
 
 
-def _findings(cls: Any, properties: Properties, *, strict: bool) -> Findings:
+def _loaded(cls: Any, properties: Properties, *, strict: bool) -> tuple[Any | None, Findings]:
+    """Return settings, or None if they are refused, and what is odd about them."""
     others = [one for one in CLASSES.values() if one is not cls]
     try:
-        return load(cls, properties, also=others, strict=strict)[1]
+        return load(cls, properties, also=others, strict=strict)
     except ConfigError as error:
-        return error.findings
+        return None, error.findings
 
 
 def _file_of(session: Session) -> str:

@@ -25,6 +25,7 @@ import pytest
 from bkclient.metadata import open_metadata
 from bookied.__main__ import main
 from bookied.directories.roots import VERSION
+from bookied.errors import BookieExitStatus
 from bookied.process.command_line import configure, log_path, parse_options
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.served_bookie import packet
@@ -89,7 +90,7 @@ def test_a_conf_file_is_checked_without_starting(tmp_path: Path, capsys: Any) ->
         "metadataServiceUri=sqlite:///x\njournalDirectories=/j\nledgerDirectories=/l\n"
         "bookiPort=1\ndlog.x=1\n"
     )
-    assert main(["--conf", str(conf), "--check-config"]) == 0
+    assert main(["--conf", str(conf), "--check-config"]) == BookieExitStatus.WARNINGS
     assert capsys.readouterr().out.splitlines() == [
         f"warning: {conf}:4: bookiPort: unknown key, not used; did you mean bookiePort?",
         f"note: {conf}:5: dlog.x: no effect: belongs to Java's table service",
@@ -105,7 +106,7 @@ def test_a_bad_conf_file_says_all_that_is_wrong(tmp_path: Path, capsys: Any) -> 
         f"bookied: {conf}:2: bookiePort: 'x' is not a whole number; allowed: 0 to 65535",
         f"bookied: {conf}:3: zkTimeout: '' is empty where a number must be; allowed: 1 and above",
     ]
-    assert main(["--conf", str(conf), "--check-config"]) == 1
+    assert main(["--conf", str(conf), "--check-config"]) == BookieExitStatus.PROBLEMS
     assert capsys.readouterr().out.endswith("the settings cannot be used\n")
 
 
@@ -151,7 +152,10 @@ def test_options_of_javas_launcher_win_over_environment_and_file(
     monkeypatch.setenv("BOOKIE_CONF", str(conf))
     monkeypatch.setenv("BK_diskCheckInterval", "y")
     options = ["-z", "h1:1,h2:2", "-m", "/r", "-p", "2", "-j", "/j", "-l", "/l1", "/l2", "-i", "/i"]
-    assert main([*options, "-r", "-hp", "8", "-withAutoRecovery", "--check-config"]) == 1
+    assert (
+        main([*options, "-r", "-hp", "8", "-withAutoRecovery", "--check-config"])
+        == BookieExitStatus.PROBLEMS
+    )
     assert (
         "BK_diskCheckInterval in the environment: diskCheckInterval: 'y'" in capsys.readouterr().out
     )
@@ -593,7 +597,10 @@ def test_a_client_setting_that_is_refused_stops_only_who_repairs(
         "rereplicationEntryBatchSize=0\n"
     )
     assert main(["--conf", str(conf), "--check-config"]) == 0
-    assert main(["--conf", str(conf), "--check-config", "-withAutoRecovery"]) == 1
+    assert (
+        main(["--conf", str(conf), "--check-config", "-withAutoRecovery"])
+        == BookieExitStatus.PROBLEMS
+    )
     assert main(["autorecovery", "--conf", str(conf)]) == 1
     assert "rereplicationEntryBatchSize" in capsys.readouterr().err
 

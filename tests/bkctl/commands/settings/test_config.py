@@ -13,6 +13,7 @@ from bkclient.config.declaration import declared, is_secret_key
 from bkctl.cli.root import cli
 from bkctl.commands.settings.config_keys import CLASSES, NOTES, all_keys
 from bkctl.exit_status import ExitStatus
+from bookied.__main__ import main as bookied
 from tests.bkctl.support.terminal import FakeHost
 
 Run = Callable[..., tuple[int, Any, str]]
@@ -73,9 +74,26 @@ def test_a_check_ends_by_what_it_found(run: Run, tmp_path: Path) -> None:
     assert run("check", odd, "--strict")[0] == ExitStatus.PROBLEMS
     assert run("check", "-c", odd)[0] == ExitStatus.WARNINGS
     lonely = _file(tmp_path / "client.conf", "readTimeout=3\n")
-    assert run("check", lonely)[0] == ExitStatus.PROBLEMS  # A bookie must know its cluster.
-    assert run("check", lonely, "--for", "client")[0] == 0
+    assert run("check", lonely)[0] == 0
+    # A bookie must know its cluster.
+    assert run("check", lonely, "--for", "bookie")[0] == ExitStatus.PROBLEMS
+    assert "by a client" in run("check", lonely)[2]
     assert run("check", str(tmp_path / "none"))[0] == ExitStatus.NOT_FOUND
+
+
+def test_a_check_opens_the_tls_files(run: Run, tmp_path: Path) -> None:
+    conf = _file(
+        tmp_path / "tls.conf",
+        "metadataServiceUri=sqlite:///x.db\njournalDirectory=/j\nledgerDirectories=/l\n"
+        "tlsProviderFactoryClass=TLSContextFactory\ntlsKeyStore=/no/such.p12\n"
+        "tlsKeyStoreType=PKCS12\n",
+    )
+    status, out, _ = run("check", conf)
+    assert status == ExitStatus.PROBLEMS
+    (found,) = (one for one in out["findings"] if one["severity"] == "error")
+    assert found["key"] == "tlsKeyStore"
+    assert found["message"] == "cannot read /no/such.p12: No such file or directory"
+    assert bookied(["--conf", conf, "--check-config"]) == status
 
 
 # explain -----------------------------------------------------------------------------------------
