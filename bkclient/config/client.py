@@ -326,7 +326,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         5000,
         key="maxAddsInFlight",
         minimum=0,
-        doc="Adds of a ledger in flight before room() waits; 0 is no limit. Not a key of Java.",
+        doc="Adds of a ledger in flight before wait_for_space() waits; 0 is no limit. "
+        "Not a key of Java.",
     )
     backpressure_wait_ms: int = setting(
         -1,

@@ -160,8 +160,8 @@ class LedgerWriter:
     def add(self, payload: bytes) -> Deferred[EntryId]:
         """Add an entry; the Deferred fires with its id when it is confirmed.
 
-        Never waits: a caller that adds much in a loop awaits ``room`` or uses ``add_many``.
-        Cancelling the Deferred does not take the entry back.
+        Never waits: a caller that adds much in a loop awaits ``wait_for_space``, or uses
+        ``add_many``. Cancelling the Deferred does not take the entry back.
 
         Raises (through the Deferred):
             LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
@@ -203,7 +203,7 @@ class LedgerWriter:
             raise IllegalOperationError(text)
 
     def add_many(self, payloads: Iterable[bytes]) -> Deferred[EntryId]:
-        """Add entries as ``room`` allows; the Deferred fires when the last one is confirmed.
+        """Add entries as space allows; the Deferred fires when the last one is confirmed.
 
         It fires with the last entry's id. Nothing is made for an entry but its bytes, so this is
         the fast way. ``payloads`` is consumed as the ledger takes it, from this call on. Calls that
@@ -225,7 +225,7 @@ class LedgerWriter:
             self._taking.release()
         return await pipeline.when_confirmed(last)
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until adding one more stays within limits of entries, bytes and connections."""
         await self._pipeline.space.wait()
 
@@ -241,11 +241,11 @@ class LedgerWriter:
             raise self._end.error
         return self.last_add_confirmed
 
-    async def publish(self) -> None:
+    async def publish_lac(self) -> None:
         """Write the LAC to the bookies, so that readers see the last entries at once.
 
-        Without ``publish`` readers learn the LAC from the next add, at the end of the ledger, or at
-        the interval of the setting. A bookie that refuses the LAC is not a failure.
+        Without ``publish_lac`` readers learn the LAC from the next add, at the end of the ledger,
+        or at the interval of the setting. A bookie that refuses the LAC is not a failure.
         """
         await self._explicit_lac.publish()
 

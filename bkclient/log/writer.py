@@ -97,7 +97,7 @@ class LogWriter:
         """Append an entry; the Deferred fires with its position once it is in the log for good.
 
         The entry is then on an ack quorum of bookies, after all entries acknowledged before. Never
-        waits: a caller that appends much in a loop awaits ``room``.
+        waits: a caller that appends much in a loop awaits ``wait_for_space``.
 
         Raises (through the Deferred):
             AppendUnknownError: the entry may be in the log; do not append it again blindly.
@@ -115,7 +115,7 @@ class LogWriter:
             self._send(append)
         return append.deferred
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until one more entry stays within the limits of the client, and of a ledger.
 
         A ledger may have more entries than the log's options say if the caller does not wait, or
@@ -127,7 +127,7 @@ class LogWriter:
                 with suppress(ClientError):
                     await self._rolling.wait()
         if self._ended_by is None and not self._repair.in_progress:
-            await self._segments.current.writer.room()
+            await self._segments.current.writer.wait_for_space()
         while self._ended_by is None and self._repair.in_progress:
             await self._repair.when_over()
 

@@ -267,9 +267,9 @@ class RegionAwarePlacement:
         Raises:
             NotEnoughBookiesError: there are too few.
         """
-        room = {region: len(bookies) for region, bookies in free.items()}
+        space = {region: len(bookies) for region, bookies in free.items()}
         why = ""
-        while (counts := level(size, room, order)) is not None:
+        while (counts := level(size, space, order)) is not None:
             shares = {}
             for region, count in counts.items():
                 quorum = _part(write_quorum, count, size)
@@ -278,7 +278,7 @@ class RegionAwarePlacement:
                         count, PlacementRequest(quorum, quorum, writable=free[region])
                     )
                 except NotEnoughBookiesError as error:
-                    room[region], why = count - 1, f" (region {region}: {error})"
+                    space[region], why = count - 1, f" (region {region}: {error})"
                     break
             else:
                 return shares
@@ -347,18 +347,18 @@ def region_of(location: str) -> str | None:
     return None if location == DEFAULT_RACK or region == DEFAULT_REGION else region
 
 
-def level(size: int, room: Mapping[str, int], order: Sequence[str]) -> dict[str, int] | None:
+def level(size: int, space: Mapping[str, int], order: Sequence[str]) -> dict[str, int] | None:
     """Return how many of ``size`` each has to give, as evenly as their bookies allow.
 
     What cannot be shared evenly comes from those that are first in order; who gives nothing is left
-    out. None if there is too little room.
+    out. None if there is too little space.
     """
-    if sum(room.values()) < size:
+    if sum(space.values()) < size:
         return None
     counts = Counter[str]()
     while counts.total() < size:
-        with_room = [one for one in order if counts[one] < room[one]]
-        counts.update(with_room[: size - counts.total()])
+        with_space = [one for one in order if counts[one] < space[one]]
+        counts.update(with_space[: size - counts.total()])
     return dict(counts)
 
 

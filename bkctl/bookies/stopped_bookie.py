@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 _NEEDS: Final[dict[int | None, str]] = {
-    errno.ENOSPC: "make room first; ",
-    errno.EDQUOT: "make room first; ",
+    errno.ENOSPC: "free space first; ",
+    errno.EDQUOT: "free space first; ",
     errno.EROFS: "it must be writable; ",
     errno.EACCES: "its owner must run this; ",
 }

@@ -111,4 +111,4 @@ def give_back(session: Session, writer: LedgerWriter) -> None:
     if session.host.writers is None:
         session.run(release_ledger, writer)
     else:
-        session.run(writer.publish)
+        session.run(writer.publish_lac)

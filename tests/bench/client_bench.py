@@ -145,7 +145,7 @@ async def add_each(entries: int, writer: LedgerWriter, payload: bytes) -> None:
     last = None
     for number in range(entries):
         if number % 50 == 0:
-            await writer.room()
+            await writer.wait_for_space()
         last = writer.add(payload)
     if last is not None:
         await last

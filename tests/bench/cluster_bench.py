@@ -143,7 +143,7 @@ async def _timed_adds(client: Any, adds: int, payload: bytes) -> list[float]:
     writer = await _new_ledger(client)
     latencies_ms: list[float] = []
     for _ in range(adds):
-        await writer.room()
+        await writer.wait_for_space()
         began_s = time.perf_counter()
         writer.add(payload).addCallback(
             lambda _, began_s=began_s: latencies_ms.append((time.perf_counter() - began_s) * 1e3)

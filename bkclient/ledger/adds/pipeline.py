@@ -182,7 +182,7 @@ class WaitForSpace:
 log = Logger()
 
 BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
-"""More unconfirmed bytes than this, and ``room`` waits."""
+"""More unconfirmed bytes than this, and ``wait_for_space`` waits."""
 
 FRAME_OVERHEAD_BYTES: Final = 600
 """What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""

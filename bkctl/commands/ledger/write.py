@@ -295,7 +295,7 @@ class Feed:
         """Wait until everything has its entry id: or two batches could change places."""
         self._raise()
         while self.writer.last_add_pushed < self._last_given:
-            await self.writer.room()
+            await self.writer.wait_for_space()
             await deferLater(self.writer.clock, 0)
             self._raise()
 

@@ -71,7 +71,7 @@ class _Feed:
     async def push(self, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
             self._raise()
-            await self.writer.room()
+            await self.writer.wait_for_space()
             appended: Deferred[Position] = self.writer.append(payload)
             appended.addCallbacks(self._appended, self._failed)
 

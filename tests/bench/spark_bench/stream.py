@@ -160,7 +160,7 @@ async def _write(client: Client, total: int, seconds: float) -> None:
     while sent < total:
         due = min(total, int(total * (time.perf_counter() - began_s) / seconds))
         for number in range(sent, due):
-            await writer.room()
+            await writer.wait_for_space()
             sent_ns = time.time_ns()
             writer.append(number.to_bytes(8, "big") + sent_ns.to_bytes(8, "big") + filling)
         sent = due

@@ -191,7 +191,7 @@ class TestAppending:
 
         async def append_all() -> None:
             for payload in numbered(1, entries):
-                await writer.room()
+                await writer.wait_for_space()
                 writer.append(payload)
 
         world.run(append_all())
@@ -206,14 +206,14 @@ class TestAppending:
         append(world, writer, b"0", b"1")
         world.unregister("b3")
         for payload in (b"2", b"3"):
-            world.run(writer.room())
+            world.run(writer.wait_for_space())
             append(world, writer, payload)
         assert writer.record.next_index == 1
         world.restart("b3")
-        world.run(writer.room())
+        world.run(writer.wait_for_space())
         assert append(world, writer, b"4", b"5") == [Position(1, 0), Position(1, 1)]
         world.metadata.delay_s = lambda _operation: 0.1
-        world.run(writer.room())
+        world.run(writer.wait_for_space())
         assert append(world, writer, b"6") == [Position(2, 0)]
         world.run(writer.close())
         assert all_of(world, manager) == numbered(0, 6)
@@ -223,10 +223,10 @@ class TestAppending:
         writer = opened(world, logs(world), attrs.evolve(TRIPLE, roll_entries=2))
         append(world, writer, b"0", b"1")
         world.unregister("b3")
-        world.run(writer.room())
+        world.run(writer.wait_for_space())
         world.restart("b3")
         world.metadata.delay_s = lambda _operation: 1000.0
-        world.run(writer.room())
+        world.run(writer.wait_for_space())
         assert append(world, writer, b"2") == [Position(0, 2)]
 
     def test_an_entry_that_is_too_large_is_refused_and_the_rest_goes_on(self) -> None:

@@ -57,7 +57,7 @@ def test_room_waits_for_every_connection_that_is_full() -> None:
     ensemble = full.writer.metadata.ensemble
     links = [full.world.bookies[bookie].connections[0] for bookie in ensemble]
     links[1].fill()
-    room = full.world.start(full.writer.room())
+    room = full.world.start(full.writer.wait_for_space())
     links[0].drain()
     assert not room.done
     links[1].drain()

@@ -368,11 +368,11 @@ class TestExplicitLac:
         writer = open_writer(world, client)
         for payload in (b"one", b"two"):
             world.run(_await(writer.add(payload)))
-        world.run(writer.publish())
+        world.run(writer.publish_lac())
         reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
         assert reader.last_add_confirmed == 1
         told = self.told(world)
-        world.run(writer.publish())
+        world.run(writer.publish_lac())
         assert self.told(world) == told
 
     def test_publishing_ends_when_no_bookie_answers(self) -> None:
@@ -381,10 +381,10 @@ class TestExplicitLac:
         world.run(_await(writer.add(b"one")))
         for bookie in members(world, writer):
             bookie.policy = when(is_write_lac, Fate.LOSE)
-        world.run(writer.publish())
+        world.run(writer.publish_lac())
         for bookie in members(world, writer):
             bookie.policy = lambda _request: Fate.SERVE
-        world.run(writer.publish())
+        world.run(writer.publish_lac())
         assert all(len(lacs) > 1 for lacs in self.told(world).values())
 
     def test_a_closed_writer_is_silent(self) -> None:

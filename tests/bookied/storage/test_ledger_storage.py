@@ -576,7 +576,7 @@ def test_a_read_that_was_asked_for_before_its_ledger_was_deleted_finds_nothing(
 @pytest.mark.parametrize("full", [L0, L1])
 def test_a_log_that_has_to_begin_in_another_directory_is_written_out_at_once(full: Path) -> None:
     desk = Desk()
-    desk.files.room = {full.parent: 0}
+    desk.files.space_max = {full.parent: 0}
     for entry in range(100):
         desk.add(1, entry)
     desk.storage.adds.write_out()

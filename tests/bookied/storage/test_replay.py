@@ -225,7 +225,7 @@ def test_what_a_full_disk_does_not_take_goes_to_another(*, writes_beside: bool) 
     storage = LedgerStorage(desk.files, [L, other], index, events=events, rng=rng)
     storages = Storages(desk.files, [storage])
     storages.open()
-    desk.files.room[L] = desk.files.used(L) + 1_000_000
+    desk.files.space_max[L] = desk.files.used(L) + 1_000_000
     found = recover(desk.files, storages, [J], drain_bytes=500_000, writes_beside=writes_beside)
     assert found.entries == len(records)
     assert {path.parent for path in storage.adds._log.paths.values()} == {L, other}
@@ -459,7 +459,7 @@ def test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows(space:
     desk.replay()
     more = in_groups(*first, [entry(1, 1)], [entry(1, 2, b"t" * 9000)])
     desk.files.write_atomic(J / "5.txn", more[:-5000])
-    desk.files.room[L] = desk.files.used(L) + space
+    desk.files.space_max[L] = desk.files.used(L) + space
     if space:
         desk.files.fault = lambda _, path: (
             no_space(path) if path.name.startswith("lastMark") else None
@@ -467,7 +467,7 @@ def test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows(space:
     assert desk.replay().torn == [J / "5.txn"]
     desk.files.write_atomic(J / "6.txn", in_groups([entry(1, 3)]))
     desk.files.crash()
-    desk.files.room.clear()
+    desk.files.space_max.clear()
     desk.files.fault = None
     assert desk.replay().entries == 2
 

@@ -88,11 +88,11 @@ def test_a_bookie_survives_directories_that_fill_up(seed: int) -> None:
 
 def fill_some(world: World) -> None:
     """Leave some room in all directories but one; the last has all that is ever needed."""
-    world.files.room = {
+    world.files.space_max = {
         directory.parent: world.files.used(directory.parent) + world.rng.randrange(6000)
         for directory in world.rng.sample(world.ledger_dirs, len(world.ledger_dirs) - 1)
     }
-    full = [one for one in world.ledger_dirs if one.parent in world.files.room]
+    full = [one for one in world.ledger_dirs if one.parent in world.files.space_max]
     world.storages.avoid(world.rng.choice([[], full]))
 
 
@@ -111,7 +111,7 @@ def test_a_bookie_without_any_room_loses_nothing_and_goes_on_when_there_is_some(
     world = World(3_000_000 + seed, directories=1 + seed % 3)
     for _ in range(world.rng.randrange(30)):
         world.act()
-    world.files.room = {
+    world.files.space_max = {
         one.parent: world.files.used(one.parent) + world.rng.randrange(4000)
         for one in world.ledger_dirs
     }
@@ -132,7 +132,7 @@ def test_a_bookie_without_any_room_loses_nothing_and_goes_on_when_there_is_some(
     start_without_room(world, world.files.crash)
     world.check()
     world.forget_what_was_lost()
-    world.files.room = {}
+    world.files.space_max = {}
     if world.checkpoint is not None:  # It may have met the full disks.
         with contextlib.suppress(OSError, IndexFullError):
             world.checkpoint.finish()
@@ -150,6 +150,6 @@ def start_without_room(world: World, end: Callable[[], None]) -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        world.files.room = {}
+        world.files.space_max = {}
         end()
         world.start()

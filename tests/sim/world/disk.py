@@ -146,7 +146,7 @@ class SimFiles:
         self.read_fault: Fault | None = None
         """Asked before each read of a file."""
         self.bytes_max: int | None = None
-        self.room: dict[Path, int] = {}
+        self.space_max: dict[Path, int] = {}
         """The most that the files below some directories may hold together; others are endless."""
         self.unreadable: dict[Path, set[int]] = {}
         """Bytes of files that no read gets past: bad sectors."""
@@ -184,7 +184,7 @@ class SimFiles:
             used = sum(len(data) for data in self.contents().values())
             if used + growth > self.bytes_max:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        for directory, bytes_max in self.room.items():
+        for directory, bytes_max in self.space_max.items():
             if growth and directory in path.parents and self.used(directory) + growth > bytes_max:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 

@@ -85,7 +85,7 @@ def usage(
 
 
 def _directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
-    """Give room and use of each directory."""
+    """Give size and use of each directory."""
     bookie = open_bookie(session, **dirs)
     yield from offline_files.directory_uses(bookie.files, bookie.found)
 

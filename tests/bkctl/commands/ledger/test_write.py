@@ -47,7 +47,7 @@ class _Writer:
         self.waiting.append((list(payloads), done))
         return done
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         room: Deferred[None] = Deferred()
         self._room.append(room)
         await room

@@ -152,7 +152,7 @@ def test_a_damaged_file_that_moves_to_where_there_is_space_stays_damaged(files: 
     file = files.open_update(A / "0/1/1.idx")
     file.truncate(layout.page_offset(1) + 100)
     file.close()
-    files.room[A] = files.used(A)
+    files.space_max[A] = files.used(A)
     index = IndexFiles(files, [A, B])
     index.open()
     assert index.write([LedgerChange(1, None, ((2, page(e0=7000)),))]).keys() == {1}

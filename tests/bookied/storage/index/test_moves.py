@@ -45,7 +45,7 @@ class Disks:
         index.avoid(directories[1:])
         index.write([FIRST])
         assert self.files.exists(A / PLACE)
-        self.files.room = {A: self.files.used(A)}
+        self.files.space_max = {A: self.files.used(A)}
 
     def open(self) -> IndexFiles:
         index = IndexFiles(self.files, self.directories, rng=Random(2))
@@ -163,7 +163,7 @@ def test_readers_find_a_ledger_at_every_step_of_its_move() -> None:
 
 def test_a_ledger_without_room_anywhere_does_not_keep_the_others_back() -> None:
     disks = Disks()
-    disks.files.room[B] = disks.files.used(B) + 12_000
+    disks.files.space_max[B] = disks.files.used(B) + 12_000
     index = disks.open()
     with pytest.raises(IndexFullError, match="no space for the index of ledger 1") as caught:
         index.write([LATER, LedgerChange(2, HEADER, ((0, page(e0=9000)),))])
@@ -172,7 +172,7 @@ def test_a_ledger_without_room_anywhere_does_not_keep_the_others_back() -> None:
     index = disks.open()
     assert not has_later(index)
     assert index.location(2, 0) == 9000
-    disks.files.room.clear()
+    disks.files.space_max.clear()
     index.write([LATER])
     assert has_later(index)
 
@@ -183,7 +183,7 @@ def test_a_copy_that_found_no_room_is_never_taken_for_the_file_of_a_deleted_ledg
     seed: int, *, is_restarted: bool
 ) -> None:
     disks = Disks(seed)
-    disks.files.room[B] = disks.files.used(B) + 12_000
+    disks.files.space_max[B] = disks.files.used(B) + 12_000
     index = disks.open()
     if is_restarted:
         disks.files.cut_at = disks.files.operations + 3
@@ -200,7 +200,7 @@ def test_a_copy_that_found_no_room_is_never_taken_for_the_file_of_a_deleted_ledg
 
 def test_a_new_ledger_goes_where_there_is_room() -> None:
     disks = Disks(directories=(A, B, C))
-    disks.files.room[B] = disks.files.used(B)
+    disks.files.space_max[B] = disks.files.used(B)
     index = disks.open()
     changes = [LedgerChange(number, HEADER, ((0, page(e0=5000)),)) for number in range(2, 12)]
     index.write(changes)
@@ -213,7 +213,7 @@ def test_a_new_ledger_goes_where_there_is_room() -> None:
 
 def test_room_that_is_missing_as_late_as_the_sync_counts_too() -> None:
     disks = Disks()
-    disks.files.room.clear()
+    disks.files.space_max.clear()
 
     def fault(operation: str, path: Path) -> OSError | None:
         if operation == "sync" and A in path.parents:
@@ -230,7 +230,7 @@ def test_room_that_is_missing_as_late_as_the_sync_counts_too() -> None:
 
 def test_a_file_that_was_grown_and_cannot_be_written_moves_too() -> None:
     disks = Disks()
-    disks.files.room.clear()
+    disks.files.space_max.clear()
     failed: list[Path] = []
 
     def fault(operation: str, path: Path) -> OSError | None:
