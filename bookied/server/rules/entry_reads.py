@@ -10,7 +10,7 @@ from typing import Final, cast
 import attrs
 
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.storage.entrylog.entry_rows import EntryRows, row_of
+from bookied.storage.entrylog.entry_rows import ROW_BYTES_MAX, EntryRows, row_of
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -67,6 +67,11 @@ class Batch:
         return self.request.stride
 
     @property
+    def entry_bytes(self) -> int:
+        """How large its entries are, in the mean."""
+        return self.size_bytes // self.count
+
+    @property
     def bytes_left(self) -> int:
         """How many bytes the answer may still take."""
         return max(0, self.limit_bytes - self.size_bytes)
@@ -115,6 +120,9 @@ ENTRIES_AT_ONCE: Final = 256
 
 The smallest take 0.4 µs each, and an answer may hold 180,000 of them.
 """
+
+BYTES_AT_ONCE: Final = ROW_BYTES_MAX * 3 // 4
+"""Bytes of a batch after which the others have their turn: mostly what one read of a log brings."""
 
 
 class EntryReads:
@@ -187,15 +195,15 @@ class EntryReads:
 
     def _go_on(self, read: BatchRead) -> Answer:
         storage, state, batch = self._storages.of(read.state.ledger_id), read.state, read.batch
-        count_max = batch.count + ENTRIES_AT_ONCE
+        count_max, bytes_max = batch.count + ENTRIES_AT_ONCE, batch.size_bytes + BYTES_AT_ONCE
         while not batch.is_full:
-            if batch.count >= count_max:
+            if batch.count >= count_max or batch.size_bytes >= bytes_max:
                 return self._later(read)
             entry_id = read.next_entry_id
             if batch.count:
                 some = min(batch.count_left, count_max - batch.count)
                 rows = storage.reads.read_rows(
-                    state, entry_id, some, batch.bytes_left, batch.stride
+                    state, entry_id, some, batch.bytes_left, batch.stride, batch.entry_bytes
                 )
                 if rows is not None:
                     batch.take(rows)
@@ -298,7 +306,7 @@ def _fetch_rows(
     storage: LedgerStorage,
     needed: NeedsDisk,
     entry_id: EntryId,
-    more: Callable[[int], EntryRows | None] | None,
+    more: Callable[[int, int], EntryRows | None] | None,
     bytes_max: int | None,
 ) -> EntryRows | None:
     """Blocking. Read an entry and what is to be had of ``more``; None where it cannot be read.
@@ -312,7 +320,8 @@ def _fetch_rows(
             raise
         return None
     with contextlib.suppress(BookKeeperError, OSError):
-        rows = more(bytes_max - row.size_bytes) if more is not None and bytes_max else None
+        left = (bytes_max or 0) - row.size_bytes
+        rows = more(left, row.size_bytes) if more is not None and bytes_max else None
         if rows is not None:
             return row.followed_by(rows)
     return row

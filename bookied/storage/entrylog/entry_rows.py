@@ -77,18 +77,23 @@ def row_of(packet: bytes) -> EntryRows:
     return EntryRows((length, packet), 1, len(length) + len(packet))
 
 
-def bytes_to_read(locations: Sequence[int]) -> int:
-    """Return how much to read, from the record of the first of these entries on."""
-    first = locations[0]
+def bytes_to_read(locations: Sequence[int], entry_bytes: int = 0) -> int:
+    """Return how much to read, from the record of the first of these entries on.
+
+    Args:
+        locations: of the entries.
+        entry_bytes: how large they may be, as those before were. Large entries are further apart.
+    """
+    first, spacing_bytes = locations[0], max(SPACING_BYTES, 2 * entry_bytes)
     count = bisect_right(locations, first + ROW_BYTES_MAX)
-    while count > 1 and not 0 < locations[count - 1] - first <= _span_max(count):
-        count //= 2
-    return LAST_BYTES + (locations[count - 1] - first if count else 0)
-
-
-def _span_max(count: int) -> int:
     # Locations out of order may be further away than the search for the last one told.
-    return min(ROW_BYTES_MAX, (count - 1) * SPACING_BYTES)
+    while count > 1 and not (
+        0 < locations[count - 1] - first <= min(ROW_BYTES_MAX, (count - 1) * spacing_bytes)
+    ):
+        count //= 2
+    span = locations[count - 1] - first if count else 0
+    last = entry_bytes + NEXT.size
+    return span + (last if LAST_BYTES < last <= ROW_BYTES_MAX - span else LAST_BYTES)
 
 
 def cut_rows(

@@ -436,6 +436,7 @@ class EntryLogReader:
         bytes_max: int,
         until: int,
         stride: int = 1,
+        entry_bytes: int = 0,
     ) -> EntryRows | None:
         """Return the entries that one read brings; None: ``read`` says what is wrong.
 
@@ -446,10 +447,11 @@ class EntryLogReader:
             bytes_max: no more than this, lengths included.
             until: the location below which the logs are written.
             stride: how far apart their ids are.
+            entry_bytes: how large they may be.
         """
         log_id, _ = layout.split_location(locations[0])
         with self._reading(log_id) as (file, _path):
-            at, size = _piece(locations, bytes_max, until)
+            at, size = _piece(locations, bytes_max, until, entry_bytes)
             data = file.read_at(at, size) if size > 0 else b""
         # What is shorter than asked for goes to the end of the log.
         tail_bytes = NEXT.size if len(data) == size else 0
@@ -464,6 +466,7 @@ class EntryLogReader:
         bytes_max: int,
         until: int,
         stride: int = 1,
+        entry_bytes: int = 0,
     ) -> EntryRows | None:
         """Return the same if that takes no waiting for a disk, as ``read_now``."""
         log_id, _ = layout.split_location(locations[0])
@@ -472,7 +475,7 @@ class EntryLogReader:
             return None
         shared, _ = borrowed
         try:
-            at, size = _piece(locations, bytes_max, until)
+            at, size = _piece(locations, bytes_max, until, entry_bytes)
             data = shared.file.read_now(at, size) if size > 0 else None
         finally:
             self._open.give_back(shared)
@@ -611,13 +614,16 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     return bytes(memoryview(data)[layout.LENGTH.size : end])
 
 
-def _piece(locations: Sequence[int], bytes_max: int, until: int) -> tuple[int, int]:
+def _piece(
+    locations: Sequence[int], bytes_max: int, until: int, entry_bytes: int
+) -> tuple[int, int]:
     """Return what to read of a log: from where, and how much, if anything."""
     _, offset = layout.split_location(locations[0])
     at, begin = offset - layout.LENGTH.size, locations[0] - layout.LENGTH.size
     if at < layout.HEADER_BYTES:
         return at, 0
-    return at, min(bytes_to_read(locations), bytes_max + FIRST_READ_BYTES, until - begin)
+    wanted = bytes_to_read(locations, entry_bytes)
+    return at, min(wanted, bytes_max + FIRST_READ_BYTES, until - begin)
 
 
 def _rows(

@@ -96,11 +96,18 @@ class StoredEntryReads:
         )
 
     def read_rows(
-        self, state: CachedLedger, entry_id: int, count_max: int, bytes_max: int, stride: int = 1
+        self,
+        state: CachedLedger,
+        entry_id: int,
+        count_max: int,
+        bytes_max: int,
+        stride: int = 1,
+        entry_bytes: int = 0,
     ) -> EntryRows | None:
         """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
 
-        None where there is none, for any reason: ``read_memory`` says which.
+        ``entry_bytes`` is how large they may be. None where there is none, for any reason:
+        ``read_memory`` says which.
         """
         locations = state.locations(entry_id, count_max, stride)
         if not locations or not locations[0]:
@@ -115,26 +122,28 @@ class StoredEntryReads:
             bytes_max=bytes_max,
             until=self._cache.until,
             stride=stride,
+            entry_bytes=entry_bytes,
         )
 
     def rows_on_disk(
         self, state: CachedLedger, entry_id: int, count_max: int, stride: int = 1
-    ) -> Callable[[int], EntryRows | None] | None:
+    ) -> Callable[[int, int], EntryRows | None] | None:
         """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
 
-        It takes the bytes that fit, and raises what ``read_disk`` does. It is about
-        files alone: where the entries are is looked up here.
+        It takes the bytes that fit and how large an entry may be, and raises what ``read_disk``
+        does. It is about files alone: where the entries are is looked up here.
         """
         locations, until = state.locations(entry_id, count_max, stride), self._cache.until
         if not locations or not 0 < locations[0] < until:
             return None
-        return lambda bytes_max: self._reader.read_rows(
+        return lambda bytes_max, entry_bytes: self._reader.read_rows(
             locations,
             state.ledger_id,
             entry_id,
             bytes_max=bytes_max,
             until=until,
             stride=stride,
+            entry_bytes=entry_bytes,
         )
 
     def _keep_loaded(self) -> None:

@@ -177,7 +177,7 @@ def insist_rows(desk: Desk, ledger: int, packets: list[bytes]) -> None:
         on_disk = desk.storage.reads.rows_on_disk(state, entry, 5)
         for rows in (
             desk.storage.reads.read_rows(state, entry, 5, 1 << 30),
-            on_disk(1 << 30) if on_disk is not None else None,
+            on_disk(1 << 30, 0) if on_disk is not None else None,
         ):
             if rows is not None:
                 found = list(Packets(b"".join(rows.pieces), rows.entries))

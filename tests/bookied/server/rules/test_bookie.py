@@ -14,7 +14,7 @@ from bookied.server.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S
-from bookied.server.rules.entry_reads import ENTRIES_AT_ONCE
+from bookied.server.rules.entry_reads import BYTES_AT_ONCE, ENTRIES_AT_ONCE
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger
@@ -917,6 +917,35 @@ def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(
         turns += 1
     counts_as = PART_REQUESTS + bool(payload)
     assert turns == 2 * counts_as + 1, "turns without a part follow each of the first two"
+    (answer,) = client.answers()
+    assert packets_of(answer) == list(range(entries))
+
+
+@pytest.mark.parametrize("is_in_file", [False, True])
+def test_a_part_of_a_batch_is_bounded_in_bytes_and_adds_are_taken_before_the_next(
+    tmp_path: Path,
+    is_in_file: bool,  # noqa: FBT001
+) -> None:
+    limits = StorageLimits(cache_bytes=0 if is_in_file else 1 << 30)
+    serving = Serving(tmp_path, storage_limits=limits, is_cold=False)
+    client, writer = serving.connect(V2), serving.connect(V2)
+    payload_bytes, entries = BYTES_AT_ONCE // 4, 20
+    for entry_id in range(entries):
+        client.ask(add(5, entry_id, payload=b"x" * payload_bytes))
+    if is_in_file:
+        serving.flush()
+        client.ask(ReadRequest(LedgerId(5), EntryId(0)))  # Opens the log.
+    client.connection.dataReceived(encode_request(batch(5, 0, size=4 << 20)))
+    adds = 0
+    while not client.transport.value():
+        writer.connection.dataReceived(encode_request(add(6, adds)))
+        serving.sync()
+        assert len(writer.answers()) == 1
+        adds += 1
+        serving.take_turn()
+    part_bytes = 4 * payload_bytes
+    turns_each = PART_REQUESTS + part_bytes // PART_REQUEST_BYTES
+    assert adds >= (entries // 4 - 1) * turns_each, "adds waited for more than one part"
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(entries))
 

@@ -168,17 +168,33 @@ def test_a_location_inside_a_log_s_header_is_for_who_says_so() -> None:
     assert reader.read_rows_now(locations, 1, 5, bytes_max=9999, until=EVERYTHING) is None
 
 
-@given(st.lists(st.integers(1, 20_000), max_size=100), st.booleans())
-def test_a_read_is_as_long_as_entries_are_near(steps: list[int], zeros: bool) -> None:  # noqa: FBT001
+@given(st.lists(st.integers(1, 20_000), max_size=100), st.booleans(), st.integers(0, 1 << 20))
+def test_a_read_is_as_long_as_entries_are_near(
+    steps: list[int],
+    zeros: bool,  # noqa: FBT001
+    entry_bytes: int,
+) -> None:
     locations = [BASE]
     for step in steps:
         locations.append(locations[-1] + step)
     if zeros:
         locations += [0, 0, 0]
-    size = bytes_to_read(locations)
+    size = bytes_to_read(locations, entry_bytes)
     assert size <= ROW_BYTES_MAX + SPACING_BYTES
     if max(steps, default=0) <= SPACING_BYTES and sum(steps) <= ROW_BYTES_MAX and not zeros:
         assert size >= sum(steps)
+
+
+@pytest.mark.parametrize("entry_bytes", [10_000, 60_000, 200_000])
+def test_entries_as_large_as_those_before_them_are_read_together(entry_bytes: int) -> None:
+    locations = [BASE + number * entry_bytes for number in range(100)]
+    assert bytes_to_read(locations) < entry_bytes, "nothing is known of their size"
+    assert bytes_to_read(locations, entry_bytes) >= ROW_BYTES_MAX - entry_bytes
+
+
+def test_large_entries_that_lie_far_apart_are_read_one_by_one() -> None:
+    locations = [BASE + number * 100_000 for number in range(100)]
+    assert 20_000 < bytes_to_read(locations, 20_000) < 21_000
 
 
 def test_what_is_taken_here_and_there_does_not_hold_all_that_was_read() -> None:
