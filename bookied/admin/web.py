@@ -37,7 +37,7 @@ from bookied.admin.http.bounds import (
     UnsentAnswers,
     connections_max,
 )
-from bookied.admin.http.channel import AdminChannel, AnswerBody
+from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
 from bookied.admin.http.hosts import Hosts
 from bookied.admin.http_messages import (
     BAD_REQUEST,
@@ -315,11 +315,10 @@ class AdminResource(Resource):
         gone = request.notifyFinish()
         gone.addErrback(lambda _failure: None)
         refused = self._refusal(request)
+        work = partial(self._begin, request, gone)
         if refused is not None:
-            self._send(refused, request, gone)
-        else:
-            group = _connection_of(request).group
-            self._turns.ask(group, partial(self._begin, request, gone))
+            work = partial(self._send, refused, request, gone)
+        self._turns.ask(_connection_of(request).group, work)
         return NOT_DONE_YET
 
     def _refusal(self, request: Request) -> HttpReply | None:
@@ -437,7 +436,7 @@ class _BoundedRequest(Request):
         self._seen_parts += 1
         if self._seen_bytes > BODY_BYTES_MAX or self._seen_parts > CHUNKS_MAX:
             self.channel.cut(HttpLimit.BODY)
-            return
+            raise RequestCutError
         super().handleContentChunk(data)  # type: ignore[no-untyped-call]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +21,10 @@ from bookied.admin.http.bounds import (
 
 CHUNK_BYTES: Final = 64 * 1024
 """Written at once of an answer."""
+
+
+class RequestCutError(Exception):
+    """The connection was cut in the middle of a request: what follows in the read is dropped."""
 
 
 class AdminChannel(HTTPChannel):
@@ -56,7 +61,8 @@ class AdminChannel(HTTPChannel):
         """Take bytes; with the first of a request its time begins."""
         if not self.is_busy and self._call is None:
             self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
-        super().dataReceived(data)  # type: ignore[no-untyped-call]
+        with contextlib.suppress(RequestCutError):
+            super().dataReceived(data)  # type: ignore[no-untyped-call]
         self.site.give_way()
 
     def headerReceived(self, line: bytes) -> bool:

@@ -162,6 +162,17 @@ def test_a_body_in_ever_so_many_chunks_cuts_the_connection_once() -> None:
     protocol.connectionLost(Failure(ConnectionLost()))
 
 
+def test_the_chunks_after_those_of_a_connection_that_is_cut_are_not_read() -> None:
+    """One read has 680 of them, which takes 14 ms."""
+    server = Server(HttpReply(200, "fine"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"PUT / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n")
+    protocol.dataReceived(b"1\r\nx\r\n" * (CHUNKS_MAX + 1) + b"no chunk\r\n")
+    assert transport.aborted
+    assert transport.value() == b"", "who reads on answers 400"
+    protocol.connectionLost(Failure(ConnectionLost()))
+
+
 def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
     server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
@@ -259,6 +270,18 @@ def test_requests_that_come_at_once_are_answered_one_in_a_turn() -> None:
     server.clock.pump([0.001] * int(500 * REQUEST_COST_S * SHARE * 1000))
     assert len(server.asked) == 500
     assert transport.value().count(b"HTTP/1.1 200") == 500
+
+
+def test_requests_that_are_refused_wait_for_their_turn_too() -> None:
+    server = Server(HttpReply(200, "fine"))
+    transports = []
+    for number in range(30):
+        protocol, transport = server.connect(f"10.0.0.{number}")
+        protocol.dataReceived(b"GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n")
+        transports.append(transport)
+    assert sum(bool(one.value()) for one in transports) < 30
+    server.clock.pump([0.001] * int(30 * REQUEST_COST_S * SHARE * 1000))
+    assert all(one.value().startswith(b"HTTP/1.1 421") for one in transports)
 
 
 def test_nothing_is_answered_while_answers_are_not_taken() -> None:
