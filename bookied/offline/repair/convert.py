@@ -319,6 +319,8 @@ class ToDatabases(_Direction):
             stored = source.load(ledger_id)
             if stored is None:
                 continue  # A file without a header: nothing was ever stored of it.
+            if stored.doubt is not None:
+                raise stored.doubt  # Databases cannot note that entries may be missing.
             entries = 0
             for change, size, held in _changes(source, ledger_id, stored.header):
                 batch.append(change)

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from bookied.directories.roots import CONVERTING, Directories, prepare
-from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
+from bookied.errors import DirectoryError, IndexFormatError, IndexFullError, IndexTruncatedError
 from bookied.offline.repair.convert import Conversion, StagedIndex
 from bookied.offline.repair.convert_logs import ConversionRefusedError
 from bookied.storage.entrylog.format import location
@@ -268,6 +268,16 @@ class TestRefusals:
         with pytest.raises(IndexFormatError):
             _convert("db", files)
         assert files.exists(Path("/l0/current/0/7/7.idx"))
+        assert not has_databases(files)
+
+    def test_an_index_file_that_has_lost_entries_stops_it_too(self) -> None:
+        """The bookie refuses to say what is not there; databases could not note that."""
+        files = small(SimFiles(Random(1)))
+        path = Path("/l0/current/0/8/8.idx")
+        put_files(files, {str(path): files.read(path)[:-100]})
+        with pytest.raises(IndexTruncatedError, match="entries may be missing"):
+            _convert("db", files)
+        assert files.exists(path)
         assert not has_databases(files)
 
     def test_limbo_and_an_integrity_check_that_is_due(self) -> None:
