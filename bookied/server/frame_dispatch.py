@@ -26,6 +26,9 @@ _LENGTH: Final = struct.Struct(">i")
 READS_IN_ONE: Final = 8
 """Reads taken in bulk that count as one request: together they take about as long."""
 
+READ_REQUEST_BYTES: Final = 128 * 1024
+"""So many bytes of entries count as one request: reading and sending them takes about as long."""
+
 CHECKED_BYTES: Final = 64 * 1024
 """With so much of a frame here, it is refused if it will take too long to read."""
 
@@ -92,8 +95,9 @@ class FrameDispatch:
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
-        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one,
-        as does each ledger that is taken into memory. A TLS handshake always waits for its turn.
+        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one, as do
+        ``READ_REQUEST_BYTES`` of their entries, and each ledger that is taken into memory. A TLS
+        handshake always waits for its turn.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -196,6 +200,7 @@ class FrameDispatch:
         if taken.answers:
             self._answers.put(taken.answers, taken.reads)
         self.requests_taken += -(-taken.reads // READS_IN_ONE) + taken.loads
+        self.requests_taken += taken.size_bytes // READ_REQUEST_BYTES
         return taken
 
     def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.server.frame_dispatch import READS_IN_ONE
+from bookied.server.frame_dispatch import READ_REQUEST_BYTES, READS_IN_ONE
 from bookied.server.limits.backpressure import PressureLevel, ServerLimits
 from bookied.server.limits.request_turns import (
     CROWDED_SLICE_REQUESTS,
@@ -195,6 +195,21 @@ def test_a_flood_of_reads_in_bulk_has_its_turns_too(
         taken.append(len(greedy.answers()) // READS_IN_ONE)
     assert taken == [1, 2, 3]
     assert is_read(greedy)
+
+
+def test_reads_of_large_entries_by_many_clients_are_bounded_by_their_bytes(world: World) -> None:
+    """100 clients with one read of 1 MiB each took 40 ms of one turn."""
+    entry_bytes, number = 1 << 20, DIRECT_REQUESTS_MAX
+    large = AddRequest(LedgerId(8), EntryId(0), KEY, packet(8, 0, payload=b"x" * entry_bytes))
+    assert world.honest.ask(large).rc is EOK
+    clients = [world.serving.connect() for _ in range(number)]
+    for client in clients:
+        client.connection.dataReceived(v2.encode_request(read(8, 0)))
+    answered = sum(len(client.answers()) for client in clients)
+    assert answered * entry_bytes <= (DIRECT_REQUESTS_MAX + 8) * READ_REQUEST_BYTES
+    for _ in range(10 * number):
+        world.turn()
+    assert sum(len(client.answers()) for client in clients) == number - answered
 
 
 def test_many_clients_with_one_request_each_are_taken_in_turns_of_their_addresses(
