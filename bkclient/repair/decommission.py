@@ -8,7 +8,7 @@ the marks that an auditor would make; who repairs them are the cluster's workers
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -186,21 +186,51 @@ async def cancel_decommission(
     """
     store = client.store
     available = await registered_bookies(store)
-    taken_back, kept = [], []
+    taken_back: list[LedgerId] = []
+    kept: list[LedgerId] = []
     async for ledger_id, mark in store.list_underreplicated(damaged):
         if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
-            try:
-                lacks = await _lacks(client, ledger_id, bookie_id, available)
-            except BaseException:
-                await store.release_lock(ledger_id)
-                raise
-            if lacks:
-                await store.release_lock(ledger_id)
-                kept.append(ledger_id)
-            else:
-                await store.mark_replicated(ledger_id)
-                taken_back.append(ledger_id)
+            is_back = await _take_back(client, ledger_id, bookie_id, available)
+            (taken_back if is_back else kept).append(ledger_id)
     return MarksTakenBack(tuple(taken_back), tuple(kept))
+
+
+async def remove_marks_of_moved(
+    client: Client, ledger_ids: Iterable[LedgerId], bookies: Collection[BookieId]
+) -> list[LedgerId]:
+    """Take back the marks of ledgers that were moved off bookies, and that lack nothing now.
+
+    A mark that names other bookies too, that cannot be read or that a worker has, stays.
+    """
+    store = client.store
+    available = await registered_bookies(store)
+    taken_back = []
+    for ledger_id in ledger_ids:
+        try:
+            mark = await store.underreplicated(ledger_id)
+        except MetadataFormatError:
+            continue
+        if mark is None or not mark.replicas or not {*bookies}.issuperset(mark.replicas):
+            continue
+        if await store.take_underreplicated(ledger_id) and await _take_back(
+            client, ledger_id, BookieId(mark.replicas[0]), available
+        ):
+            taken_back.append(ledger_id)
+    return taken_back
+
+
+async def _take_back(
+    client: Client, ledger_id: LedgerId, marked: BookieId, available: Collection[BookieId]
+) -> bool:
+    """Remove a mark whose lock is held, or only the lock where replicas are missing."""
+    store = client.store
+    try:
+        lacks = await _lacks(client, ledger_id, marked, available)
+    except BaseException:
+        await store.release_lock(ledger_id)
+        raise
+    await (store.release_lock(ledger_id) if lacks else store.mark_replicated(ledger_id))
+    return not lacks
 
 
 async def _lacks(

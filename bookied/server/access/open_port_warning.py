@@ -18,7 +18,12 @@ def open_port_warning(config: BookieConfig, listen_host: str, port: int) -> str 
     if listen_host and ip_address(listen_host.partition("%")[0]).is_loopback:
         return None
     where = f"address {listen_host}" if listen_host else "every address (listeningInterface)"
-    tls = "" if config.tls_required else ", without TLS (tlsProviderFactoryClass, tlsRequired)"
+    if config.tls_required:
+        tls = ""
+    elif config.has_tls:
+        tls = ", also without TLS (tlsRequired)"
+    else:
+        tls = ", without TLS (tlsProviderFactoryClass, tlsRequired)"
     return (
         f"port {port} takes entries from every host that reaches it: on {where}, without a"
         f" login (bookieAuthProviderFactoryClass){tls}"

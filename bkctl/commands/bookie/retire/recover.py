@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from bkclient.admin import operations
 from bkclient.errors import ClientError, LedgerRecoveryError
+from bkclient.repair.decommission import remove_marks_of_moved
 from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.rack_forecast import (
     RackForecast,
@@ -102,6 +103,7 @@ def recover(
     insist_known(session, bookies, found)
     if to in bookies:
         rewrite(session, bookies[0], [one.ledger_id for one in found], unreadable, bytes_per_s)
+        _remove_marks(session, [one.ledger_id for one in found], bookies)
         return
     racks = forecast_racks(session, bookies, found, to)
     if racks.nowhere:
@@ -115,6 +117,8 @@ def recover(
     session.resume = ""
     note_few_racks(session, found)
     session.emit(report)
+    left = {one.ledger_id for one in report.left}
+    _remove_marks(session, [one.ledger_id for one in found if one.ledger_id not in left], bookies)
     if report.left:
         total, count = len(found) + len(unreadable), len(report.left)
         ids = named([one.ledger_id for one in report.left])
@@ -125,6 +129,19 @@ def recover(
         if len(bookies) == 1 and session.call(is_registered, bookies[0]):
             more += f". To write bad copies again on the same bookie: --to {bookies[0]}"
         raise PartlyDoneError(f"{what} not moved{which}{stay}", next_step=more)
+
+
+def _remove_marks(
+    session: Session, ledger_ids: Sequence[LedgerId], bookies: Sequence[BookieId]
+) -> None:
+    """Take back the marks that autorecovery has no work for any more."""
+    if session.dry_run:
+        return
+    gone = session.call(remove_marks_of_moved, ledger_ids, bookies)
+    if gone:
+        session.finish()
+        what = counted(len(gone), "ledger")
+        session.note(f"{what} {'is' if len(gone) == 1 else 'are'} not marked for repair any more")
 
 
 def resume_text(session: Session) -> str:

@@ -137,7 +137,7 @@ def _existing(session: Session, alive: dict[int, frozenset[int]]) -> dict[int, f
 def _written(found: list[LogUse]) -> set[Path]:
     """Return the logs that a running bookie still writes: the newest of a directory, without map.
 
-    Garbage collection leaves these logs alone.
+    The collections of the bookie's own schedule leave these logs alone.
     """
     logs = sorted((one.summary for one in found), key=lambda log: log.log_id)
     newest = {log.path.parent: log for log in logs}
@@ -161,8 +161,8 @@ def _note_sums(
     )
     for log_id in sorted(one.summary.log_id for one in found if one not in complete):
         session.note(
-            f"log {log_id} is not counted there: the bookie still writes it, so no compaction "
-            "takes it"
+            f"log {log_id} is not counted there: the bookie still writes it. `bkctl bookie gc` "
+            "takes it too if most of it is of deleted ledgers"
         )
 
 

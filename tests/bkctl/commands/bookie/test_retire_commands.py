@@ -93,6 +93,19 @@ class TestRacks:
         words = "2 ledgers will span fewer racks than minNumRacksPerWriteQuorum asks for: "
         assert f"{words}{ledger_ids[0]}, {ledger_ids[1]}; 1 of them already does\n" in told.err
 
+    def test_the_mark_of_a_ledger_that_was_moved_goes_with_its_reason(self) -> None:
+        world = World(4)
+        ledger_id = lost(world)
+        other = closed_ledger(world, world.client(), **STRIPED)
+        store = store_of(world)
+        world.run(store.mark_underreplicated(ledger_id, (B2,)))
+        world.run(store.mark_underreplicated(other, (BookieId("b3"),)))
+        run_in(world, "recover", "b2", "--dry-run")
+        assert {*marks(world)} == {ledger_id, other}
+        told = run_in(world, "recover", "b2", "--yes").err
+        assert "1 ledger is not marked for repair any more\n" in told
+        assert {*marks(world)} == {other}
+
     def test_where_racks_are_enforced_nobody_would_ever_take_its_place(self) -> None:
         world = World(4)
         ledger_id = spread_ledger(world)

@@ -502,7 +502,7 @@ def test_usage_tells_live_from_dead_and_what_each_threshold_frees(tmp_path: Path
         beside = run("usage", *words)
     finally:
         locks.release()
-    assert "log 5 is not counted there: the bookie still writes it" in beside.err
+    assert "log 5 is not counted there: the bookie still writes it. `bkctl bookie gc`" in beside.err
     rows = run("usage", "--directories", *words, "-o", "jsonl").rows
     assert [row["directory"].rsplit("/", 1)[1] for row in rows] == ["journal", "ledgers"]
     assert rows[0]["journals"] > 0

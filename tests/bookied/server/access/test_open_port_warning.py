@@ -13,6 +13,7 @@ TLS = "tlsProviderFactoryClass=TLSContextFactory\ntlsKeyStore=k\ntlsTrustStore=t
 PORT = "port 3181 takes entries from every host that reaches it: on "
 NO_NAME = "without a login (bookieAuthProviderFactoryClass)"
 NO_TLS = ", without TLS (tlsProviderFactoryClass, tlsRequired)"
+NOT_ONLY_TLS = ", also without TLS (tlsRequired)"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ NO_TLS = ", without TLS (tlsProviderFactoryClass, tlsRequired)"
         ("", "127.0.0.1", None),
         ("", "::1", None),
         (SASL, "", None),
-        (TLS, "", f"{PORT}every address (listeningInterface), {NO_NAME}{NO_TLS}"),
+        (TLS, "", f"{PORT}every address (listeningInterface), {NO_NAME}{NOT_ONLY_TLS}"),
         (f"{TLS}\ntlsRequired=true", "", f"{PORT}every address (listeningInterface), {NO_NAME}"),
         (f"{TLS}\ntlsRequired=true\ntlsClientAuthentication=true", "", None),
     ],
