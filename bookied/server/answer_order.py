@@ -124,12 +124,12 @@ class Replies:
 
     def answer(self, reply: Reply, answer: Answer) -> None:
         """Send an answer, or queue it if it needs the disk or must not overtake one that does."""
+        self.forget_poll(reply)
         if self._answers.is_closed:
             self.settle(reply)
             return
         if isinstance(answer, DiskRead) and self._pending_reads.refuses(len(self._reads)):
             answer = answer.failed(ReturnCode.ETOOMANYREQUESTS)
-        self._polls.pop(reply, None)
         ledger_id = answer.ledger_id if hasattr(answer, "ledger_id") else LedgerId(0)
         waits = reply.reply_to.operation in _IN_ORDER and self.lanes.is_waiting(ledger_id)
         if not (waits or isinstance(answer, DiskRead)):

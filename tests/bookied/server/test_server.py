@@ -546,6 +546,19 @@ def test_draining_answers_what_came_and_closes(serving: Serving) -> None:
     assert serving.clock.getDelayedCalls() == []
 
 
+def test_a_poll_that_ends_while_its_connection_is_closing_is_settled_once(serving: Serving) -> None:
+    """The client breaks its framing and stays; else its connection would count for ever."""
+    writer, client = serving.connect(), serving.connect(V3)
+    writer.ask(add(6, 0))
+    client.request(poll(6))
+    client.connection.dataReceived(bytes(4))
+    writer.ask(add(6, 60))
+    serving.clock.advance(0)
+    client.disconnect()
+    assert list(serving.server.connections) == [writer.connection]
+    assert client.connection._replies.count == 0
+
+
 def test_draining_closes_connections_in_the_order_they_came(serving: Serving) -> None:
     closed: list[int] = []
 
