@@ -63,7 +63,7 @@ from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_te
 from bookied.admin.v2.handlers import body_of
 from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json
 from bookied.errors import ChangeRefusedError, NotServingError
-from bookied.server.access.auth_gate import host_of
+from bookied.server.access.access_check import host_of
 from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bookied.server.access.auth_gate import AuthGate, Gate, TlsGate, host_of
+from bookied.server.access.access_check import AuthGate, Gate, TlsGate, host_of
 from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
 from bookied.server.context import ServerContext
 from bookied.server.limits.address_groups import group_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.access.auth_gate import Authenticator, Refusals
+from bookied.server.access.access_check import Authenticator, Refusals
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.disk_reads import RunBlocking

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from bookied.server.access.auth_gate import Gate
+from bookied.server.access.access_check import Gate
 from bookied.server.admission import Admission
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply

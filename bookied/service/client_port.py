@@ -13,7 +13,7 @@ from bookied.directories.identity import listen_host
 from bookied.errors import SecurityStartError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.listener import BoundPort
-from bookied.server.access.auth_gate import Authenticator
+from bookied.server.access.access_check import Authenticator
 from bookied.server.access.open_port_warning import open_port_warning
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits

@@ -38,7 +38,7 @@ WHERE: Final = (
 ADMIN: Final = (
     Command(
         "state",
-        body="bkctl.commands.bookie.running_bookie:state",
+        body="bkctl.commands.bookie.admin_requests:state",
         help="Show the state of a running bookie.",
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
@@ -51,7 +51,7 @@ ADMIN: Final = (
     ),
     Command(
         "ready",
-        body="bkctl.commands.bookie.running_bookie:ready",
+        body="bkctl.commands.bookie.admin_requests:ready",
         help="""Check that a bookie is registered and serves.
 
     The exit status is 7 if it does not.
@@ -70,7 +70,7 @@ ADMIN: Final = (
     ),
     Command(
         "readonly",
-        body="bkctl.commands.bookie.running_bookie:readonly",
+        body="bkctl.commands.bookie.admin_requests:readonly",
         help="""Make a bookie read-only or writable, or show which it is.
 
     `on` holds until `off` is given or the bookie starts again. With persistBookieStatusEnabled=true
@@ -93,7 +93,7 @@ ADMIN: Final = (
     ),
     Command(
         "gc",
-        body="bkctl.commands.bookie.running_bookie:gc",
+        body="bkctl.commands.bookie.admin_requests:gc",
         help="""Start a bookie's garbage collection now.
 
     `gc-status` shows the progress; --wait returns at the end. The collection deletes only the data
@@ -127,7 +127,7 @@ ADMIN: Final = (
     ),
     Command(
         "gc-status",
-        body="bkctl.commands.bookie.running_bookie:gc_status",
+        body="bkctl.commands.bookie.admin_requests:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
     Counts and times are since the bookie's start. LOGS, TOTAL and LIVE leave out entry logs that
@@ -144,7 +144,7 @@ ADMIN: Final = (
     ),
     Command(
         "compaction",
-        body="bkctl.commands.bookie.running_bookie:compaction",
+        body="bkctl.commands.bookie.admin_requests:compaction",
         help="""Suspend or resume a bookie's compaction, or show its state.
 
     A suspension ends when the bookie restarts. Entry logs without any live ledger are deleted in
@@ -173,7 +173,7 @@ ADMIN: Final = (
     ),
     Command(
         "config",
-        body="bkctl.commands.bookie.running_bookie:config",
+        body="bkctl.commands.bookie.admin_requests:config",
         help="""Show the settings that a bookie runs with.
 
     KEY is a name, a part of a name, or a pattern with `*`. A Java bookie reports only the settings
@@ -198,7 +198,7 @@ ADMIN: Final = (
     ),
     Command(
         "config-set",
-        body="bkctl.commands.bookie.running_bookie:config_set",
+        body="bkctl.commands.bookie.admin_requests:config_set",
         help="""Change settings of a running bookie.
 
     Changes last until the bookie restarts or reads its settings file again (SIGHUP). The command
@@ -223,7 +223,7 @@ ADMIN: Final = (
     ),
     Command(
         "metrics",
-        body="bkctl.commands.bookie.running_bookie:metrics",
+        body="bkctl.commands.bookie.admin_requests:metrics",
         help="""Show a bookie's metrics.
 
     The command reads the bookie's /metrics. Tables leave out metrics without a value (nan), such as

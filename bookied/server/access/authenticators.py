@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from bkclient.config.jaas import read_jaas
 from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
-from bookied.server.access.auth_gate import Authenticator, Proof
+from bookied.server.access.access_check import Authenticator, Proof
 from wire.messages import SASL
 from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Server
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bookied.server.access.auth_gate import ReportRefusal, host_of
+from bookied.server.access.access_check import ReportRefusal, host_of
 from bookied.stats.metrics import RequestStats
 from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request

@@ -15,7 +15,7 @@ from bkclient.config.declaration import MASKED
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
-from bkctl.commands.bookie import running_bookie
+from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.options import Options
@@ -203,18 +203,18 @@ def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -
     pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
     before = {one.key: one.value for one in work.settings(stage.admin, ME, ())}
     told = [(key, before[key], value) for key, value in pairs]
-    plan = running_bookie.planned(stage.admin, ME, pairs)
+    plan = admin_requests.planned(stage.admin, ME, pairs)
     assert [(one.key, one.was, one.value) for one in plan] == told
     assert {one.key: one.value for one in work.settings(stage.admin, ME, ())} == before
-    done_now = running_bookie.change(stage.admin, ME, pairs)
+    done_now = admin_requests.change(stage.admin, ME, pairs)
     assert [(one.key, one.was, one.value) for one in done_now] == told
     assert work.settings(stage.admin, ME, ("gcWaitTime",))[0].value == "70000"
     where = "its settings file" if stage.v1 else "/etc/bk_server.conf on its host"
     lines = f"set in {where}:\n  gcWaitTime=70000\n  majorCompactionThreshold=0.7"
-    assert running_bookie.how_to_keep(stage.admin, done_now).endswith(lines)
+    assert admin_requests.how_to_keep(stage.admin, done_now).endswith(lines)
 
 
-@pytest.mark.parametrize("act", [running_bookie.planned, running_bookie.change])
+@pytest.mark.parametrize("act", [admin_requests.planned, admin_requests.change])
 def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path: Path, act) -> None:
     world = World(tmp_path)
     done(world.service.start())
@@ -256,7 +256,7 @@ def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
             return AdminAnswer(200, json.dumps(kept))
 
     java = Java(200, "")
-    found = running_bookie.change(java, ME, [("passwd", "hunter2"), ("own.key", "x=y")])
+    found = admin_requests.change(java, ME, [("passwd", "hunter2"), ("own.key", "x=y")])
     assert kept["passwd"] == "hunter2"
     assert [(one.key, one.was, one.value) for one in found] == [
         ("passwd", MASKED, MASKED), ("own.key", None, "x=y"),

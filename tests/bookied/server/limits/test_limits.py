@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.server.access.auth_gate import Proof
+from bookied.server.access.access_check import Proof
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits

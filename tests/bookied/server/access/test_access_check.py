@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
-from bookied.server.access.auth_gate import REPORT_EVERY_S, Refusals
+from bookied.server.access.access_check import REPORT_EVERY_S, Refusals
 from bookied.server.access.authenticators import open_again
 from bookied.server.access.login_delays import (
     ADDRESSES_MAX,
