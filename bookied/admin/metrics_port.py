@@ -16,7 +16,7 @@ from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.listener import BoundPort
 from bookied.service.autorecovery import AutoRecoveryService
 
@@ -30,7 +30,7 @@ log = Logger()
 
 
 def listen(
-    parts: Parts,
+    parts: Dependencies,
     host: str,
     port: int,
     answer: Callable[..., Any],
@@ -53,7 +53,11 @@ def listen(
 
 
 def listen_for_metrics(
-    parts: Parts, config: BookieConfig, page: Callable[[], str], counts: HttpCounts, hosts: Hosts
+    parts: Dependencies,
+    config: BookieConfig,
+    page: Callable[[], str],
+    counts: HttpCounts,
+    hosts: Hosts,
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 

@@ -32,7 +32,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.directories.last_journal_note import NAME as SERVED
-from bookied.directories.last_journal_note import read_served
+from bookied.directories.last_journal_note import read_note
 from bookied.directories.roots import CURRENT, Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.entrylog.format import LAST_ID, log_id
@@ -234,7 +234,7 @@ def _has_any(files: Files, directory: Path) -> bool:
 
 
 def _lost_journal(files: Files, root: Path) -> JournalMissingError | None:
-    served = read_served(files, root)
+    served = read_note(files, root)
     ids = journal_ids(files, root / CURRENT)
     if served is None:
         return None

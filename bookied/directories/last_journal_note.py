@@ -48,7 +48,7 @@ log = Logger()
 
 
 @attrs.frozen
-class ServedNote:
+class LastJournalNote:
     """What ours has left beside a journal directory's ``current``."""
 
     journal_id: int
@@ -57,7 +57,7 @@ class ServedNote:
     """Fences up to this ledger may be lost; from ``NO_LEDGER`` to ``ALL_LEDGERS``."""
 
 
-def encode_served(served: ServedNote) -> bytes:
+def encode_note(served: LastJournalNote) -> bytes:
     """Return the file's content."""
     last, doubt = served.in_doubt_to, f"{_IN_DOUBT} to {served.in_doubt_to:x}"
     fences = {NO_LEDGER: _KEPT, ALL_LEDGERS: _IN_DOUBT}.get(last, doubt)
@@ -65,25 +65,25 @@ def encode_served(served: ServedNote) -> bytes:
     return f"journal {journal}\nfences {fences}\n".encode()
 
 
-def decode_served(data: bytes) -> ServedNote | None:
+def decode_note(data: bytes) -> LastJournalNote | None:
     """Return what a file says; None if a bookie of ours did not write it."""
     found = _CONTENT.fullmatch(data.decode("utf-8", "replace"))
     if found is None:
         return None
     journal_id = NO_JOURNAL if found[1] is None else int(found[1], 16)
     if found[3] is not None:
-        return ServedNote(journal_id, min(int(found[3], 16), ALL_LEDGERS))
-    return ServedNote(journal_id, NO_LEDGER if found[2] == _KEPT else ALL_LEDGERS)
+        return LastJournalNote(journal_id, min(int(found[3], 16), ALL_LEDGERS))
+    return LastJournalNote(journal_id, NO_LEDGER if found[2] == _KEPT else ALL_LEDGERS)
 
 
-def read_served(files: Files, root: Path) -> ServedNote | None:
+def read_note(files: Files, root: Path) -> LastJournalNote | None:
     """Return what ours has left in a journal directory's root; None if that says nothing. Blocks.
 
     Raises:
         OSError: it is there and cannot be read.
     """
     try:
-        return decode_served(files.read(root / NAME))
+        return decode_note(files.read(root / NAME))
     except FileNotFoundError:
         return None
 
@@ -101,7 +101,7 @@ def fences_in_doubt_to(files: Files, journal_roots: Iterable[Path]) -> int:
 
 def _in_doubt_to(files: Files, root: Path) -> int:
     ids = journal_ids(files, root / CURRENT)
-    served = read_served(files, root)
+    served = read_note(files, root)
     if served is None:
         return ALL_LEDGERS if ids else NO_LEDGER
     later = [number for number in ids if number > served.journal_id]
@@ -118,8 +118,8 @@ def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> N
     """
     for root in journal_roots:
         last = max(ledger_id, _in_doubt_to(files, root))
-        served = read_served(files, root) or ServedNote(NO_JOURNAL, last)
-        files.write_atomic(root / NAME, encode_served(attrs.evolve(served, in_doubt_to=last)))
+        served = read_note(files, root) or LastJournalNote(NO_JOURNAL, last)
+        files.write_atomic(root / NAME, encode_note(attrs.evolve(served, in_doubt_to=last)))
 
 
 def _is_in_groups(files: Files, path: Path) -> bool:
@@ -133,13 +133,13 @@ def _is_in_groups(files: Files, path: Path) -> bool:
         file.close()
 
 
-def note_journal(files: Files, root: Path, served: ServedNote) -> None:
+def note_journal(files: Files, root: Path, served: LastJournalNote) -> None:
     """Put down which journal was begun, once its name is durable. Blocks.
 
     Where that fails, or the process ends before, the next start finds fences in doubt: that costs
     some questions, and the other way round it would cost fences.
     """
     try:
-        files.write_atomic(root / NAME, encode_served(served))
+        files.write_atomic(root / NAME, encode_note(served))
     except OSError as error:
         log.warn("{path} is not written: {error}", path=root / NAME, error=error)

@@ -32,7 +32,7 @@ from bookied.errors import (
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.runtime.threads import (
     BLOCKING_THREADS,
-    CountedRuns,
+    ThreadQueue,
     give_way,
     start_pool,
     stop_pools,
@@ -52,7 +52,7 @@ log = Logger()
 
 
 @attrs.frozen(kw_only=True)
-class Parts:
+class Dependencies:
     """The world of one bookie.
 
     With ``threads`` off, journals and entry logs have no threads of their own: the simulation calls
@@ -68,7 +68,7 @@ class Parts:
     locks: DirectoryLocks
     run_blocking: RunBlocking
     run_reads: RunBlocking
-    queues: Mapping[str, CountedRuns] = attrs.field(factory=dict)
+    queues: Mapping[str, ThreadQueue] = attrs.field(factory=dict)
     """The queues of the threads by name, for metrics."""
     metadata_stats: MetadataStats | None = None
     """What ZooKeeper takes, where the metadata is there."""
@@ -98,7 +98,7 @@ class Parts:
     close: Callable[[], Deferred[None]]
 
 
-def make_client(parts: Parts, store: MetadataStore) -> Client:
+def make_client(parts: Dependencies, store: MetadataStore) -> Client:
     """Return a client of the cluster over a store that is connected.
 
     What it needs is loaded only now: many a bookie never repairs.
@@ -143,7 +143,7 @@ class MetadataUriError(BookieStopError):
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
-def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
+def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dependencies:
     """Return this machine as the world, but for ``changes``.
 
     Raises:
@@ -163,8 +163,8 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
         run_reads = maybeDeferred
 
     queues = {
-        "read": CountedRuns(run_reads),
-        "blocking": CountedRuns(partial(deferToThreadPool, reactor, blocking)),
+        "read": ThreadQueue(run_reads),
+        "blocking": ThreadQueue(partial(deferToThreadPool, reactor, blocking)),
     }
 
     metadata_stats = MetadataStats()
@@ -197,7 +197,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
         "give_way": give_way,
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
-    return Parts(**(given | changes))
+    return Dependencies(**(given | changes))
 
 
 def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:

@@ -10,18 +10,20 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage, Membership
+from bookied.storage.garbage.unneeded_ledgers import ClusterMembership, LedgerGarbage
 from bookied.storage.storages import Storages
 
 
-def ledger_garbage(config: BookieConfig, parts: Parts, membership: Membership) -> LedgerGarbage:
+def ledger_garbage(
+    config: BookieConfig, parts: Dependencies, membership: ClusterMembership
+) -> LedgerGarbage:
     """Return what asks the metadata which ledgers of a bookie are gone."""
     return LedgerGarbage(
         parts.store,
@@ -36,7 +38,11 @@ class Collectors:
     """All methods belong to the reactor's thread."""
 
     def __init__(
-        self, config: BookieConfig, parts: Parts, storages: Storages, effects: CollectorEffects
+        self,
+        config: BookieConfig,
+        parts: Dependencies,
+        storages: Storages,
+        effects: CollectorEffects,
     ) -> None:
         """Make a collector for each storage; ``start`` begins."""
         self._direct = parts.threads

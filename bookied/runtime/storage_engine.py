@@ -20,13 +20,13 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.last_journal_note import (
     NO_LEDGER,
-    ServedNote,
+    LastJournalNote,
     fences_in_doubt_to,
     note_journal,
 )
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import DamagedError, DiskWriteFailedError
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.threads import in_own_thread
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.log_file import LogSettings
@@ -74,7 +74,7 @@ class Engine:
     """What it is made of; a simulation puts others in, to see their faults found."""
 
     def __init__(
-        self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
+        self, config: BookieConfig, parts: Dependencies, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
         self._held = ContentsNotes(parts.files, found)
@@ -120,8 +120,7 @@ class Engine:
         await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
         if not may_be_missing:
             await self._blocking(partial(check_losses, self._parts.files, self._found))
-        roots = self._found.journals
-        in_doubt_to = partial(fences_in_doubt_to, self._parts.files, roots)
+        in_doubt_to = partial(fences_in_doubt_to, self._parts.files, self._found.journals)
         self.in_doubt_to = await self._blocking(in_doubt_to)
         if self.in_doubt_to != NO_LEDGER:
             log.info(
@@ -353,7 +352,7 @@ class Engine:
 
     def _note_journal(self, root: Path, journal_id: int) -> None:
         """Put down which journal is ours; in whatever thread has begun it."""
-        note_journal(self._parts.files, root, ServedNote(journal_id, self.in_doubt_to))
+        note_journal(self._parts.files, root, LastJournalNote(journal_id, self.in_doubt_to))
 
     def _take_back(self) -> None:
         """Let another log have what one had no space for; replay, in its thread, does so itself."""

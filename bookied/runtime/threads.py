@@ -29,7 +29,7 @@ SWITCH_SOON_S: Final = 0.0001
 GIVE_WAY_S: Final = 0.00001
 
 
-class CountedRuns:
+class ThreadQueue:
     """A way to run things in threads that knows how many of them are not done."""
 
     def __init__(self, run: RunBlocking) -> None:

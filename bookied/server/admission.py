@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bookied.server.access.access_check import AuthGate, Gate, TlsGate, host_of
+from bookied.server.access.access_check import AccessCheck, AuthRequired, TlsRequired, host_of
 from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
 from bookied.server.context import ServerContext
 from bookied.server.limits.address_groups import group_of
@@ -20,10 +20,10 @@ A login takes less, and what is longer would be refused when it is all there.
 
 
 class Admission:
-    """The gate before one client, if any, and its change to TLS.
+    """The access check of one client, if any, and its change to TLS.
 
-    While a gate is closed, frames are short. START_TLS puts a new gate before the client: an
-    attacker on the way could have shown what was shown in clear.
+    Until a client has passed its check, its frames are short. START_TLS puts a new check before the
+    client: an attacker on the way could have shown what was shown in clear.
     """
 
     def __init__(self, shared: ServerContext, framing: ServerConnection) -> None:
@@ -33,40 +33,40 @@ class Admission:
         """The client's address, for the log."""
         self.address = ""
         """The same, as it counts for what all clients share."""
-        self.gate: Gate | None = None
+        self.check: AccessCheck | None = None
         """What answers the client's requests; None if the bookie does."""
         self._upgrade: TlsUpgrade | None = None
 
     def begin(self, transport: Any) -> None:
-        """Put the first gate before the client of a transport."""
+        """Put the first check before the client of a transport."""
         self._transport, self.host = transport, host_of(transport)
         self.address = group_of(self.host)
-        self._put_before(
-            self._tls_gate() if self._shared.access.tls_required else self._auth_gate()
+        self._set_check(
+            self._tls_check() if self._shared.access.tls_required else self._auth_check()
         )
 
-    def _auth_gate(self) -> Gate | None:
+    def _auth_check(self) -> AccessCheck | None:
         shared = self._shared
         if shared.access.auth is None:
             return None
         proof, report = shared.access.auth.begin(), shared.refusals.report
-        return AuthGate(proof, shared.stats, self.host, report, shared.login_delays)
+        return AuthRequired(proof, shared.stats, self.host, report, shared.login_delays)
 
-    def _tls_gate(self) -> Gate:
-        return TlsGate(self._shared.stats, self.host, self._shared.refusals.report)
+    def _tls_check(self) -> AccessCheck:
+        return TlsRequired(self._shared.stats, self.host, self._shared.refusals.report)
 
-    def _put_before(self, gate: Gate | None) -> None:
-        """Have a gate before the client, or none; strangers get short frames."""
-        self.gate = gate
+    def _set_check(self, check: AccessCheck | None) -> None:
+        """Set the client's check, or none; frames are short while there is one."""
+        self.check = check
         largest = self._shared.frame_bytes_max
         self._framing.frame_bytes_max = (
-            largest if gate is None else min(largest, UNAUTHENTICATED_FRAME_BYTES_MAX)
+            largest if check is None else min(largest, UNAUTHENTICATED_FRAME_BYTES_MAX)
         )
 
     def pass_if_open(self) -> None:
         """Let the client through if it has shown who it is."""
-        if self.gate is not None and self.gate.is_open:
-            self._put_before(None)
+        if self.check is not None and self.check.is_open:
+            self._set_check(None)
 
     def insist_allowed(self, request: Request) -> None:
         """Refuse what may not come between START_TLS and the handshake.
@@ -97,7 +97,7 @@ class Admission:
         """Wait for the first record of TLS: the agreement to it was sent."""
         shared = self._shared
         assert shared.access.tls is not None
-        self._put_before(self._auth_gate())
+        self._set_check(self._auth_check())
         self._upgrade = TlsUpgrade(
             shared.access.tls.end(),
             self._transport,
@@ -120,8 +120,8 @@ class Admission:
         """Go on in TLS."""
         assert self._upgrade is not None
         self._upgrade.completed()
-        if self.gate is not None:
-            self.gate.tls_began(self._upgrade.end.peer_certificate())
+        if self.check is not None:
+            self.check.tls_began(self._upgrade.end.peer_certificate())
             self.pass_if_open()
 
     def lost(self, error: BaseException | None) -> None:

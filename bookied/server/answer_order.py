@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
-from bookied.server.disk_reads import ReadLanes
+from bookied.server.disk_reads import DiskReadQueues
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
@@ -52,7 +52,7 @@ class Replies:
     """What one client has asked and not got an answer to.
 
     Answers go out when they are ready, but for reads of one ledger: those keep their order, and
-    some of them need the disk first (``ReadLanes``). Each request is counted in flight from
+    some of them need the disk first (``DiskReadQueues``). Each request is counted in flight from
     ``begin`` until it is settled, exactly once, with an answer or without.
     """
 
@@ -85,7 +85,7 @@ class Replies:
         self._add_took = shared.stats.requests[ADD].success
         self._polls: dict[Reply, Cancel] = {}
         self._reads: set[Reply] = set()
-        self.lanes = ReadLanes(
+        self.lanes = DiskReadQueues(
             shared.run_blocking, shared.turns, self._may_fetch, failed, shared.stats, fetched
         )
         self.count = 0

@@ -219,7 +219,7 @@ class BookieConnection(Protocol):
         waiting.is_idle = not (self._replies.count or self._dispatch.has_rest)
         if not self._dispatch.has_rest:
             waiting.frame_s = None
-        if self._admission.gate is None:
+        if self._admission.check is None:
             waiting.unauthenticated_s = None
         elif waiting.unauthenticated_s is None:
             waiting.unauthenticated_s = self._shared.clock.seconds()

@@ -48,7 +48,7 @@ class _Waiting:
     is_fetched: bool = False
 
 
-class ReadLanes:
+class DiskReadQueues:
     """Keeps the answers about one ledger in order while those about others pass.
 
     Nothing is fetched or delivered while ``may_fetch`` says no, which is while the client does not

@@ -57,7 +57,7 @@ ASIDE_MAX: Final = 64
 """So many reads wait for a second look."""
 
 
-class AnswersMax(NamedTuple):
+class AnswerLimits(NamedTuple):
     """How much is answered at once: so many bytes, or a little more, and so many reads."""
 
     size_bytes: int
@@ -66,7 +66,7 @@ class AnswersMax(NamedTuple):
     """How many ledgers are taken into memory for it."""
 
 
-class Taken(NamedTuple):
+class FastReadResult(NamedTuple):
     """What was done: where the reads end that were answered, and the answers' frames in pieces."""
 
     end: int
@@ -99,8 +99,8 @@ class FastReads:
         self._storages, self._stats = storages, stats or RequestStats()
 
     def take(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
-    ) -> Taken:
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
+    ) -> FastReadResult:
         """Answer the whole plain reads that begin at ``at``.
 
         Args:
@@ -115,7 +115,7 @@ class FastReads:
         elif first[:1] == _V3_FIRST:
             take = self._take_v3
         else:
-            return Taken(at, [], 0, 0, 0)
+            return FastReadResult(at, [], 0, 0, 0)
         began_ns = self._stats.now_ns()
         taken = take(data, at, must_wait, most)
         if taken.refused:
@@ -160,8 +160,8 @@ class FastReads:
         return absent
 
     def _take_v2(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
-    ) -> Taken:
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
+    ) -> FastReadResult:
         answers: list[bytes] = []
         begin, size_bytes, loads, refused, alone_until = at, 0, 0, 0, at
         aside: dict[int, _Aside] = {}
@@ -234,11 +234,11 @@ class FastReads:
         left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
         reads = (at - begin) // _READ.size - len(left)
         size_bytes += late_bytes
-        return Taken(at, answers, reads, size_bytes, loads, refused, b"".join(left))
+        return FastReadResult(at, answers, reads, size_bytes, loads, refused, b"".join(left))
 
     def _take_v3(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
-    ) -> Taken:
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
+    ) -> FastReadResult:
         answers: list[bytes] = []
         reads, size_bytes, loads, alone_until, ledger = 0, 0, 0, at, b""
         run, requests = range(0), list[PlainRequest]()
@@ -297,7 +297,7 @@ class FastReads:
             at = asked.end
         left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
         reads, size_bytes = reads - len(left), size_bytes + late_bytes
-        return Taken(at, answers, reads, size_bytes, loads, left=b"".join(left))
+        return FastReadResult(at, answers, reads, size_bytes, loads, left=b"".join(left))
 
 
 def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> int | None:

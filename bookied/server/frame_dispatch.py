@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from bookied.server.access.access_check import Gate
+from bookied.server.access.access_check import AccessCheck
 from bookied.server.admission import Admission
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
 from bookied.server.context import ServerContext
-from bookied.server.fast_reads import AnswersMax, Taken
+from bookied.server.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
@@ -104,7 +104,7 @@ class FrameDispatch:
             TlsOrderError: a request where only TLS may come.
         """
         self.requests_taken = 0
-        if self._admission.gate is not None:
+        if self._admission.check is not None:
             requests_max = 1  # It is a stranger's: others come first.
         at, is_turn = 0, self.is_handshake_next and not data
         if self._rest:
@@ -138,7 +138,7 @@ class FrameDispatch:
                     self._client.update_reading()  # Before the transport is another one.
                     admission.begin_handshake(data[at:])
                     return
-            elif admission.gate is None and at >= plain_until:
+            elif admission.check is None and at >= plain_until:
                 at = self._fast_adds.take(data, at, self._replies)
                 is_new = is_new or at > begin
                 if at == end:
@@ -193,9 +193,9 @@ class FrameDispatch:
         elif is_new or waiting.frame_s is None:
             waiting.frame_s = waiting.heard_s
 
-    def _take_reads(self, data: bytes, at: int, requests_max: int) -> Taken:
+    def _take_reads(self, data: bytes, at: int, requests_max: int) -> FastReadResult:
         requests = requests_max - self.requests_taken
-        most = AnswersMax(WRITE_BYTES, requests * READS_IN_ONE, requests)
+        most = AnswerLimits(WRITE_BYTES, requests * READS_IN_ONE, requests)
         taken = self._fast_reads.take(data, at, self._must_queue, most)
         if taken.answers:
             self._answers.put(taken.answers, taken.reads)
@@ -225,15 +225,15 @@ class FrameDispatch:
             self._replies.keep_poll(reply, cancel)
 
     def _answer(self, received: ReceivedRequest, reply: Reply) -> Cancel | None:
-        request, stats, gate = received.request, self._shared.stats, self._admission.gate
+        request, stats, check = received.request, self._shared.stats, self._admission.check
         begins_tls = isinstance(request, StartTlsRequest)
         if begins_tls and self._shared.access.tls is not None:
             stats.packets_received += 1
             self._begin_tls(reply)
             return None
-        if gate is not None and not begins_tls:
+        if check is not None and not begins_tls:
             stats.packets_received += 1
-            return self._ask_gate(gate, received, reply)
+            return self._check_access(check, received, reply)
         refused_before = stats.keys_refused
         cancel = self._shared.bookie.handle(
             request, received.reply_to, reply, self._admission.address
@@ -251,22 +251,24 @@ class FrameDispatch:
         self._admission.upgrade()
         self._answers.is_held = True
 
-    def _ask_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> Cancel | None:
+    def _check_access(
+        self, check: AccessCheck, received: ReceivedRequest, reply: Reply
+    ) -> Cancel | None:
         """Answer a client that has not shown who it is, later where its address guesses."""
-        wait_s = gate.wait_s(received.request)
+        wait_s = check.wait_s(received.request)
         if not wait_s:
-            self._answer_of_gate(gate, received, reply)
+            self._answer_of_check(check, received, reply)
             return None
-        late = self._shared.clock.callLater(wait_s, self._answer_late, gate, received, reply)
+        late = self._shared.clock.callLater(wait_s, self._answer_late, check, received, reply)
         return late.cancel
 
-    def _answer_late(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
+    def _answer_late(self, check: AccessCheck, received: ReceivedRequest, reply: Reply) -> None:
         self._replies.forget_poll(reply)
-        self._answer_of_gate(gate, received, reply)
+        self._answer_of_check(check, received, reply)
         self._answers.flush()
 
-    def _answer_of_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
-        verdict = gate.judge(received.request, received.reply_to)
+    def _answer_of_check(self, check: AccessCheck, received: ReceivedRequest, reply: Reply) -> None:
+        verdict = check.judge(received.request, received.reply_to)
         self._admission.pass_if_open()
         if verdict.response is None:
             self._replies.settle(reply)

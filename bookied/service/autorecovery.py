@@ -17,7 +17,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
 from bookied.repair.autorecovery.sessions import AutoRecoverySession
-from bookied.runtime.dependencies import Parts, make_client
+from bookied.runtime.dependencies import Dependencies, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart
 from bookied.stats.metrics import RepairStats
@@ -36,7 +36,7 @@ class AutoRecoveryService:
     def __init__(
         self,
         config: BookieConfig,
-        parts: Parts,
+        parts: Dependencies,
         *,
         failed: Callable[[BookKeeperError], None] = lambda _error: None,
         progress: Callable[[str], None] = lambda _phase: None,

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.runtime.dependencies import Parts, make_client
+from bookied.runtime.dependencies import Dependencies, make_client
 from bookied.runtime.garbage_collectors import Collectors
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.status import CollectorStatus
@@ -30,14 +30,18 @@ class BackgroundWork:
         self.autorecovery: AutoRecoveryBesideBookie | None = None
 
     def start(
-        self, parts: Parts, storages: Storages, effects: CollectorEffects, bookie_id: BookieId
+        self,
+        parts: Dependencies,
+        storages: Storages,
+        effects: CollectorEffects,
+        bookie_id: BookieId,
     ) -> None:
         """Collect garbage and, where the settings say so, repair ledgers from now on."""
         self.collectors = Collectors(self._config, parts, storages, effects)
         self.collectors.start()
         self._start_autorecovery(parts, bookie_id)
 
-    def _start_autorecovery(self, parts: Parts, bookie_id: BookieId) -> None:
+    def _start_autorecovery(self, parts: Dependencies, bookie_id: BookieId) -> None:
         """Begin to repair, in a metadata session apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
             from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie

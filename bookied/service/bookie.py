@@ -24,7 +24,7 @@ from bookied.directories.identity import Identity, identify
 from bookied.directories.last_journal_note import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.garbage_collectors import ledger_garbage
 from bookied.runtime.registration import Registration
 from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
@@ -42,7 +42,7 @@ from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start import ServiceStart
 from bookied.storage.garbage.collector_state import CollectorEffects
-from bookied.storage.garbage.unneeded_ledgers import Membership
+from bookied.storage.garbage.unneeded_ledgers import ClusterMembership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
@@ -69,7 +69,7 @@ class BookieService:
     def __init__(
         self,
         config: BookieConfig,
-        parts: Parts,
+        parts: Dependencies,
         *,
         failed: Callable[[BookKeeperError], None] = lambda _error: None,
         progress: Callable[[str], None] = lambda _phase: None,
@@ -125,7 +125,9 @@ class BookieService:
         await self._serve(identity)
         if self.integrity is not None:
             self.integrity.start()
-        self._start_background(Membership(bookie_id=identity.bookie_id, instance_id=instance_id))
+        self._start_background(
+            ClusterMembership(bookie_id=identity.bookie_id, instance_id=instance_id)
+        )
 
     async def _connect(self) -> str | None:
         self._begin_phase(f"connecting to {self.parts.store.uri}")
@@ -209,7 +211,7 @@ class BookieService:
         self.disk_mode.start()
         self._note(f"serving, {self.state.now.value}")
 
-    def _start_background(self, membership: Membership) -> None:
+    def _start_background(self, membership: ClusterMembership) -> None:
         assert self.engine is not None
         assert self.bookie is not None
         assert self.disk_mode is not None
@@ -378,7 +380,7 @@ def _log_identity(config: BookieConfig, identity: Identity, uri: str) -> None:
 
 async def _check_cookies(
     config: BookieConfig,
-    parts: Parts,
+    parts: Dependencies,
     found: Directories,
     identity: Identity,
     instance_id: str | None,
@@ -417,14 +419,16 @@ async def _end_engine(engine: Engine, *, flush: bool) -> None:
         log.warn("while stopping: {error!r}", error=error)
 
 
-async def _release(parts: Parts) -> None:
+async def _release(parts: Dependencies) -> None:
     """Give back session, locks and threads."""
     await finish_with_metadata(parts, parts.store.close())
     parts.locks.release()
     await parts.close()
 
 
-def _bookie(config: BookieConfig, parts: Parts, engine: Engine, found: Directories) -> Bookie:
+def _bookie(
+    config: BookieConfig, parts: Dependencies, engine: Engine, found: Directories
+) -> Bookie:
     """Return what answers requests, over an engine that is open."""
     fence_check = None
     if engine.in_doubt_to != NO_LEDGER:

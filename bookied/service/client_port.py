@@ -11,7 +11,7 @@ from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import listen_host
 from bookied.errors import SecurityStartError
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.listener import BoundPort
 from bookied.server.access.access_check import Authenticator
 from bookied.server.access.open_port_warning import open_port_warning
@@ -98,7 +98,7 @@ log = Logger()
 class ClientPort:
     """Bound early, so that no other process takes it; served once there is a bookie to answer."""
 
-    def __init__(self, config: BookieConfig, parts: Parts) -> None:
+    def __init__(self, config: BookieConfig, parts: Dependencies) -> None:
         """Load keys and passwords; what is off is not even loaded.
 
         Raises:
@@ -181,7 +181,7 @@ class ClientPort:
 
 
 def _open_security(
-    config: BookieConfig, parts: Parts
+    config: BookieConfig, parts: Dependencies
 ) -> tuple[TlsContexts | None, Authenticator | None]:
     settings, tls, auth = config.tls, None, None
     try:

@@ -16,7 +16,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, DiskWatch, sample_disks
 from bookied.directories.roots import Directories
 from bookied.directories.status_file import PersistedMode, read_status, write_status
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
 from bookied.runtime.state import BookieLifecycle
 from bookied.service.fatal_errors import FatalErrors
@@ -40,7 +40,7 @@ class DiskMode:
     def __init__(
         self,
         config: BookieConfig,
-        parts: Parts,
+        parts: Dependencies,
         found: Directories,
         state: BookieLifecycle,
         storages: Storages,
@@ -117,7 +117,7 @@ class DiskMode:
 
 def keep_status(
     config: BookieConfig,
-    parts: Parts,
+    parts: Dependencies,
     found: Directories,
     errors: FatalErrors,
     status: PersistedMode,
@@ -128,7 +128,9 @@ def keep_status(
         parts.run_blocking(keep).addErrback(errors.part_crashed)
 
 
-async def stored_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
+async def stored_status(
+    config: BookieConfig, parts: Dependencies, found: Directories
+) -> PersistedMode:
     """Return the mode that was in effect before the start, where it is to be kept."""
     if not config.persist_status:
         return PersistedMode()

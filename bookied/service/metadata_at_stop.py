@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from wire.errors import BookKeeperError
 
 METADATA_AT_STOP_S: Final = 5.0
@@ -18,7 +18,7 @@ METADATA_AT_STOP_S: Final = 5.0
 log = Logger()
 
 
-async def finish_with_metadata(parts: Parts, words: Coroutine[Any, Any, None]) -> None:
+async def finish_with_metadata(parts: Dependencies, words: Coroutine[Any, Any, None]) -> None:
     """Wait a little for the metadata service; what it does not hear, the session's end says."""
     try:
         await Deferred.fromCoroutine(words).addTimeout(METADATA_AT_STOP_S, parts.clock)

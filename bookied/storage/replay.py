@@ -40,7 +40,7 @@ from bookied.storage.journal.reader import (
     JournalScan,
     open_scan,
 )
-from bookied.storage.replay_batch import BATCH_BYTES, ReplayBatch, Target, WritesBeside
+from bookied.storage.replay_batch import BATCH_BYTES, ConcurrentWrites, ReplayBatch, ReplayTarget
 from bookied.storage.storages import Storages
 
 log = Logger()
@@ -115,7 +115,7 @@ def recover(
         skip_invalid=skip_invalid,
         may_be_missing=may_be_missing,
         drain_bytes=drain_bytes,
-        writes=WritesBeside(storages) if writes_beside else None,
+        writes=ConcurrentWrites(storages) if writes_beside else None,
         tell=tell,
     )
     marks = storages.marks.read(len(journal_directories))
@@ -159,7 +159,7 @@ class _Replay:
         skip_invalid: bool,
         may_be_missing: bool,
         drain_bytes: int,
-        writes: WritesBeside | None,
+        writes: ConcurrentWrites | None,
         tell: Callable[[int], None],
     ) -> None:
         self._writes = writes
@@ -167,7 +167,7 @@ class _Replay:
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
         self._batches = {storage: ReplayBatch(storage) for storage in storages}
-        self._targets: dict[int, Target] = {}
+        self._targets: dict[int, ReplayTarget] = {}
         self._batched_bytes = 0
         self.found = ReplayReport()
         self._places: list[tuple[Path, int]] = []
@@ -365,7 +365,7 @@ class _Replay:
                 self._batched_bytes += end - begin
             begin = end
 
-    def _target(self, ledger_id: int) -> Target:
+    def _target(self, ledger_id: int) -> ReplayTarget:
         """Return where the entries of a ledger go.
 
         The bytes of a ledger with a damaged index are kept, for the rebuild of the index.
@@ -373,7 +373,9 @@ class _Replay:
         storage = self._storages.of(ledger_id)
         state = self._ledger(ledger_id)
         is_kept = state is not None or ledger_id in self.found.unreadable
-        return Target(self._batches[storage] if is_kept else None, state, storage.reads.has_place)
+        return ReplayTarget(
+            self._batches[storage] if is_kept else None, state, storage.reads.has_place
+        )
 
     def _by_batch(
         self, heads: Sequence[EntryHead], ledgers: set[int]

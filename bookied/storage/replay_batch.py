@@ -25,7 +25,7 @@ BATCH_BYTES: Final = 256 * 1024
 _NO_PAGE: Final = -1
 
 
-class Target:
+class ReplayTarget:
     """Where the entries of one ledger go, until the batches are drained.
 
     ``batch`` is None for a ledger that was deleted, ``state`` for one whose index is damaged: its
@@ -80,7 +80,7 @@ class ReplayBatch:
         """What it took since this was last set."""
 
     def add(
-        self, heads: Sequence[EntryHead], records: bytes, targets: Mapping[int, Target]
+        self, heads: Sequence[EntryHead], records: bytes, targets: Mapping[int, ReplayTarget]
     ) -> None:
         """Take a run of entries, and put their locations into the index.
 
@@ -126,7 +126,7 @@ class ReplayBatch:
         self._next = self._limit = 0
 
 
-class WritesBeside:
+class ConcurrentWrites:
     """Writes replayed entries to their logs in a thread, while more of them are read."""
 
     def __init__(self, storages: Storages) -> None:

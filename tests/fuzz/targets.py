@@ -23,7 +23,7 @@ from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.metadata.zookeeper_reader import frames
 from bookied.admin.http_messages import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
-from bookied.directories.last_journal_note import decode_served
+from bookied.directories.last_journal_note import decode_note
 from bookied.directories.status_file import decode_status
 from bookied.errors import CorruptError
 from bookied.server.rules.deleted_ledgers import FencedDeletions
@@ -332,7 +332,7 @@ _ALL: Final = (
     _target("status", lambda d: decode_status(d, _P), CorruptError, (b"1,READ_ONLY,5,true\n",)),
     _target(
         "served",
-        decode_served,
+        decode_note,
         (),
         _SERVED,
     ),

@@ -136,13 +136,13 @@ class _Demo:
     def _write(self) -> LedgerId:
         """Write the file, with a bookie killed half way; end without closing."""
         from bkctl.commands.ledger.create import create_for_writing
-        from bkctl.commands.ledger.write import Feed
+        from bkctl.commands.ledger.write import EntryFeed
 
         session, size = self._session, self._file.stat().st_size
         writer = session.call(create_for_writing, _new_ledger())
         ledger_id: LedgerId = writer.ledger_id
         session.about = f"ledger {ledger_id}"
-        feed = Feed(writer)
+        feed = EntryFeed(writer)
         holds = f"{self._file.name} ({human_bytes(size)})"
         self._tell("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
         killed = False

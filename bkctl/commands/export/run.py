@@ -45,7 +45,7 @@ from bkctl.commands.export.target.delta_table import check_library, check_table,
 from bkctl.commands.export.target.file_systems import TargetFiles, open_files
 from bkctl.commands.export.target.manifest import DELTA, PARQUET, TargetTree
 from bkctl.commands.export.target.new_since_last import (
-    Change,
+    ExportChange,
     added_paths,
     check_ours,
     check_strangers,
@@ -181,7 +181,7 @@ def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
 
 def plan_export(
     uri: str, choice: LedgerChoice, target: str, *, options: ExportOptions, config: ClientConfig
-) -> tuple[Change, Mapping[int, str]]:
+) -> tuple[ExportChange, Mapping[int, str]]:
     """Return what ``export_ledgers`` would do, and the ledgers that it could not read, with why.
 
     Nothing is written, and no ledger is recovered: an open one goes to what is confirmed now.
@@ -278,7 +278,7 @@ def _not_busy(files: TargetFiles) -> Iterator[None]:
         raise ExportBusyError(f"another export writes to {files.uri}{who}") from error
 
 
-def _check_recopied(client: BlockingClient, tree: TargetTree, change: Change) -> None:
+def _check_recopied(client: BlockingClient, tree: TargetTree, change: ExportChange) -> None:
     """Check that the ledgers in shared files that are replaced are still those exported.
 
     Raises:
@@ -347,7 +347,7 @@ class _ExportRun:
             )
         return report
 
-    def plan(self, plan: _Plan) -> Change:
+    def plan(self, plan: _Plan) -> ExportChange:
         """Check that the target is this export's, and return what has to be done in it.
 
         Raises:
@@ -371,14 +371,16 @@ class _ExportRun:
         check_ours(tree, self._cluster, self._layout, self._table_format, where)
         check_strangers(tree, sizes, where)
 
-    def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
+    def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> ExportChange:
         change = self._found_changes(extents, sizes)
         if self._is_delta:
             check_table(self._files, self._tree, change.removed)
         _check_recopied(self._client, self._tree, change)
         return change
 
-    def _found_changes(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
+    def _found_changes(
+        self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]
+    ) -> ExportChange:
         options = self._options
         are_shared_kept = self._layout != "ledger" and options.skip_unreadable
         if options.again and are_shared_kept and self._tree.files:
@@ -458,7 +460,7 @@ class _ExportRun:
         where = shlex.quote(self._files.uri)
         return f"copy again with `bkctl export {ids} --to {where} --again`"
 
-    def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
+    def _check(self, change: ExportChange, written: Sequence[WrittenFile], staged: str) -> None:
         """Compare the files with what was planned, before they are put in place."""
         staging_files = self._files.child(staged)
         check_ranges(change.parts, written)
@@ -490,7 +492,11 @@ class _ExportRun:
                 yield SparkEngine(session)
 
     def _commit(
-        self, change: Change, written: Sequence[WrittenFile], staged: str, sizes: Mapping[str, int]
+        self,
+        change: ExportChange,
+        written: Sequence[WrittenFile],
+        staged: str,
+        sizes: Mapping[str, int],
     ) -> None:
         tree = self._tree
         record = tree.next_record(
@@ -524,7 +530,7 @@ class _ExportRun:
     def _report(
         self,
         extents: Sequence[LedgerExtent],
-        change: Change,
+        change: ExportChange,
         unreadable: Mapping[int, str],
         sizes: Mapping[str, int],
         written: Sequence[WrittenFile],
@@ -569,7 +575,7 @@ class _ExportRun:
         return f"spark.read.parquet({where})"
 
     def _described(
-        self, extent: LedgerExtent, files: Sequence[WrittenFile], change: Change
+        self, extent: LedgerExtent, files: Sequence[WrittenFile], change: ExportChange
     ) -> ExportedLedger:
         recorded = self._tree.ledgers[extent.ledger_id]
         is_alone = self._layout == "ledger"

@@ -117,10 +117,10 @@ def given_source(
     path: str | None,
     framing: str | None,
     chunk_bytes: int | None,
-) -> Source:
+) -> EntrySource:
     """Return the entries that are given: DATA, a file, or stdin for ``-``; see ``open_source``."""
     if path is None and tuple(data) != ("-",):
-        return Arguments(session, data)
+        return ArgumentSource(session, data)
     return open_source(session, path, framing, chunk_bytes)
 
 
@@ -138,7 +138,7 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
     return "its last writer has handed over"
 
 
-def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
+def _add(session: Session, ledger_id: LedgerId, source: EntrySource) -> Any:
     from bkctl.session import shell_writers
 
     began_s = time.monotonic()
@@ -150,7 +150,7 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
     with session.interrupts.stopping() as stop:
         writer = shell_writers.take(session, ledger_id)
         first = writer.last_add_pushed + 1
-        pump = Pump(session, writer, source, f"adding to ledger {ledger_id}")
+        pump = EntryPump(session, writer, source, f"adding to ledger {ledger_id}")
         pump.run(stop)
         shell_writers.give_back(session, writer)
         session.interrupts.last_words = ""
@@ -187,7 +187,7 @@ def write(
         session.emit(_write(session, new, source))
 
 
-def _write(session: Session, new: Any, source: Stream) -> Any:
+def _write(session: Session, new: Any, source: StreamSource) -> Any:
     began_s = time.monotonic()
     with session.interrupts.stopping() as stop:
         writer = session.call(create_for_writing, new)
@@ -198,7 +198,7 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         else:
             session.verbose(f"ledger {ledger_id} created")
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
-        pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
+        pump = EntryPump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)
         session.run(writer.close)
         session.interrupts.last_words = ""
@@ -221,10 +221,10 @@ def _recover(ledger_id: LedgerId) -> str:
     return f"`bkctl ledger recover {ledger_id}` closes it"
 
 
-class Pump:
+class EntryPump:
     """Moves entries from a source to a writer on the reactor, and counts them."""
 
-    def __init__(self, session: Session, writer: Any, source: Source, what: str) -> None:
+    def __init__(self, session: Session, writer: Any, source: EntrySource, what: str) -> None:
         self._session, self._writer, self._source, self._what = session, writer, source, what
         self.entries = 0
         self.size = 0
@@ -250,7 +250,7 @@ class Pump:
         session.failed = ""
 
     def _add_all(self, stop: Stop) -> None:
-        feed, source = Feed(self._writer), self._source
+        feed, source = EntryFeed(self._writer), self._source
         with source.progress(self._session, self._what) as progress:
             for entries in source.batches(stop):
                 self._session.run(feed.push, entries)
@@ -260,7 +260,7 @@ class Pump:
             self._session.run(feed.drain)
 
 
-class Feed:
+class EntryFeed:
     """Gives batches to a writer in order; lives on the reactor's thread.
 
     A batch is taken while the next one is being read; the writer itself bounds what is in flight.
@@ -310,7 +310,7 @@ class Feed:
 # Where entries come from -----------------------------------------------------------------------
 
 
-class Source(abc.ABC):
+class EntrySource(abc.ABC):
     """Entries in batches, from wherever. A context manager, which closes what it opened."""
 
     framing_name = "arguments"
@@ -334,7 +334,7 @@ class Source(abc.ABC):
         """Yield entries, whatever is there together; end early when the stop comes."""
 
     @abc.abstractmethod
-    def rest(self, pump: Pump, command: str) -> str:
+    def rest(self, pump: EntryPump, command: str) -> str:
         """Return what to do to add what was not added."""
 
     @abc.abstractmethod
@@ -342,7 +342,7 @@ class Source(abc.ABC):
         """Close what was opened."""
 
 
-class Arguments(Source):
+class ArgumentSource(EntrySource):
     """The entries are the arguments themselves."""
 
     def __init__(self, session: Session, data: Sequence[str]) -> None:
@@ -362,11 +362,11 @@ class Arguments(Source):
     def close(self) -> None:
         self._entries = []
 
-    def rest(self, pump: Pump, command: str) -> str:  # noqa: ARG002 -- arguments need no pipe
+    def rest(self, pump: EntryPump, command: str) -> str:  # noqa: ARG002 -- arguments need no pipe
         return f"the arguments from number {pump.entries + 1} on"
 
 
-class Stream(Source):
+class StreamSource(EntrySource):
     """The entries are cut from a file or a pipe."""
 
     def __init__(
@@ -400,7 +400,7 @@ class Stream(Source):
             if entries:
                 yield entries
 
-    def rest(self, pump: Pump, command: str) -> str:
+    def rest(self, pump: EntryPump, command: str) -> str:
         source = "the input" if self._name == "-" else self._name
         if self._framing.value == "lines":
             return f"tail -n +{pump.entries + 1} {source} | {command}"
@@ -428,7 +428,7 @@ class Stream(Source):
 
 def open_source(
     session: Session, path: str | None, framing: str | None, chunk_bytes: int | None
-) -> Stream:
+) -> StreamSource:
     """Open a file, or take stdin, and look at its beginning to find out how to cut it.
 
     Raises:
@@ -462,7 +462,7 @@ def open_source(
         chosen = Framing.LINES
     entry_bytes_max = session.config.frame_bytes_max - _FRAME_OVERHEAD_BYTES
     by = cutter(chosen, entry_bytes_max=entry_bytes_max, chunk_bytes=chunk_bytes or CHUNK_BYTES)
-    source = Stream(stream, path or "-", chosen, by, start)
+    source = StreamSource(stream, path or "-", chosen, by, start)
     if chosen is Framing.WHOLE:
         try:
             source.read_whole()

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogWriter, Position
 from bkclient.log.errors import LogError
-from bkctl.commands.ledger.write import Source, given_source, insist_given
+from bkctl.commands.ledger.write import EntrySource, given_source, insist_given
 from bkctl.commands.log.columns import LogAppended
 from bkctl.output.units import counted
 from bkctl.session.session import Session
@@ -92,7 +92,7 @@ class _Feed:
             raise self._error
 
 
-def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAppended:
+def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> LogAppended:
     """Append what a source has; return where it went."""
     began_s = time.monotonic()
     entries = size = 0

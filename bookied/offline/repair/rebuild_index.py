@@ -76,7 +76,7 @@ class RebuiltLedger:
 
 
 @attrs.frozen
-class Rebuilt:
+class IndexRebuildResult:
     """What a rebuild did, ledger by ledger, and what it could not read."""
 
     ledgers: list[RebuiltLedger]
@@ -95,7 +95,7 @@ def rebuild(
     dry_run: bool = False,
     header_version: int = layout.VERSION,
     pages_max: int = PAGES_MAX,
-) -> Rebuilt:
+) -> IndexRebuildResult:
     """Write the index files of ledgers anew; safe to repeat, and no worse off after a crash.
 
     Args:
@@ -123,7 +123,7 @@ def rebuild(
         for root in found.indexes:  # All have an index again, wherever there was most space for it.
             forget_index(files, found, root)
     missing = sorted(set(wanted or ()) - work.known)
-    return Rebuilt(ledgers, missing, work.rescan.damaged)
+    return IndexRebuildResult(ledgers, missing, work.rescan.damaged)
 
 
 class _Rebuild:

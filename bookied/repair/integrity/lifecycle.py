@@ -23,7 +23,7 @@ from bookied.repair.integrity.check import IntegrityCheck
 from bookied.repair.integrity.cookies import IntegrityCookies, StaleCookies
 from bookied.repair.integrity.peers import OtherBookies
 from bookied.repair.integrity.storage import RepairedStorages
-from bookied.runtime.dependencies import Parts, make_client
+from bookied.runtime.dependencies import Dependencies, make_client
 from bookied.runtime.storage_engine import Engine
 from wire.ids import BookieId
 
@@ -73,7 +73,7 @@ class Integrity:
     def __init__(
         self,
         config: BookieConfig,
-        parts: Parts,
+        parts: Dependencies,
         found: Directories,
         identity: Identity,
         instance_id: str | None,

@@ -46,7 +46,7 @@ ReportRefusal = Callable[[str, str, str], None]
 """Takes a host, a kind of reason, and the reason."""
 
 
-class Proof(Protocol):
+class AuthExchange(Protocol):
     """One client's attempt to show who it is."""
 
     plugin: str
@@ -77,7 +77,7 @@ class Proof(Protocol):
 class Authenticator(Protocol):
     """How clients of a bookie show who they are."""
 
-    def begin(self) -> Proof:
+    def begin(self) -> AuthExchange:
         """Return what one connection needs."""
         ...
 
@@ -117,8 +117,8 @@ class Verdict:
     closes: bool = False
 
 
-class Gate(Protocol):
-    """What stands before a client that may not ask for anything yet."""
+class AccessCheck(Protocol):
+    """Decides about requests of a client that is not authenticated yet."""
 
     @property
     def is_open(self) -> bool:
@@ -138,10 +138,10 @@ class Gate(Protocol):
         ...
 
 
-class TlsGate:
-    """Before START_TLS, where nothing is served in clear: passwords are not heard either.
+class TlsRequired:
+    """Refuses all requests before START_TLS, where nothing is served in clear, passwords included.
 
-    What begins TLS has another gate from then on, or none.
+    A connection that begins TLS has another check from then on, or none.
     """
 
     is_open = False
@@ -160,7 +160,7 @@ class TlsGate:
         return _refused(request, reply_to)
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """Hear of TLS: never, for then there is another gate."""
+        """Hear of TLS: never, for then there is another check."""
 
 
 def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
@@ -172,12 +172,12 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
     return Verdict(None, closes=True)
 
 
-class AuthGate:
+class AuthRequired:
     """What one client may do until it has shown who it is."""
 
     def __init__(
         self,
-        proof: Proof,
+        proof: AuthExchange,
         stats: RequestStats,
         host: str,
         report: ReportRefusal,

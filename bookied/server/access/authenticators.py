@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from bkclient.config.jaas import read_jaas
 from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
-from bookied.server.access.access_check import Authenticator, Proof
+from bookied.server.access.access_check import Authenticator, AuthExchange
 from wire.messages import SASL
 from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Server
 
@@ -74,7 +74,7 @@ class PasswordAuthenticator:
                 pattern=allowed.pattern,
             )
 
-    def begin(self) -> Proof:
+    def begin(self) -> AuthExchange:
         """Return a new exchange."""
         return _PasswordProof(DigestMd5Server(self._users, self._new_nonce()), self._allowed)
 
@@ -104,7 +104,7 @@ class RoleAuthenticator:
     def __init__(self, roles: Collection[str]) -> None:
         self._roles = frozenset(roles)
 
-    def begin(self) -> Proof:
+    def begin(self) -> AuthExchange:
         """Return what waits for a certificate."""
         return _RoleProof(self._roles)
 

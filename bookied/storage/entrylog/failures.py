@@ -17,7 +17,7 @@ from bookied.storage.files.open_files import NO_DESCRIPTOR
 log = Logger()
 
 
-class OneSync:
+class SyncGuard:
     """Syncs one file at a time, and none after a sync has failed.
 
     The system reports a failed sync to one of two that wait for it, and the next one succeeds and
@@ -55,7 +55,7 @@ class WriteFailures:
 
     def __init__(
         self,
-        syncs: OneSync,
+        syncs: SyncGuard,
         *,
         on_fatal: Callable[[DiskWriteFailedError], object],
         on_full: Callable[[Path], object],

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.failures import SyncGuard
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.files.files import AppendFile, Files
 
@@ -88,7 +88,7 @@ class LogFile:
         files: Files,
         settings: LogSettings,
         *,
-        syncs: OneSync,
+        syncs: SyncGuard,
         ids: LogIds,
         paths: dict[int, Path],
     ) -> None:

@@ -25,7 +25,7 @@ from typing import Final
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.directories import LogDirectories
-from bookied.storage.entrylog.failures import OneSync, WriteFailures
+from bookied.storage.entrylog.failures import SyncGuard, WriteFailures
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.log_file import (
     CloseLog,
@@ -87,7 +87,7 @@ class EntryLogWriter:
         # Of the thread that holds the lock:
         self._io = threading.Lock()
         self._commands: deque[Command] = deque()
-        syncs = OneSync()
+        syncs = SyncGuard()
         self.file = LogFile(files, settings, syncs=syncs, ids=self.ids, paths=self.paths)
         """The log as it is on disk."""
         self._failures = WriteFailures(syncs, on_fatal=on_fatal, on_full=directories.note_full)

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 from bookied.errors import NO_SPACE
 from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
-from bookied.storage.files.preallocated_file import AheadFile
+from bookied.storage.files.preallocated_file import PreallocatedFile
 
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is read at once; cookies, marks and lists are much smaller."""
@@ -190,7 +190,9 @@ class RealFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         if direct:
             with contextlib.suppress(DirectRefusedError):
-                return AheadFile(path, preallocate) if preallocate else DirectAppendFile(path)
+                return (
+                    PreallocatedFile(path, preallocate) if preallocate else DirectAppendFile(path)
+                )
         return BufferedAppendFile(os.open(path, flags, 0o644), path, preallocate, forget=direct)
 
     def open_read(self, path: Path) -> ReadFile:

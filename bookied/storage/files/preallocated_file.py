@@ -38,7 +38,7 @@ LARGE_BYTES: Final = 2 * 1024 * 1024
 """So large a write gains less by zeros than the disk takes to write them: none go ahead of it."""
 
 
-class AheadFile:
+class PreallocatedFile:
     """An ``AppendFile`` for whole blocks; nothing is held back, so ``flush`` does nothing."""
 
     def __init__(

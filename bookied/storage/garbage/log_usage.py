@@ -13,7 +13,7 @@ from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
-from bookied.storage.ledger_storage.logs import LogsBegun
+from bookied.storage.ledger_storage.logs import LogsSnapshot
 
 log = Logger()
 
@@ -51,7 +51,7 @@ class LogCensus:
         """Return where a finished log is."""
         return self._logs[log_id]
 
-    async def drop(self, begun: LogsBegun, left: frozenset[int]) -> None:
+    async def drop(self, begun: LogsSnapshot, left: frozenset[int]) -> None:
         """Remove finished logs of which no ledger is alive; note how much the others hold."""
         logs = await self._pace.blocking(partial(self._storage.logs.finished, begun))
         self._logs = {number: path for number, path in logs.items() if number not in left}

@@ -33,7 +33,7 @@ class CollectionAbortedError(BookKeeperError):
 
 
 @attrs.frozen(kw_only=True)
-class Membership:
+class ClusterMembership:
     """Who asks, and which cluster it joined when it started."""
 
     bookie_id: BookieId
@@ -50,7 +50,7 @@ class LedgerGarbage:
         self,
         store: MetadataStore,
         clock: IReactorTime,
-        membership: Membership,
+        membership: ClusterMembership,
         *,
         requests_per_s: float,
         requests_max: int,

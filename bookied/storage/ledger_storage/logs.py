@@ -14,7 +14,7 @@ from bookied.storage.files.files import Files
 
 
 @attrs.frozen
-class LogsBegun:
+class LogsSnapshot:
     """Which entry logs this process had begun at some moment."""
 
     active_log_id: int
@@ -39,9 +39,9 @@ class EntryLogs:
         self._files, self._directories = files, directories
         self._log, self._reader = writer, reader
 
-    def begun(self) -> LogsBegun:
+    def begun(self) -> LogsSnapshot:
         """Return which logs may still be written to; see ``finished``."""
-        return LogsBegun(self._log.active_log_id, frozenset(self._log.paths))
+        return LogsSnapshot(self._log.active_log_id, frozenset(self._log.paths))
 
     def end_if_dead(self, alive: Container[int]) -> bool:
         """End the active log if most of it is of ledgers that are not ``alive``; return whether."""
@@ -52,7 +52,7 @@ class EntryLogs:
             self._log.finish()
         return is_dead
 
-    def finished(self, begun: LogsBegun) -> dict[int, Path]:
+    def finished(self, begun: LogsSnapshot) -> dict[int, Path]:
         """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.
 
         After a checkpoint that began after that, all that points into them is on disk. Logs whose

@@ -18,7 +18,7 @@ from bookied.directories.emptied_directories import (
     losses,
 )
 from bookied.directories.last_journal_note import NAME as SERVED
-from bookied.directories.last_journal_note import NO_LEDGER, ServedNote, note_journal
+from bookied.directories.last_journal_note import NO_LEDGER, LastJournalNote, note_journal
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.files.files import remove_tree
@@ -49,7 +49,7 @@ class Desk:
 
     def serve(self) -> None:
         self.put(J, "1e.txn", "1f.txn")
-        note_journal(self.files, J, ServedNote(0x1F, NO_LEDGER))
+        note_journal(self.files, J, LastJournalNote(0x1F, NO_LEDGER))
         for root in self.found.ledgers:
             self.put(root, "lastMark")
         self.put(L0, "lastId", "0.log")
@@ -138,7 +138,7 @@ def test_one_directory_that_begins_anew_leaves_what_is_noted_of_the_others(serve
 def test_of_one_root_for_all_each_loss_is_told() -> None:
     desk = Desk(Directories((J,), (J,), (J,)))
     desk.put(J, "lastMark", "5.txn", "0/5/5.idx")
-    note_journal(desk.files, J, ServedNote(5, NO_LEDGER))
+    note_journal(desk.files, J, LastJournalNote(5, NO_LEDGER))
     ContentsNotes(desk.files, desk.found).update()
     desk.files.crash()
     desk.empty(J)

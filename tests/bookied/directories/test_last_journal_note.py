@@ -13,9 +13,9 @@ from bookied.directories.last_journal_note import (
     NAME,
     NO_JOURNAL,
     NO_LEDGER,
-    ServedNote,
-    decode_served,
-    encode_served,
+    LastJournalNote,
+    decode_note,
+    encode_note,
     fences_in_doubt_to,
     note_doubt,
     note_journal,
@@ -25,7 +25,7 @@ from bookied.storage.journal import groups
 from tests.sim.world.disk import SimFiles
 
 J0, J1 = Path("/j0"), Path("/j1")
-KEPT = ServedNote(0x1F, NO_LEDGER)
+KEPT = LastJournalNote(0x1F, NO_LEDGER)
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def begin(files: SimFiles, root: Path, journal_id: int) -> None:
 @pytest.mark.parametrize("in_doubt_to", [NO_LEDGER, 0, 0x2A, ALL_LEDGERS])
 @pytest.mark.parametrize("journal_id", [NO_JOURNAL, 0x18C0FFEE])
 def test_what_is_left_is_read_back(journal_id: int, in_doubt_to: int) -> None:
-    served = ServedNote(journal_id, in_doubt_to)
-    assert decode_served(encode_served(served)) == served
+    served = LastJournalNote(journal_id, in_doubt_to)
+    assert decode_note(encode_note(served)) == served
 
 
 @pytest.mark.parametrize("data", [b"", b"journal 1f\n", b"journal x\nfences kept\n", b"\xff" * 30])
 def test_what_is_none_of_ours_says_nothing(data: bytes) -> None:
-    assert decode_served(data) is None
+    assert decode_note(data) is None
 
 
 def test_a_new_bookie_has_lost_no_fence(files: SimFiles) -> None:
@@ -76,7 +76,7 @@ def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFile
     note_journal(files, J0, KEPT)
     begin(files, J0, 0x20)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
-    note_journal(files, J0, ServedNote(0x21, ALL_LEDGERS))
+    note_journal(files, J0, LastJournalNote(0x21, ALL_LEDGERS))
     files.remove(J0 / "current/20.txn")
     begin(files, J0, 0x21)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
@@ -93,7 +93,7 @@ def test_a_journal_of_ours_that_was_not_noted_leaves_no_doubt(files: SimFiles) -
 def test_what_is_noted_survives_a_power_cut(files: SimFiles) -> None:
     note_journal(files, J0, KEPT)
     files.crash()
-    assert decode_served(files.read(J0 / NAME)) == KEPT
+    assert decode_note(files.read(J0 / NAME)) == KEPT
 
 
 def test_a_note_without_room_leaves_doubt_and_nothing_worse(files: SimFiles) -> None:
@@ -109,9 +109,9 @@ def test_who_begins_anew_doubts_the_fences_of_all_ledgers_that_there_are(files: 
     assert fences_in_doubt_to(files, [J0]) == fences_in_doubt_to(files, [J1]) == 0x2A
     files.write_atomic(J0 / "current/20.txn", groups.file_start(6, 77, 4096))
     assert fences_in_doubt_to(files, [J0, J1]) == 0x2A
-    note_journal(files, J0, ServedNote(0x20, 0x2A))
+    note_journal(files, J0, LastJournalNote(0x20, 0x2A))
     note_doubt(files, [J0, J1], 7)
-    assert decode_served(files.read(J0 / NAME)) == ServedNote(0x20, 0x2A)
+    assert decode_note(files.read(J0 / NAME)) == LastJournalNote(0x20, 0x2A)
     begin(files, J1, 0x20)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
 

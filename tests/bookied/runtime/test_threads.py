@@ -9,7 +9,7 @@ import pytest
 
 from bookied.config.bookie import BookieConfig
 from bookied.errors import ThreadsError
-from bookied.runtime.dependencies import Parts, real_dependencies
+from bookied.runtime.dependencies import Dependencies, real_dependencies
 from bookied.runtime.threads import BLOCKING_THREADS, SWITCH_SOON_S, switch_threads_soon
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.reactor import call, run, the_reactor
@@ -35,5 +35,5 @@ def test_threads_for_work_are_there_from_the_start(tmp_path: Path) -> None:
         call(parts.close)
 
 
-async def both(parts: Parts) -> list[str]:
+async def both(parts: Dependencies) -> list[str]:
     return [await parts.run_blocking(lambda: "blocking"), await parts.run_reads(lambda: "read")]

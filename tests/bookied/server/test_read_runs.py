@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.fast_reads import AnswersMax, FastReads, Taken
+from bookied.server.fast_reads import AnswerLimits, FastReadResult, FastReads
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.served_bookie import KEY, Serving, packet
@@ -26,8 +26,8 @@ ENTRIES = 60
 class PlainReads(FastReads):
     """Takes nothing, so that the plain path takes all."""
 
-    def take(self, data: bytes, at: int, must_wait: Any, most: AnswersMax) -> Taken:
-        return Taken(at, [], 0, 0, 0)
+    def take(self, data: bytes, at: int, must_wait: Any, most: AnswerLimits) -> FastReadResult:
+        return FastReadResult(at, [], 0, 0, 0)
 
 
 class CountedReads:
@@ -173,7 +173,7 @@ def cpu_s_of_reads(directory: Path, batch: int, protocol: ProtocolVersion) -> fl
         adds = [AddRequest(LedgerId(5), EntryId(one), KEY, packet(5, one)) for one in batched]
         client.send(b"".join(map(v2.encode_request, adds)))
     data = frames(protocol, [(5, entry_id) for entry_id in range(count)])
-    fast_reads, most, took = FastReads(serving.storages), AnswersMax(1 << 20, count, 1), []
+    fast_reads, most, took = FastReads(serving.storages), AnswerLimits(1 << 20, count, 1), []
     for _ in range(20):
         began = time.thread_time()
         assert fast_reads.take(data, 0, lambda _: False, most).reads == count

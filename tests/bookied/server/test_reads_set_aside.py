@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.fast_reads import ASIDE_MAX, AnswersMax, FastReads, Taken
+from bookied.server.fast_reads import ASIDE_MAX, AnswerLimits, FastReadResult, FastReads
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -43,7 +43,7 @@ def test_index_pages_that_are_not_in_memory_are_read_together_and_no_more_than_m
     serving = serve(tmp_path, range(5, 13))
     forget_pages(serving)
     wanted = [(ledger, 1) for ledger in range(5, 13)] + [(5, 2), (6, ENTRIES), (99, 0)]
-    most = AnswersMax(1 << 20, len(wanted), 6)
+    most = AnswerLimits(1 << 20, len(wanted), 6)
     reads, data = FastReads(serving.storages), frames(protocol, wanted)
     taken = reads.take(data, 0, lambda _: False, most)
     assert (taken.end, taken.reads, taken.loads) == (len(frames(protocol, wanted[:6])), 6, 6)
@@ -101,8 +101,8 @@ def take(
     serving: Serving,
     wanted: list[tuple[int, int]],
     bytes_max: int = 1 << 20,
-) -> Taken:
-    most = AnswersMax(bytes_max, len(wanted), 1)
+) -> FastReadResult:
+    most = AnswerLimits(bytes_max, len(wanted), 1)
     return FastReads(serving.storages).take(frames(protocol, wanted), 0, lambda _: False, most)
 
 

@@ -34,7 +34,7 @@ from bookied.errors import (
     SecurityStartError,
     WrongIdentityError,
 )
-from bookied.runtime.dependencies import Parts, real_dependencies
+from bookied.runtime.dependencies import Dependencies, real_dependencies
 from bookied.runtime.state import State
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
 from bookied.service.bookie import BookieService
@@ -345,10 +345,10 @@ def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_pat
     assert not (tmp_path / "ledgers/current").exists()
 
 
-def own_clients(running: Running, **settings: Any) -> Parts:
+def own_clients(running: Running, **settings: Any) -> Dependencies:
     """Return the world of a bookie whose own clients are told ``settings``."""
     given = {"store": running.new_store(), "client_config": ClientConfig(**settings)}
-    made: Parts = call(lambda: real_dependencies(running.config, the_reactor(), **given))
+    made: Dependencies = call(lambda: real_dependencies(running.config, the_reactor(), **given))
     return made
 
 

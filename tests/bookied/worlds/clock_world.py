@@ -12,9 +12,9 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.state import State
-from bookied.runtime.threads import CountedRuns
+from bookied.runtime.threads import ThreadQueue
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
 from bookied.stats.metrics import MetadataStats
@@ -65,7 +65,7 @@ class World:
         self.store = self.cluster.metadata()
         self.listener = FakeListener()
         self.failures: list[Exception] = []
-        queues = {name: CountedRuns(at_once) for name in ("read", "blocking")}
+        queues = {name: ThreadQueue(at_once) for name in ("read", "blocking")}
         told: dict[str, Any] = {
             "advertised_address": "bookie7",
             # Real journal files that go past the page cache have a thread each.
@@ -76,7 +76,7 @@ class World:
         }
         self.service = BookieService(
             config_for(tmp_path, **(told | conf)),
-            Parts(
+            Dependencies(
                 clock=self.clock,
                 call_from_thread=lambda function, *arguments: function(*arguments),
                 store=self.store,

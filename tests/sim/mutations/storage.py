@@ -13,7 +13,7 @@ import attrs
 from bookied.errors import CorruptError
 from bookied.server.rules import disk_read
 from bookied.storage import replay
-from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.failures import SyncGuard
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import list_all_logs
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
@@ -21,7 +21,7 @@ from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.ledger_storage.logs import EntryLogs, LogsBegun
+from bookied.storage.ledger_storage.logs import EntryLogs, LogsSnapshot
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import ReturnCode
@@ -82,7 +82,7 @@ def _logs_listed_late(stack: Stack) -> None:
     """A collection counts the logs that ended during its checkpoint among the finished ones."""
     usual = EntryLogs.finished
 
-    def finished(self: EntryLogs, _begun: LogsBegun) -> dict[int, Path]:
+    def finished(self: EntryLogs, _begun: LogsSnapshot) -> dict[int, Path]:
         return usual(self, self.begun())
 
     put(stack, EntryLogs, finished=finished)
@@ -91,7 +91,7 @@ def _logs_listed_late(stack: Stack) -> None:
 def _new_logs_are_finished(stack: Stack) -> None:
     """Every log but the one that was active when the collection began counts as finished."""
 
-    def finished(self: EntryLogs, begun: LogsBegun) -> dict[int, Path]:
+    def finished(self: EntryLogs, begun: LogsSnapshot) -> dict[int, Path]:
         found = list_all_logs(self._files, self._directories.all)
         return {
             log_id: paths[0]
@@ -105,7 +105,7 @@ def _new_logs_are_finished(stack: Stack) -> None:
 def _either_log_of_an_id(stack: Stack) -> None:
     """Of two logs with one id the first is taken for the log."""
 
-    def finished(self: EntryLogs, begun: LogsBegun) -> dict[int, Path]:
+    def finished(self: EntryLogs, begun: LogsSnapshot) -> dict[int, Path]:
         found = list_all_logs(self._files, self._directories.all)
         unfinished = {begun.active_log_id, *self._log.paths} - begun.log_ids
         return {log_id: paths[0] for log_id, paths in found.items() if log_id not in unfinished}
@@ -115,7 +115,7 @@ def _either_log_of_an_id(stack: Stack) -> None:
 
 def _sync_after_a_failed_one(stack: Stack) -> None:
     """A sync that waited for one that failed is believed."""
-    put(stack, OneSync, sync=lambda _self, file: file.sync())
+    put(stack, SyncGuard, sync=lambda _self, file: file.sync())
 
 
 def _drops_in_memory(stack: Stack) -> None:
@@ -154,7 +154,7 @@ def _left_logs_are_compacted(stack: Stack) -> None:
     """Source and target of a compaction that cannot be finished are compacted as other logs are."""
     usual = LogCensus.drop
 
-    async def drop(self: LogCensus, begun: LogsBegun, _left: frozenset[int]) -> None:
+    async def drop(self: LogCensus, begun: LogsSnapshot, _left: frozenset[int]) -> None:
         await usual(self, begun, frozenset())
 
     put(stack, LogCensus, drop=drop)

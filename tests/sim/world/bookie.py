@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from bookied.config.bookie import BookieConfig
 from bookied.errors import DiskWriteFailedError
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.state import SERVING
 from bookied.runtime.storage_engine import Engine
 from bookied.server.limits.backpressure import PressureLevel
@@ -155,9 +155,9 @@ class SimBookie:
 
         process.run(begin)
 
-    def _parts(self, process: Process) -> Parts:
+    def _parts(self, process: Process) -> Dependencies:
         world = self._world
-        return Parts(
+        return Dependencies(
             clock=process,
             call_from_thread=lambda function, *arguments: function(*arguments),
             store=self.store,

@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.roots import VERSION, directories, was_dirty
-from bookied.runtime.dependencies import Parts
+from bookied.runtime.dependencies import Dependencies
 from bookied.runtime.state import SERVING
 from bookied.server.connection import BookieConnection
 from bookied.server.server import BookieServer
@@ -324,8 +324,8 @@ class BookieWorld:
         self._is_stopping = False
         self.clients = [self._connect() for _ in range(2)]
 
-    def _parts(self) -> Parts:
-        return Parts(
+    def _parts(self) -> Dependencies:
+        return Dependencies(
             clock=self.clock,
             call_from_thread=lambda function, *arguments: function(*arguments),
             store=self._store,

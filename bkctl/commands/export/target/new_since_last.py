@@ -23,7 +23,7 @@ NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @attrs.frozen
-class Change:
+class ExportChange:
     """What a run has to do.
 
     ``todo`` is what is to be copied, ``removed`` the files that these copies replace, ``noted`` the
@@ -112,7 +112,7 @@ def find_changes(
     *,
     again: bool,
     replaces_lost: bool = True,
-) -> Change:
+) -> ExportChange:
     """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
 
     Entries that are confirmed never change, so of a ledger that has grown only the rest is copied.
@@ -149,7 +149,7 @@ def find_changes(
             elif not is_replaced:
                 unchanged.add(extent.ledger_id)
     recopied = () if tree.layout == "ledger" else _all_in(tree, replaced.values())
-    return Change(
+    return ExportChange(
         tuple(todo),
         tuple(replaced),
         tuple(noted),

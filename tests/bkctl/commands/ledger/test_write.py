@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import WriteFailedError
 from bkctl.commands.ledger.framing import Framing, cutter
-from bkctl.commands.ledger.write import Arguments, Feed, Pump, Stream
+from bkctl.commands.ledger.write import ArgumentSource, EntryFeed, EntryPump, StreamSource
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.output.progress import Progress
@@ -74,15 +74,15 @@ def test_what_is_typed_has_no_bar() -> None:
     session: Any = _Session()
     controller, terminal = pty.openpty()
     with os.fdopen(controller, "wb"), os.fdopen(terminal, "rb") as keyboard:
-        typed = Stream(keyboard, "-", Framing.LINES, by, b"")
+        typed = StreamSource(keyboard, "-", Framing.LINES, by, b"")
         assert type(typed.progress(session, "writing")) is Progress
-    piped = Stream(io.BytesIO(), "-", Framing.LINES, by, b"")
+    piped = StreamSource(io.BytesIO(), "-", Framing.LINES, by, b"")
     assert piped.progress(session, "writing") == "a bar for writing"
 
 
 def test_a_batch_is_given_only_when_the_one_before_has_its_ids() -> None:
     writer: Any = _Writer()
-    feed = Feed(writer)
+    feed = EntryFeed(writer)
     _result(feed.push([b"a", b"b"]))
     second = Deferred.fromCoroutine(feed.push([b"c"]))
     assert len(writer.waiting) == 1
@@ -98,7 +98,7 @@ def test_a_batch_is_given_only_when_the_one_before_has_its_ids() -> None:
 
 def test_a_failed_add_is_raised_by_the_next_call() -> None:
     writer: Any = _Writer()
-    feed = Feed(writer)
+    feed = EntryFeed(writer)
     _result(feed.push([b"a"]))
     waiting: list[Any] = []
     Deferred.fromCoroutine(feed.push([b"b"])).addBoth(waiting.append)
@@ -111,7 +111,9 @@ def test_a_failed_add_is_raised_by_the_next_call() -> None:
 def test_a_failure_after_the_time_limit_ends_as_the_time_limit_does() -> None:
     session: Any = SimpleNamespace(resume="", failed="", progress=lambda *_, **__: Progress())
     session.run = _fails
-    pump = Pump(session, SimpleNamespace(ledger_id=7, last_add_pushed=-1), _Silent(), "writing")
+    pump = EntryPump(
+        session, SimpleNamespace(ledger_id=7, last_add_pushed=-1), _Silent(), "writing"
+    )
     stop = Stop()
     with pytest.raises(WriteFailedError):
         pump.run(stop)
@@ -127,7 +129,7 @@ def _fails(*_: object) -> None:
     raise WriteFailedError("a bookie failed")
 
 
-class _Silent(Arguments):
+class _Silent(ArgumentSource):
     """A source without entries."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from bkclient.config.findings import Severity
 from bookied.directories.emptied_directories import ContentsNotes
-from bookied.directories.last_journal_note import NO_LEDGER, ServedNote, note_journal
+from bookied.directories.last_journal_note import NO_LEDGER, LastJournalNote, note_journal
 from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
@@ -201,7 +201,7 @@ def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> 
 def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
     found = place.bookie.found
     ContentsNotes(place.bookie.files, found).update()
-    note_journal(place.bookie.files, found.journals[0], ServedNote(2**60, NO_LEDGER))
+    note_journal(place.bookie.files, found.journals[0], LastJournalNote(2**60, NO_LEDGER))
     told = the_one(place.check())
     assert (told.kind, told.severity) == ("journal-missing", Severity.PROBLEM)
     for path in place.ledgers.iterdir():

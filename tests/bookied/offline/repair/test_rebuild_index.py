@@ -13,7 +13,7 @@ from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild
+from bookied.offline.repair.rebuild_index import IndexRebuildResult, RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
 from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.entrylog.log_file import LogSettings
@@ -109,7 +109,7 @@ def entries(files: Files, ledger_id: int, found: Directories = FOUND) -> dict[in
     return index_entries(OfflineBookie(files, found), ledger_id)
 
 
-def only(rebuilt: Rebuilt) -> RebuiltLedger:
+def only(rebuilt: IndexRebuildResult) -> RebuiltLedger:
     assert len(rebuilt.ledgers) == 1
     return rebuilt.ledgers[0]
 
@@ -458,7 +458,7 @@ def test_after_a_crash_anywhere_each_index_is_the_old_one_or_the_new_one(pages_m
             files,
         )
 
-    def act(files: SimFiles) -> Rebuilt:
+    def act(files: SimFiles) -> IndexRebuildResult:
         return rebuild(files, FOUND, None, pages_max=pages_max)
 
     reference = make(SimFiles(Random(0)))

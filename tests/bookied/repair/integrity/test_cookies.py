@@ -15,7 +15,7 @@ from bookied.directories.last_journal_note import (
     ALL_LEDGERS,
     NAME,
     NO_LEDGER,
-    ServedNote,
+    LastJournalNote,
     note_journal,
 )
 from bookied.directories.roots import VERSION, directories, prepare
@@ -52,7 +52,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     assert done(cookies.check()) is None
     journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
     (journals / "5.txn").write_bytes(header(6))
-    note_journal(FILES, journals.parent, ServedNote(5, ALL_LEDGERS))
+    note_journal(FILES, journals.parent, LastJournalNote(5, ALL_LEDGERS))
     (ledgers / "lastMark").write_bytes(bytes(20))
     ContentsNotes(FILES, found).update()
     for path in (ledgers / VERSION, ledgers / "lastMark"):
@@ -85,7 +85,7 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     (root,) = found.roots
     (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))
     ContentsNotes(FILES, found).update()
-    note_journal(FILES, root, ServedNote(5, NO_LEDGER))
+    note_journal(FILES, root, LastJournalNote(5, NO_LEDGER))
     (found.all_dirs[0] / VERSION).unlink()
     stale = done(cookies.check())
     assert stale is not None

@@ -18,7 +18,7 @@ from bookied.errors import IndexTruncatedError
 from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
-from bookied.server.fast_reads import AnswersMax, FastReads, Taken
+from bookied.server.fast_reads import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.stats.metrics import READ
@@ -52,8 +52,8 @@ class PlainAdds(FastAdds):
 class PlainReads(FastReads):
     """Takes nothing either."""
 
-    def take(self, data: bytes, at: int, must_wait: Any, most: AnswersMax) -> Taken:
-        return Taken(at, [], 0, 0, 0)
+    def take(self, data: bytes, at: int, must_wait: Any, most: AnswerLimits) -> FastReadResult:
+        return FastReadResult(at, [], 0, 0, 0)
 
 
 class CountingReplies:
@@ -615,7 +615,7 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
         encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
     )
     reads = client._serving.server.shared.fast_reads
-    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000))
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswerLimits(1 << 20, 1000))
     assert (taken.end, taken.reads) == (len(frames), len(wanted))
     client.connection.transport.write(b"".join(taken.answers))  # type: ignore[union-attr]
     read = client.answers()
@@ -637,16 +637,16 @@ def test_the_last_entry_is_not_known_where_the_index_is_in_doubt(client: Client)
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    taken = reads.take(frame, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000))
+    taken = reads.take(frame, 0, lambda _ledger_id: True, AnswerLimits(1 << 20, 1000))
     assert (taken.end, taken.answers, taken.reads) == (0, [], 0)
 
 
 def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    few = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(300, 1000))
+    few = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswerLimits(300, 1000))
     assert 0 < few.end < 10 * len(frame)
-    seven = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 7))
+    seven = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswerLimits(1 << 20, 7))
     assert (seven.end, seven.reads) == (7 * len(frame), 7)
 
 
@@ -670,7 +670,7 @@ def test_ledgers_that_are_not_in_memory_are_loaded_together_and_no_more_than_may
     )
     reads, hot = serving.server.shared.fast_reads, serving.storage.hot
     assert not hot
-    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 5))
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswerLimits(1 << 20, 1000, 5))
     assert (taken.loads, set(hot)) == (5, {10, 11, 12, 13, 14})
     # V3 answers have the LAC, which is the last entry's.
     is_v3 = protocol is ProtocolVersion.V3
@@ -696,7 +696,7 @@ def test_a_ledger_that_v2_reads_have_loaded_gets_its_lac_with_the_first_v3_read(
     first.flush()
     first.close()
     serving = Serving(tmp_path)
-    reads, most = serving.server.shared.fast_reads, AnswersMax(1 << 20, 1000, 5)
+    reads, most = serving.server.shared.fast_reads, AnswerLimits(1 << 20, 1000, 5)
     v2_frame, v3_frame = (
         encode(ReadRequest(LedgerId(10), EntryId(0)), protocol, 7, 0)
         for protocol in (ProtocolVersion.V2, ProtocolVersion.V3)
@@ -730,13 +730,13 @@ def test_reads_of_ledgers_that_are_not_here_are_refused_in_one_go(client: Client
     asked = [1 << power for power in range(10, 63)]
     frames = b"".join(v2.encode_request(ReadRequest(LedgerId(one), EntryId(0))) for one in asked)
     reads, stats = client._serving.server.shared.fast_reads, client._serving.bookie.stats
-    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 16))
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswerLimits(1 << 20, 1000, 16))
     assert (taken.reads, taken.refused, taken.loads) == (len(asked), len(asked), 0)
     assert taken.end == len(frames)
     refused = stats.requests[READ].failure
     refused.fold()
     assert refused.count == len(asked)
-    waits = reads.take(frames, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000, 16))
+    waits = reads.take(frames, 0, lambda _ledger_id: True, AnswerLimits(1 << 20, 1000, 16))
     assert (waits.reads, waits.end) == (0, 0)
 
 

@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.server.access.access_check import Proof
+from bookied.server.access.access_check import AuthExchange
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits
@@ -364,7 +364,7 @@ class Doorkeeper:
     def __init__(self) -> None:
         self.user: str | None = None
 
-    def begin(self) -> Proof:
+    def begin(self) -> AuthExchange:
         return Doorkeeper()
 
     def answer(self, token: bytes) -> bytes:

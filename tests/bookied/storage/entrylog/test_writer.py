@@ -13,7 +13,7 @@ import pytest
 
 from bookied.errors import DiskWriteFailedError, NoWritableDirError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.failures import SyncGuard
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
@@ -506,7 +506,7 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
     """Before the writer knows of the failure: a second thread may wait for the first one's sync."""
     desk = Desk()
     file = desk.files.open_update(Path("/file"), create=True)
-    syncs = OneSync()
+    syncs = SyncGuard()
     desk.fail("sync", errno.ENOSPC)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         syncs.sync(file)

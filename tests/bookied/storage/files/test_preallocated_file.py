@@ -21,7 +21,7 @@ from bookied.storage.files.preallocated_file import (
     BUFFER_BYTES,
     LARGE_BYTES,
     PIECE_BYTES,
-    AheadFile,
+    PreallocatedFile,
 )
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.waiting import until
@@ -33,7 +33,7 @@ STEP = 4 * 1024 * 1024
 def path(tmp_path: Path) -> Path:
     """Where a file goes that is written past the page cache; skips where that is refused."""
     try:
-        AheadFile(tmp_path / "probe", STEP).close()
+        PreallocatedFile(tmp_path / "probe", STEP).close()
     except DirectRefusedError as error:
         pytest.skip(str(error))
     return tmp_path / "journal"
@@ -47,7 +47,7 @@ def test_a_journal_without_a_thread_has_no_zeros_ahead_and_all_that_was_appended
     path: Path,
 ) -> None:
     with threads_left(0):
-        file = AheadFile(path, STEP)
+        file = PreallocatedFile(path, STEP)
     blocks = [block(number) for number in range(1, 600)]
     for one in blocks:
         file.write([one])
@@ -57,7 +57,7 @@ def test_a_journal_without_a_thread_has_no_zeros_ahead_and_all_that_was_appended
 
 
 def test_what_was_appended_is_there_with_zeros_behind_it_until_it_is_closed(path: Path) -> None:
-    file, expected, rng = AheadFile(path, STEP), b"", Random(1)
+    file, expected, rng = PreallocatedFile(path, STEP), b"", Random(1)
     while len(expected) < 3 * AHEAD_BYTES:
         count = rng.choice([1, 1, 3, 40, BUFFER_BYTES // BLOCK_BYTES, 600])
         parts = [block(len(expected) // BLOCK_BYTES + n + 1) for n in range(count)]
@@ -82,7 +82,7 @@ def test_an_append_waits_for_zeros_that_are_on_their_way_to_its_place(path: Path
         assert gate.wait(60)
         os.posix_fallocate(fd, offset, size)
 
-    file = AheadFile(path, STEP, allocate)
+    file = PreallocatedFile(path, STEP, allocate)
     assert under_way.wait(60)
     appender = threading.Thread(target=file.write, args=([block(7)],))
     appender.start()
@@ -95,7 +95,7 @@ def test_an_append_waits_for_zeros_that_are_on_their_way_to_its_place(path: Path
 
 
 def test_appends_that_outrun_the_zeros_are_never_zeroed(path: Path) -> None:
-    file, expected = AheadFile(path, STEP), b""
+    file, expected = PreallocatedFile(path, STEP), b""
     for number in range(1, 60):
         data = block(number) * (PIECE_BYTES // BLOCK_BYTES + number)
         file.write([data])
@@ -105,7 +105,7 @@ def test_appends_that_outrun_the_zeros_are_never_zeroed(path: Path) -> None:
 
 
 def test_a_sync_finds_blocks_that_are_written_already(path: Path) -> None:
-    file = AheadFile(path, STEP)
+    file = PreallocatedFile(path, STEP)
     file.write([block(1)])
     until(lambda: path.stat().st_size >= AHEAD_BYTES)
     blocks = path.stat().st_blocks
@@ -123,7 +123,7 @@ def test_no_zeros_go_ahead_of_large_appends(path: Path) -> None:
         offsets.append(offset)
         os.posix_fallocate(fd, offset, size)
 
-    file = AheadFile(path, PIECE_BYTES, allocate)
+    file = PreallocatedFile(path, PIECE_BYTES, allocate)
     until(lambda: path.stat().st_size >= AHEAD_BYTES)
     for number in range(2 * AHEAD_BYTES // LARGE_BYTES):
         file.write([block(number) * (LARGE_BYTES // BLOCK_BYTES)])
@@ -143,7 +143,7 @@ def test_without_zeros_ahead_the_appends_go_on(path: Path, number: int) -> None:
             raise OSError(number, os.strerror(number))
         os.posix_fallocate(fd, offset, steps.pop() and size)
 
-    file = AheadFile(path, STEP, allocate)
+    file = PreallocatedFile(path, STEP, allocate)
     data = b"".join(map(block, range(1, 3 * STEP // BLOCK_BYTES)))
     file.write([data])
     file.write([data])
@@ -154,7 +154,7 @@ def test_without_zeros_ahead_the_appends_go_on(path: Path, number: int) -> None:
 
 def test_its_thread_ends_with_it(path: Path) -> None:
     before = threading.active_count()
-    files = [AheadFile(path.with_name(str(number)), STEP) for number in range(3)]
+    files = [PreallocatedFile(path.with_name(str(number)), STEP) for number in range(3)]
     assert threading.active_count() == before + 3
     for file in files:
         file.close()
@@ -164,7 +164,7 @@ def test_its_thread_ends_with_it(path: Path) -> None:
 def test_a_file_must_be_new(path: Path) -> None:
     path.write_bytes(b"precious")
     with pytest.raises(FileExistsError):
-        AheadFile(path, STEP)
+        PreallocatedFile(path, STEP)
     assert path.read_bytes() == b"precious"
 
 
@@ -180,7 +180,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 def test_a_failed_append_does_not_count_and_may_be_tried_again(path: Path) -> None:
     with file_size_limit(BLOCK_BYTES):
-        file = AheadFile(path, STEP)
+        file = PreallocatedFile(path, STEP)
         file.write([block(1)])
         with pytest.raises(OSError, match="too large"):
             file.write([block(2), block(3)])

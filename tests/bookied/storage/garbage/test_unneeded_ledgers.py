@@ -12,9 +12,9 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedError
 from bookied.storage.garbage.unneeded_ledgers import (
+    ClusterMembership,
     CollectionAbortedError,
     LedgerGarbage,
-    Membership,
 )
 from tests.support.memory_zookeeper import Fault, MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.codes import DigestType, LedgerState
@@ -48,7 +48,7 @@ class Stage:
         self.done(self.store.write_cookie(US, b"cookie", -2))
         instance_id = self.done(self.store.instance_id())
         given: dict[str, Any] = {"requests_per_s": 1e6, "requests_max": 3}
-        membership = Membership(bookie_id=US, instance_id=instance_id)
+        membership = ClusterMembership(bookie_id=US, instance_id=instance_id)
         self.garbage = LedgerGarbage(self.store, self.clock, membership, **(given | options))
         self.seen: list[TreeOperation] = []
         self.cluster.faults = self._note
