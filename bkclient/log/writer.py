@@ -1,4 +1,4 @@
-"""LogWriter: appends to a log, from one ledger to the next.
+"""LogWriter: appends to a log, from ledger to ledger; ``log.segments`` decides when it rolls.
 
 Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
 ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).

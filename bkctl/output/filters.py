@@ -1,4 +1,7 @@
-"""Options about the fields of results: ``--filter``, ``--sort-by`` and ``--fail-if``."""
+"""Options about the fields of results: ``--filter``, ``--sort-by`` and ``--fail-if``.
+
+``output.comparison`` parses an expression, and compares one field with its value.
+"""
 
 from __future__ import annotations
 

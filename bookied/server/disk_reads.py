@@ -1,4 +1,7 @@
-"""One connection's answers that wait for the disk: fetched in batches, given in order."""
+"""One connection's answers that wait for the disk: fetched in batches, given in order.
+
+The threads that read are those of ``bookied.runtime.threads``, ``numReadWorkerThreads`` of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``bkctl bookie``: the commands that ask a running bookie over its HTTP admin API."""
+"""``bkctl bookie``: the commands that ask a running bookie over its HTTP admin API.
+
+``admin_requests`` carries them out; ``bkctl.bookies.admin_api`` turns answers into values and masks
+passwords.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The metrics named ``bookied_*``, which Java's bookie does not have, and those of the process."""
+"""The metrics named ``bookied_*``, which Java's bookie does not have, and those of the process.
+
+What a part of the bookie counts is declared, with its name, in ``bookied.stats.metrics``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an export has to do: the ledgers' extents now against what the directory holds."""
+"""What an export has to do: the ledgers' extents now against what the directory holds.
+
+What the directory holds is recorded by ``target.manifest``, one record for each run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The Parquet file that a task of an export writes: row groups, statistics, footer and digest."""
+"""The Parquet file that a task of an export writes: row groups, statistics, footer and digest.
+
+How large a file may become is decided in ``task.partitions``, which cuts ledgers into tasks.
+"""
 
 from __future__ import annotations
 
