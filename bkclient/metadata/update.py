@@ -45,13 +45,8 @@ class LocalMetadata:
     """A handle's copy of its ledger's metadata; it only moves to newer versions."""
 
     def __init__(self, current: Versioned[LedgerMetadata]) -> None:
-        self.current = current
+        self.value, self.version = current.value, current.version
         self._listeners: list[Callable[[LedgerMetadata], None]] = []
-
-    @property
-    def value(self) -> LedgerMetadata:
-        """The metadata."""
-        return self.current.value
 
     def on_change(self, listener: Callable[[LedgerMetadata], None]) -> None:
         """Call ``listener`` with each newer metadata."""
@@ -59,9 +54,9 @@ class LocalMetadata:
 
     def install(self, newer: Versioned[LedgerMetadata]) -> None:
         """Take metadata over unless it is as old as what is here, or older."""
-        if newer.version <= self.current.version:
+        if newer.version <= self.version:
             return
-        self.current = newer
+        self.value, self.version = newer.value, newer.version
         for listener in self._listeners:
             listener(newer.value)
 
@@ -93,12 +88,11 @@ class Updater:
         """
         conflicts = lost = 0
         while True:
-            base = local.current
-            if not needed(base.value):
-                return base.value
-            changed = transform(base.value)
+            if not needed(local.value):
+                return local.value
+            changed = transform(local.value)
             try:
-                version = await self.store.write_ledger(ledger_id, changed, base.version)
+                version = await self.store.write_ledger(ledger_id, changed, local.version)
             except MetadataVersionError:
                 conflicts += 1
                 await self._wait(conflicts)
@@ -113,7 +107,7 @@ class Updater:
                 )
             else:
                 local.install(Versioned(changed, version))
-                if local.current.version == version:
+                if local.version == version:
                     return changed
                 continue
             await self._read_again(ledger_id, local)
@@ -126,7 +120,7 @@ class Updater:
         """
         for _ in range(OLD_READS_MAX):
             found = await self.store.read_ledger(ledger_id)
-            if found.version >= local.current.version:
+            if found.version >= local.version:
                 local.install(found)
                 return
             await deferLater(self.clock, OLD_READ_WAIT_S)

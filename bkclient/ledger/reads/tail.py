@@ -118,7 +118,7 @@ class MetadataFollower:
     @property
     def version(self) -> Version:
         """The version of the metadata that is known."""
-        return self._local.current.version
+        return self._local.version
 
     # Changes
 

@@ -99,7 +99,7 @@ def run(store: Store, clock: Clock | None = None, *, version: int = 0) -> list[o
     work.addBoth(lambda result: results.append(getattr(result, "value", result)))
     for _ in range(200):
         clock.advance(0.1)
-    return [*results, local.current]
+    return [*results, Versioned(local.value, local.version)]
 
 
 def test_a_change_is_written_and_installed() -> None:

@@ -123,7 +123,7 @@ def test_without_a_password_in_the_metadata_no_digest_is_held_against_a_bookie()
     async def run() -> tuple[MissingPlaces, ...]:
         ledger = await view_ledger(client, ledger_id)
         old = attrs.evolve(ledger.metadata, password=None, digest_type=None, format_version=1)
-        ledger.local.current = attrs.evolve(ledger.local.current, value=old)
+        ledger.local.value = old
         keys = client.keys_of(ledger_id, old)
         checker = LedgerChecker(client=client, rng=random.Random(0))
         return await checker.check(attrs.evolve(ledger, keys=keys), set(world.bookies))

@@ -113,10 +113,9 @@ def _write_blindly(stack: contextlib.ExitStack) -> None:
         self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
         needed, transform, *_ = rules
-        base = local.current
-        if not needed(base.value):
-            return base.value
-        changed: LedgerMetadata = transform(base.value)
+        if not needed(local.value):
+            return local.value
+        changed: LedgerMetadata = transform(local.value)
         await self.store.write_ledger(ledger_id, changed, ANY)
         local.install(await self.store.read_ledger(ledger_id))
         return changed
@@ -131,17 +130,18 @@ def _stale_base(stack: contextlib.ExitStack) -> None:
         self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
         needed, transform, *_ = rules
-        base, stored = local.current, local.current
-        while needed(base.value):
-            changed: LedgerMetadata = transform(base.value)
+        base = local.value
+        stored_version = local.version
+        while needed(base):
+            changed: LedgerMetadata = transform(base)
             try:
-                version = await self.store.write_ledger(ledger_id, changed, stored.version)
+                version = await self.store.write_ledger(ledger_id, changed, stored_version)
             except MetadataVersionError:
-                stored = await self.store.read_ledger(ledger_id)
+                stored_version = (await self.store.read_ledger(ledger_id)).version
                 continue
             local.install(Versioned(changed, version))
             return changed
-        return base.value
+        return base
 
     put(stack, Updater, update=update)
 
@@ -153,16 +153,15 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
         self: Updater, ledger_id: LedgerId, local: LocalMetadata, *rules: Callable[..., Any]
     ) -> LedgerMetadata:
         needed, transform, *_ = rules
-        base = local.current
-        while needed(base.value):
-            changed: LedgerMetadata = transform(base.value)
+        while needed(local.value):
+            changed: LedgerMetadata = transform(local.value)
             try:
-                version = await self.store.write_ledger(ledger_id, changed, base.version)
+                version = await self.store.write_ledger(ledger_id, changed, local.version)
             except MetadataUnavailableError:
                 continue
             local.install(Versioned(changed, version))
             return changed
-        return base.value
+        return local.value
 
     put(stack, Updater, update=update)
 

@@ -17,7 +17,6 @@ from bkclient.ledger import opening, recovery
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.metadata import update as updates
-from bkclient.metadata.api import Versioned
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
 from tests.sim.engine.switches import Mutation, put, switch
@@ -201,9 +200,8 @@ def _own_end(stack: contextlib.ExitStack) -> None:
 
     async def store_close(self: Any, command: Any) -> None:
         await usual(self, command)
-        stored = self._local.current
-        own = updates.as_closed(stored.value, command.last_entry, command.length)
-        self._local.current = Versioned(own, stored.version)
+        local = self._local
+        local.value = updates.as_closed(local.value, command.last_entry, command.length)
 
     put(stack, RecoveryRun, _store_close=store_close)
 
