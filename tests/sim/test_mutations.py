@@ -6,10 +6,13 @@ import contextlib
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import ILogObserver, globalLogPublisher
+from zope.interface import implementer
 
 from bkclient.metadata.sqlite.rows import Rows
 from tests.sim.engine.hunting import Found, hunt, with_first
@@ -50,13 +53,36 @@ def test_a_function_is_replaced_by_one_that_is_called_like_it() -> None:
         put(stack, Rows, update=lambda _self, _kind, _key: 0)
 
 
+@contextlib.contextmanager
+def own_failures() -> Iterator[list[str]]:
+    """Collect what is logged meanwhile as failed in a mutation itself."""
+    found: list[str] = []
+
+    @implementer(ILogObserver)
+    def observe(event: dict[str, Any]) -> None:
+        failure = event.get("log_failure")
+        if failure is not None and failure.frames:
+            _, path, *_ = failure.frames[-1]
+            if Path(path).is_relative_to(SWITCHES):
+                found.append(repr(failure.value))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        yield found
+    finally:
+        globalLogPublisher.removeObserver(observe)
+
+
 @pytest.mark.parametrize("name", HUNTED)
 def test_the_hunt_finds_a_broken_rule(name: str) -> None:
     mutation = MUTATIONS[name]
     workload = workload_of(mutation.theme)
     took = next(int(by.split()[0]) for row, _what, by in ROWS if row == name)
     seeds = with_first(took, seeds_of(0, mutation.seeds_max, workload, mutation.theme))
-    found = next((o for o in hunt(try_seed, seeds, name, workload) if isinstance(o, Found)), None)
+    with own_failures() as failures:
+        outcomes = hunt(try_seed, seeds, name, workload)
+        found = next((o for o in outcomes if isinstance(o, Found)), None)
+    assert not failures, f"the mutation itself fails: {failures[0]}"
     assert found is not None, f"{mutation.what}: not found in {len(seeds)} seeds"
     assert kind_of(found) in mutation.breaks, found
 

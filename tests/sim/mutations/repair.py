@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Final
 
 import attrs
+from twisted.internet.task import deferLater
 
 from bkclient.admin import cookies
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
@@ -230,7 +231,7 @@ def _never_fences(stack: Stack) -> None:
     """A ledger that grows on a lost bookie is left to its writer, whoever that was."""
 
     async def see_to_writer(self: Any, _before: LedgerView) -> None:
-        await self._pause(self._config.open_ledger_grace_ms / 1000)
+        await deferLater(self._clock, self._config.open_ledger_grace_ms / 1000)
 
     put(stack, Worker, _see_to_writer=see_to_writer)
 
