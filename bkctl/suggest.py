@@ -217,9 +217,6 @@ _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the d
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
 _EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
-_EACH_CONFIG: Final = (
-    "use `bkctl bookie list -o id | xargs -I BOOKIE_ID bkctl bookie {}`; each line names its bookie"
-)
 _BY_SIZE: Final = "use --filter 'length>10MB'"
 _NEW_FILE: Final = "it never replaces a file: give another name"
 _RANGE: Final = "`bkctl ledger read LEDGER_ID 0-4` prints the first five entries"
@@ -289,8 +286,6 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",
-    "bookie config --all": _EACH_CONFIG.format("config BOOKIE_ID KEY"),
-    "bookie config-set --all": _EACH_CONFIG.format("config-set BOOKIE_ID KEY=VALUE"),
     "bookie config --changed": _DEFAULTS,
     "bookie config --diff": _DEFAULTS,
     "bookie config --set": "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes settings",

@@ -27,6 +27,7 @@ from bookied.process.command_line import (
     configure_client,
     log_level,
     log_path,
+    origins,
     parse_options,
     settings_file,
 )
@@ -154,7 +155,9 @@ def _run(
         client_config=client_config,
         autorecovery_only=options.autorecovery_only,
         source=SettingsSource(
-            lambda: configure(options, os.environ)[0], settings_file(options, os.environ)
+            lambda: configure(options, os.environ)[0],
+            settings_file(options, os.environ),
+            partial(origins, options, os.environ),
         ),
         level_of=partial(log_level, options, os.environ),
     )

@@ -120,6 +120,16 @@ def non_default_settings(config: object) -> tuple[tuple[str, str], ...]:
     )
 
 
+def setting_origins(cls: type, properties: Properties) -> dict[str, str]:
+    """Return where each setting that is set comes from, by its key."""
+    found = {}
+    for one in declared(cls):
+        set_as = (properties.entries.get(name) for name in (one.spec.key, *one.spec.aliases))
+        if (prop := next(filter(None, set_as), None)) is not None:
+            found[one.spec.key] = str(prop.origin)
+    return found
+
+
 def settings_text(config: object) -> dict[str, str]:
     """Return every setting as text, by its key; secrets that are set are masked."""
     return {

@@ -147,6 +147,11 @@ class BookieSetting:
     bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
     value: str = field("Its value in effect; secrets are masked.")
+    origin: str | None = field(
+        "A line of a file, a variable, an option, default, or set at run time, if the bookie "
+        "reports it.",
+        default=None,
+    )
 
 
 def _labels(v: Any) -> str:
@@ -482,7 +487,17 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
         default = defaults.get(key)
         return found[key] or (in_effect(default) if default in found else "")
 
-    return [BookieSetting(bookie_id, key, masked(key, in_effect(key))) for key in chosen]
+    origins = _origins(admin)
+    return [
+        BookieSetting(bookie_id, key, masked(key, in_effect(key)), origins.get(key))
+        for key in chosen
+    ]
+
+
+def _origins(admin: AdminClient) -> dict[str, str]:
+    """Return where its values come from; nothing of a bookie that does not know."""
+    answer = admin.request("GET", "/api/v2/config/origins") if admin.speaks_v2 else None
+    return dict(answer.json) if answer is not None and answer.ok else {}
 
 
 def all_settings(admin: AdminClient) -> dict[str, str]:

@@ -153,6 +153,14 @@ class BookieIdType(LiveType):
         return value
 
 
+class BookieWordsType(BookieIdType):
+    """Ids of bookies with commas, and other words after them: the command tells them apart."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        del param, ctx
+        return value
+
+
 class ParsedType(_ParamType):
     """A type whose texts a function reads. Any other value passes as it is."""
 
@@ -269,6 +277,7 @@ LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
 ENTRY_RANGE: Final = EntryRangeType()
 BOOKIE_ID: Final = BookieIdType()
+BOOKIE_WORDS: Final = BookieWordsType()
 DURATION: Final = ParsedType("duration", parse_duration)
 """Seconds, from ``90``, ``30m``, ``7d`` or ``1h30m``."""
 SIZE: Final = ParsedType("size", parse_size)

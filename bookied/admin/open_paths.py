@@ -46,6 +46,7 @@ OPEN: Final = {
     "/api/v2/bookie/compaction": _OPERATION,
     "/api/v2/bookie/locations": _OPERATION,
     "/api/v2/config": "settings, with secrets masked",
+    "/api/v2/config/origins": "where settings come from, without their values",
     "/api/v2/ledgers": _METADATA,
     "/api/v2/ledgers/{ledger_id}": _METADATA,
     "/api/v2/cluster": _MONITORING,

@@ -9,7 +9,7 @@ well (see ``reload``), except who may log in.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ class SettingsSource:
     """Return the settings as they are now; blocks."""
     file: Path | None = None
     """The settings file, if the process was given one."""
+    origins: Callable[[], Mapping[str, str]] = dict
+    """Return where each value that is not a default comes from, by its key; blocks."""
 
 
 _LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
@@ -108,6 +110,28 @@ def _value(one: DeclaredSetting, given: object) -> object:
 
 def _errors(config: BookieConfig) -> Iterator[SettingFinding]:
     return (one for one in config.cross_check() if one.severity is Severity.ERROR)
+
+
+RUN_TIME: Final = "set at run time"
+EARLIER: Final = "an earlier settings file"
+
+
+def origins_in_effect(
+    now: BookieConfig, fresh: BookieConfig, origins: Mapping[str, str], set_by_hand: Container[str]
+) -> dict[str, str]:
+    """Return where each value of ``now`` comes from, by its key.
+
+    ``fresh`` is what the sources say at the moment, and ``origins`` where they say it. A value that
+    the next start would not take was set at run time, or its source has changed since.
+    """
+    return {
+        one.spec.key: origins.get(one.spec.key, "default")
+        if getattr(now, one.name) == getattr(fresh, one.name)
+        else RUN_TIME
+        if one.spec.key in set_by_hand
+        else EARLIER
+        for one in declared(BookieConfig)
+    }
 
 
 @attrs.frozen

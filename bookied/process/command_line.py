@@ -22,7 +22,7 @@ from bkclient.config.properties import (
     java_system_properties,
     read_properties,
 )
-from bkclient.config.settings import settings_of_environment
+from bkclient.config.settings import setting_origins, settings_of_environment
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 from bookied.process.own_version import own_version
@@ -188,6 +188,15 @@ def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> Clie
         PropertiesError, ConfigError: as for ``configure``.
     """
     return load_client_config(_properties(options, environ, BookieConfig, ClientConfig))
+
+
+def origins(options: DaemonOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return where each setting that is set comes from, by its key.
+
+    Raises:
+        PropertiesError: a settings file cannot be read.
+    """
+    return setting_origins(BookieConfig, _properties(options, environ, BookieConfig))
 
 
 def settings_file(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:

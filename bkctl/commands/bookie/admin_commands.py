@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, KEY_VALUE, argument, option
+from bkctl.cli.params import BOOKIE_ID, BOOKIE_WORDS, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 
 _EXITS: Final = (
@@ -38,6 +38,10 @@ WHERE: Final = (
     ),
 )
 """Where a bookie's HTTP server listens, and by what right it is asked."""
+
+_ALL: Final = option(
+    "--all", "every", is_flag=True, help="Every registered bookie, instead of BOOKIE_ID."
+)
 
 ADMIN: Final = (
     Command(
@@ -182,22 +186,25 @@ ADMIN: Final = (
 
     KEY is a name, a part of a name, or a pattern with `*`. A Java bookie reports only the settings
     of its file. `config-set` changes some settings.
+
+    ORIGIN is where the value comes from: a line of a file, the environment, the command line,
+    default, or `set at run time`. BOOKIE_ID may be several ids, with commas.
     """,
         params=(
-            argument("bookie_id", type=BOOKIE_ID),
+            argument("words", type=BOOKIE_WORDS, metavar="BOOKIE_ID [KEY...]", nargs=-1),
             *WHERE,
-            argument("keys", metavar="[KEY...]", nargs=-1),
+            _ALL,
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
-            ("bkctl bookie config 10.0.0.1:3181 pageLimit openFileLimit", "two of them"),
+            ("bkctl bookie config --all gcWaitTime", "one setting of every registered bookie"),
             (
                 "bkctl bookie config 10.0.0.1:3181 'journal*'",
                 "settings whose names begin with journal",
             ),
         ),
-        exits=_EXITS,
+        exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl http://BOOKIE:8080/api/v1/config/server_config",
     ),
     Command(
@@ -208,11 +215,14 @@ ADMIN: Final = (
     Changes last until the bookie restarts or reads its settings file again (SIGHUP). The command
     names the file, and the lines that keep the change. It sets all settings or none. Only some
     settings can change at run time; the error lists them. A Java bookie accepts every setting.
+
+    BOOKIE_ID may be several ids, with commas. For several bookies the command asks once, and
+    reports each. The status is 8 if only some took the change.
     """,
         params=(
-            argument("bookie_id", type=BOOKIE_ID),
+            argument("words", type=BOOKIE_WORDS, metavar="BOOKIE_ID KEY=VALUE...", nargs=-1),
             *WHERE,
-            argument("pairs", metavar="KEY=VALUE...", type=KEY_VALUE, nargs=-1, required=True),
+            _ALL,
         ),
         effect=Effect.REVERSIBLE,
         examples=(
@@ -221,8 +231,9 @@ ADMIN: Final = (
                 "bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug",
                 "change both settings, or neither",
             ),
+            ("bkctl bookie config-set --all gcWaitTime=600000", "on every registered bookie"),
         ),
-        exits=_EXITS,
+        exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/config/server_config",
     ),
     Command(

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import attrs
+import click
 
+from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_api import all_settings, masked
 from bkctl.bookies.admin_client import AdminClient
-from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.cli.params import BOOKIE_ID, KEY_VALUE
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
+from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
+from wire.errors import BookKeeperError
 from wire.ids import BookieId
+
+T = TypeVar("T")
 
 _POLL_EVERY_S: Final = 0.2
 
@@ -115,35 +122,121 @@ def compaction(
     session.emit(found)
 
 
-def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where: Any) -> None:
-    """Show the settings that a bookie runs with."""
-    if "set" in {bookie_id, *keys[:1]} or any("=" in key for key in keys):
+def config(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
+    """Show the settings that bookies run with."""
+    if "set" in words[:2] or any("=" in word for word in words):
         raise UsageError(
             "this only shows settings",
             next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
         )
-    found = admin_api.settings(_admin(session, bookie_id, where), bookie_id, keys)
-    session.emit_all(found, admin_api.BookieSetting)
+    bookies, keys = _bookies(session, words, every=every, **where)
+    asked = _Each(session, bookies, where)
+    found = asked.of_each(lambda admin, one: admin_api.settings(admin, one, keys))
+    session.emit_all((one for some in found for one in some), admin_api.BookieSetting)
+    asked.finish()
 
 
-def config_set(
-    session: Session, bookie_id: BookieId, pairs: Sequence[tuple[str, str]], **where: Any
-) -> None:
-    """Change settings of a running bookie."""
-    admin = _admin(session, bookie_id, where)
-    if not admin.speaks_v2:
-        session.warn("a Java bookie takes any key and value, and looks at most of them no more")
+def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
+    """Change settings of running bookies."""
+    bookies, texts = _bookies(session, words, every=every, **where)
+    if not texts:
+        raise UsageError("which setting?", next_step="name it, as in gcWaitTime=600000")
+    pairs = [KEY_VALUE.convert(one, None, click.get_current_context()) for one in texts]
+    asked = _Each(session, bookies, where)
+
+    def plan(admin: AdminClient, bookie_id: BookieId) -> list[ChangedSetting]:
+        if not admin.speaks_v2:
+            session.warn("a Java bookie takes any key and value, and looks at most of them no more")
+        return planned(admin, bookie_id, pairs)
+
+    steps = [
+        f"set {one.key} of bookie {one.bookie_id} to {one.value}; it is "
+        f"{'not set' if one.was is None else one.was}"
+        for some in asked.of_each(plan)
+        for one in some
+    ]
     if session.dry_run:
-        session.plan(
-            f"set {one.key} of bookie {bookie_id} to {one.value}; it is "
-            f"{'not set' if one.was is None else one.was}"
-            for one in planned(admin, bookie_id, pairs)
-        )
+        session.plan(steps)
+        asked.finish()
         return
-    changes = change(admin, bookie_id, pairs)
-    session.emit_all(changes, ChangedSetting)
-    session.finish()
-    session.note(how_to_keep(admin, changes))
+    if len(bookies) > 1 and steps:
+        session.confirm(steps, f"Change {counted(len(asked.bookies), 'bookie')}?")
+    changes = asked.of_each(lambda admin, one: change(admin, one, pairs))
+    session.emit_all((one for some in changes for one in some), ChangedSetting)
+    if changes:
+        session.finish()
+        session.note(how_to_keep(asked.admins[asked.bookies[0]], changes[0], len(asked.bookies)))
+    asked.finish()
+
+
+def _bookies(
+    session: Session, words: tuple[str, ...], *, every: bool, address: str | None, **_where: Any
+) -> tuple[list[BookieId], tuple[str, ...]]:
+    """Return the bookies that are meant, and the words after them.
+
+    Raises:
+        UsageError: none is named, or an address stands for several.
+        NothingFoundError: no bookie is registered.
+    """
+    if every:
+        bookies = sorted(session.call(lambda client: registered_bookies(client.store)))
+        if not bookies:
+            raise NothingFoundError("no bookie is registered")
+    elif words:
+        ctx = click.get_current_context()
+        ids = (BOOKIE_ID.convert(one, None, ctx) for one in words[0].split(","))
+        bookies, words = list(dict.fromkeys(ids)), words[1:]
+    else:
+        raise UsageError("which bookie?", next_step="name a BOOKIE_ID, or all with --all")
+    if address is not None and len(bookies) > 1:
+        raise UsageError("--http is the address of one bookie")
+    return bookies, words
+
+
+class _Each:
+    """Bookies that are asked one after the other; one that fails is left out from then on."""
+
+    def __init__(self, session: Session, bookies: list[BookieId], where: dict[str, Any]) -> None:
+        self.bookies = bookies
+        self.admins: dict[BookieId, AdminClient] = {}
+        self._session, self._where, self._count = session, where, len(bookies)
+        self._errors: list[BookKeeperError] = []
+
+    def of_each(self, ask: Callable[[AdminClient, BookieId], T]) -> list[T]:
+        """Return what each answers.
+
+        Raises:
+            BookKeeperError: no bookie answers. Of several, those that do not are warned about.
+        """
+        found, left = [], []
+        for one in self.bookies:
+            try:
+                if one not in self.admins:
+                    self.admins[one] = _admin(self._session, one, self._where)
+                found.append(ask(self.admins[one], one))
+                left.append(one)
+            except BookKeeperError as error:
+                if self._count == 1:
+                    raise
+                self._errors.append(error)
+                about, why = f"bookie {one}", str(error)
+                self._session.warn(why if why.startswith(about) else f"{about}: {why}")
+        if self._count > 1:
+            self._session.about = ""
+        self.bookies = left
+        if self._errors and not left:
+            raise self._errors[0]
+        return found
+
+    def finish(self) -> None:
+        """Say how many bookies failed.
+
+        Raises:
+            PartlyDoneError: some did.
+        """
+        if self._errors:
+            failed = f"{len(self._errors)} of {counted(self._count, 'bookie')} failed"
+            raise PartlyDoneError(failed, next_step="the warnings say why")
 
 
 def metrics(
@@ -208,11 +301,13 @@ def change(
     return _changed(bookie_id, before, in_effect)
 
 
-def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting]) -> str:
+def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: int = 1) -> str:
     """Return which lines keep changes over a restart, and in which file."""
+    lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
+    if bookies > 1:
+        return f"a restart loses this; to keep it, set in the settings file of each bookie:{lines}"
     file = admin.ask("GET", "/api/v2/bookie").json.get("settings_file") if admin.speaks_v2 else None
     where = f"{file} on its host" if file else "its settings file"
-    lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
     return f"a restart of the bookie loses this; to keep it, set in {where}:{lines}"
 
 

@@ -11,7 +11,13 @@ from bkclient.config.declaration import declared, is_secret_key
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import Properties
-from bkclient.config.settings import known_keys, load, settings_of_environment, settings_text
+from bkclient.config.settings import (
+    known_keys,
+    load,
+    setting_origins,
+    settings_of_environment,
+    settings_text,
+)
 from bkclient.connection.security.used_files import used_files
 from bkctl.commands.settings.config_keys import (
     CLASSES,
@@ -283,11 +289,9 @@ def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:
         missing = {key: text for key, text in words.items() if key not in known_keys(ClientConfig)}
         properties = properties.override(missing, "BK_{key}")
     config, _ = load(cls, properties, also=CLASSES.values())
-    keys = all_keys()
+    origins = setting_origins(cls, properties)
     for key, text in settings_text(config).items():
-        names_ = (key, *keys[key].aliases)
-        prop = next((p for p in map(properties.entries.get, names_) if p is not None), None)
-        yield key, text, DEFAULT if prop is None else str(prop.origin)
+        yield key, text, origins.get(key, DEFAULT)
 
 
 def _given(session: Session) -> Iterator[tuple[str, str, str]]:

@@ -14,6 +14,8 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
 from bkclient.admin.sanity_checks import check_bookie
+from bkclient.config.findings import ConfigError
+from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import settings_text
 from bookied.admin.control.cluster import ClusterControl
 from bookied.admin.control.disks import DiskControl
@@ -21,7 +23,7 @@ from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
 from bookied.admin.v2.values import BookieReport, SanityCheck
 from bookied.config.bookie import BookieConfig
-from bookied.config.reload import SettingsSource, changed_settings
+from bookied.config.reload import SettingsSource, changed_settings, origins_in_effect
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
@@ -121,6 +123,8 @@ class Control:
         self._service, self.metrics = service, metrics
         self._source = source or SettingsSource(lambda: service.config)
         self._obey = obey or service.settings_changed
+        self._set_by_hand: set[str] = set()
+        """Keys of settings that were changed while the bookie runs."""
         self._parts = service.parts
         self._began_s = time.monotonic()
         self.began_ms = int(time.time() * 1000)
@@ -256,6 +260,16 @@ class Control:
         """Return every setting as text, by its key; secrets are masked."""
         return settings_text(self._config)
 
+    async def setting_origins(self) -> dict[str, str]:
+        """Return where each value in effect comes from; empty if the settings cannot be read."""
+        source = self._source
+        try:
+            fresh = await self._parts.run_blocking(source.read)
+            found = await self._parts.run_blocking(source.origins)
+        except (ConfigError, PropertiesError):
+            return {}
+        return origins_in_effect(self._config, fresh, found, self._set_by_hand)
+
     def change_settings(self, given: Mapping[str, object]) -> None:
         """Change settings until they are read again; see ``config.reload``.
 
@@ -263,4 +277,5 @@ class Control:
             SettingsRefusedError: one cannot be changed so; none is then.
         """
         self._obey(changed_settings(self._config, given))
+        self._set_by_hand.update(given)
         log.info("changed settings: {given}", given=dict(given))

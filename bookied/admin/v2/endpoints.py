@@ -117,6 +117,7 @@ ENDPOINTS: Final = (
         errors={CONFLICT: "Cookies and settings do not fit.", **_NOT_SERVING},
     ),
     V2Endpoint("GET", "/config", handlers.settings),
+    V2Endpoint("GET", "/config/origins", handlers.setting_origins),
     V2Endpoint("PUT", "/config", handlers.set_config, errors=_BAD),
     V2Endpoint(
         "GET",

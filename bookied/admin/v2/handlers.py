@@ -147,6 +147,11 @@ def settings(control: Control, _asked: HttpRequest) -> values.Settings:
     return control.settings()
 
 
+async def setting_origins(control: Control, _asked: HttpRequest) -> values.Settings:
+    """Where each value in effect comes from, by its key: a line of a file, ..., default."""
+    return await control.setting_origins()
+
+
 def set_config(control: Control, _asked: HttpRequest, wanted: SetConfig) -> values.Settings:
     """Change a setting that takes effect at once; it holds until they are read again."""
     try:

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -144,6 +145,28 @@ def test_the_first_minute_has_figures_of_every_bookie(tmp_path: Path) -> None:
         assert collected.returncode == 0, collected.stderr
         assert "leave out the entry log that" in ours("bookie", "gc-status", bookie).stderr
         assert json.loads(ours("autorecovery", "status", "--json").stdout)["auditor"]
+        _check_settings_of_all(ours)
+
+
+def _check_settings_of_all(ours: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Check that one setting of all bookies is changed and shown, and where it comes from."""
+
+    def shown(*words: str) -> list[tuple[str, str]]:
+        found = ours("bookie", "config", "--all", *words, "--json").stdout
+        return [(one["value"], one["origin"]) for one in json.loads(found)["settings"]]
+
+    change = "bookie", "config-set", "--all", "gcWaitTime=700000"
+    assert shown("gcWaitTime") == [("600000", "default")] * 2
+    assert "Change 2 bookies?" in ours(*change).stderr
+    assert ours(*change, "--dry-run").stdout.count("to 700000; it is 600000\n") == 2
+    assert "settings file of each bookie:\n  gcWaitTime=700000" in ours(*change, "--yes").stderr
+    assert shown("gcWaitTime") == [("700000", "set at run time")] * 2
+    assert all("bookie.conf:" in origin for _, origin in shown("bookiePort"))
+    bookies = ours("bookie", "list", "-o", "id").stdout.split()
+    some = ours("bookie", "config", f"{bookies[0]},none:1", "gcWaitTime")
+    assert (some.returncode, some.stdout.count("700000")) == (8, 1)
+    assert "warning: bookie none:1 is not registered" in some.stderr
+    assert ours("bookie", "config-set", ",".join(bookies), "nosuch=1", "--yes").returncode == 3
 
 
 @pytest.mark.processes

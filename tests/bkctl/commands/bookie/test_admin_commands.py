@@ -189,7 +189,7 @@ def test_the_token_is_that_of_the_bookie_s_settings_if_nothing_else_names_one(
 
 def test_settings_are_chosen_by_key(stage: Stage) -> None:
     (found,) = work.settings(stage.admin, ME, ("bookieId",))
-    assert found == work.BookieSetting(ME, "bookieId", "b1")
+    assert found == work.BookieSetting(ME, "bookieId", "b1", None if stage.v1 else "default")
     assert len(work.settings(stage.admin, ME, ())) > 100
     limits = work.settings(stage.admin, ME, ("diskUsageLwmThreshold", "diskUsageThreshold"))
     assert len({one.value for one in limits}) == 1, "what has no value has that of its default"
@@ -452,6 +452,10 @@ def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     for words in (["set", "b1", "x=1"], ["b1", "set", "x"], ["b1", "x=1"]):
         status, _, err = run("bookie", "config", *words, "--http", "a:1")
         assert (status, "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes" in err) == (2, True)
+    status, _, err = run("bookie", "config", "b1,b2", "--http", "a:1")
+    assert (status, "--http is the address of one bookie" in err) == (2, True)
+    for words in (["config"], ["config-set"], ["config-set", "b1"]):
+        assert run("bookie", *words)[0] == 2
     missing = str(tmp_path / "token")
     status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
     assert (status, f"token file {missing}: " in err) == (3, True)

@@ -17,7 +17,7 @@ from bookied.admin.http_messages import HttpReply, HttpRequest
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass
-from bookied.config.reload import SettingsSource
+from bookied.config.reload import EARLIER, RUN_TIME, SettingsSource
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.admin.v1.test_v1 import create, metadata_of
 from tests.bookied.worlds.clock_world import World
@@ -78,6 +78,24 @@ def test_a_setting_can_be_changed_where_that_takes_effect(operator: Operator) ->
     refused = operator.ask("PUT", "/api/v2/config", {"key": "bookiePort", "value": "1"})
     assert problem(refused) == (400, "bad_request")
     assert "not while the bookie runs: bookiePort" in refused.body
+
+
+def test_where_a_setting_comes_from_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    now, path = {"config": world.service.config}, "/api/v2/config/origins"
+    operator = Operator(world)
+    source = SettingsSource(lambda: now["config"], origins=lambda: {"flushInterval": "b.conf:3"})
+    operator.api = Api(Control(world.service, lambda: "", source), operator.access)
+    found = operator.get(path)
+    assert (found["flushInterval"], found["gcWaitTime"]) == ("b.conf:3", "default")
+    operator.ask("PUT", "/api/v2/config", {"key": "gcWaitTime", "value": "70000"})
+    now["config"] = attrs.evolve(now["config"], flush_interval_ms=77_000)
+    found = operator.get(path)
+    assert (found["flushInterval"], found["gcWaitTime"]) == (EARLIER, RUN_TIME)
+    now["config"] = attrs.evolve(world.service.config, gc_wait_ms=70_000)
+    assert operator.get(path)["gcWaitTime"] == "default"
+    world.stop()
 
 
 def test_locations_are_compacted_one_or_all(tmp_path: Path) -> None:
