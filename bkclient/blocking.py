@@ -23,7 +23,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.concurrency import make_steady
+from bkclient.concurrency import use_steady_clock
 from bkclient.config.client import ClientConfig
 from bkclient.connection.name_lookup import NameLookup
 from bkclient.errors import IllegalOperationError
@@ -71,7 +71,7 @@ def reactor_in_thread() -> Any:
 
 
 def _start(reactor: Any) -> None:
-    make_steady(reactor)
+    use_steady_clock(reactor)
     reactor.installNameResolver(NameLookup(reactor))
     running = threading.Event()
     reactor.callWhenRunning(running.set)

@@ -94,7 +94,7 @@ def rate_limit(clock: IReactorTime, per_s: float) -> RateLimit | None:
 K = TypeVar("K", bound=Hashable)
 
 
-class Alarms(Generic[K]):
+class KeyedTimers(Generic[K]):
     """Rings for each key whose wait is over and that was not dropped before.
 
     Keys with the same wait are due in the order they were set, so only the first of each wait has
@@ -196,14 +196,14 @@ class SharedRun(Generic[T]):
         return await waiter
 
 
-def wake(waiters: Iterable[Deferred[None]]) -> None:
+def wake_waiters(waiters: Iterable[Deferred[None]]) -> None:
     """Fire all that still wait: what runs for one may cancel others."""
     for waiter in waiters:
         if not waiter.called:
             waiter.callback(None)
 
 
-def make_steady(reactor: Any) -> None:
+def use_steady_clock(reactor: Any) -> None:
     """Have a reactor's timers go by a clock that goes on evenly; call it before there is a timer.
 
     Twisted's timers go by the wall clock: were that set back by an hour, no time-out would fire for

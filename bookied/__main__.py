@@ -142,10 +142,10 @@ def _run(
     install()
     from twisted.internet import reactor
 
-    from bkclient.concurrency import make_steady
+    from bkclient.concurrency import use_steady_clock
     from bkclient.connection.name_lookup import NameLookup
 
-    make_steady(reactor)
+    use_steady_clock(reactor)
     reactor.installNameResolver(NameLookup(reactor))  # type: ignore[attr-defined]
     process = Process(
         config,

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
-from bkclient.concurrency import wake
+from bkclient.concurrency import wake_waiters
 from bkclient.errors import ClientError, RequestTimeoutError, WriteFailedError, refusal
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames.bulk_adds import Key, take_acks_v2, take_acks_v3
@@ -77,7 +77,7 @@ class Writability:
             transport.unregisterProducer()
         self.is_writable = True
         waiting, self._waiting = self._waiting, []
-        wake(waiting)
+        wake_waiters(waiting)
 
     def stopProducing(self) -> None:
         """The transport is closing; ``connectionLost`` comes."""

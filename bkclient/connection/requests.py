@@ -16,7 +16,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bkclient.concurrency import Alarms
+from bkclient.concurrency import KeyedTimers
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
@@ -138,7 +138,7 @@ class RequestsInFlight:
         self._pending: dict[RequestKey, SentRequest] = {}
         self._waiting: dict[RequestKey, deque[SentRequest]] = {}
         self._bulks: dict[RequestKey, BulkRead] = {}  # The one that waits for each key.
-        self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
+        self._alarms: KeyedTimers[RequestKey] = KeyedTimers(clock, self._expire)
         self._has_ended = False
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, rate_limit, wake
+from bkclient.concurrency import RateLimit, rate_limit, wake_waiters
 from bkclient.config.client import ClientConfig
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
@@ -54,7 +54,7 @@ class PendingCopies:
         self._owing.discard(member)
         if not self._owing:
             waiting, self._waiting = self._waiting, []
-            wake(waiting)
+            wake_waiters(waiting)
 
     async def wait(self, clock: IReactorTime, timeout_s: float) -> None:
         """Wait until no bookie owes an answer, at most ``timeout_s``."""

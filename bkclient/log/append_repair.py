@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import wake
+from bkclient.concurrency import wake_waiters
 from bkclient.errors import ClientError, UnexpectedConditionError
 from bkclient.log.append import DEPOSED, NOT_WITH_TIME, Append, AppendQueue
 from bkclient.log.errors import AppendUnknownError, LogUnwritableError
@@ -117,7 +117,7 @@ class AppendRepair:
 
     def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
-        wake(waiters)
+        wake_waiters(waiters)
 
     def _broke(self, failure: Failure) -> None:
         log.failure("repairing a log", failure)

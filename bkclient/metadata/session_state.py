@@ -10,7 +10,7 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wake
+from bkclient.concurrency import wake_waiters
 from bkclient.errors import ClientClosedError
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
@@ -65,7 +65,7 @@ class SessionState:
             listener.tell(event)
         if self.connected:
             waiting, self._waiting = self._waiting, []
-            wake(waiting)
+            wake_waiters(waiting)
 
     async def until_connected(self, timeout_s: float | None = None) -> None:
         """Return at once when connected, else as soon as it is.

@@ -35,7 +35,7 @@ NEGATIVE = (NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError)
 """What a bookie says when it surely does not have an entry; any other error leaves that open."""
 
 
-def worse(first: ClientError | None, later: ClientError) -> ClientError:
+def worse_error(first: ClientError | None, later: ClientError) -> ClientError:
     """Return which of two errors, in order of arrival, a caller should hear of."""
     if first is None or isinstance(first, NEGATIVE):
         return later
@@ -116,7 +116,7 @@ class ReplicaRead(Generic[T]):
         if self.done:
             return []
         self._outstanding.discard(index)
-        self._error = worse(self._error, error)
+        self._error = worse_error(self._error, error)
         if self._outstanding:
             return []
         if len(self._asked) < len(self._order):

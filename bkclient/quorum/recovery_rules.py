@@ -25,7 +25,7 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.read_rules import NEGATIVE, KnownLac, LacQuorum, worse
+from bkclient.quorum.read_rules import NEGATIVE, KnownLac, LacQuorum, worse_error
 from wire.digest import Entry
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
@@ -122,7 +122,7 @@ class EntryVerdict:
         if self.decided or index in self._answers:
             return
         self._answers.add(index)
-        self._error = worse(self._error, error)
+        self._error = worse_error(self._error, error)
         self._negatives += isinstance(error, NEGATIVE)
         if self._negatives >= self._negatives_needed:
             self.is_end = True

@@ -186,7 +186,7 @@ async def status(client: Client) -> Status:
             return None
 
     async def all_marks() -> list[Mark]:
-        return [mark async for mark in marks(client, lambda one, _why: damaged.append(one))]
+        return [mark async for mark in list_marks(client, lambda one, _why: damaged.append(one))]
 
     found = await read(all_marks()) or []
     return Status(
@@ -197,12 +197,12 @@ async def status(client: Client) -> Status:
         being_repaired=sum(mark.worker is not None for mark in found),
         oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
         checked_ms={check: await read(store.check_time(check)) for check in CHECKS},
-        pause=await read(paused(client)),
+        pause=await read(current_pause(client)),
         unreadable=tuple(unreadable),
     )
 
 
-async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
+async def list_marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
     """Yield every ledger that is marked under-replicated, with the bookie that repairs it.
 
     Raises:
@@ -258,18 +258,18 @@ async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = No
     return True
 
 
-async def paused(client: Client) -> Pause | None:
+async def current_pause(client: Client) -> Pause | None:
     """Return since when, until when and why autorecovery is off; ``None`` while it is on."""
     note = await client.store.replication_note()
     return None if note is None else decode_pause(note)
 
 
-async def active(client: Client) -> list[HeldLock]:
+async def active_repairs(client: Client) -> list[HeldLock]:
     """Return what workers are at work on, by ledger."""
     return await client.store.repair_locks()
 
 
-async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:
+async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:
     """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
 
     With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
@@ -347,7 +347,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     return _MarkReason(why, lacking)
 
 
-async def unmarked(client: Client) -> list[LedgerId]:
+async def missing_marks(client: Client) -> list[LedgerId]:
     """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
     store = client.store
     available = await registered_bookies(store)
@@ -361,7 +361,7 @@ async def unmarked(client: Client) -> list[LedgerId]:
     return found
 
 
-async def auditor(client: Client) -> BookieId:
+async def current_auditor(client: Client) -> BookieId:
     """Return who is the auditor.
 
     Raises:
@@ -384,7 +384,7 @@ async def trigger_audit(client: Client) -> BookieId:
     """
     if not await client.store.replication_enabled():
         raise AutorecoveryDisabledError("autorecovery is disabled, and no auditor looks")
-    found = await auditor(client)
+    found = await current_auditor(client)
     delay_s = await client.store.lost_bookie_recovery_delay()
     if delay_s is None:
         raise NoAuditorError(f"the auditor {found} has not published its delay: it is starting")

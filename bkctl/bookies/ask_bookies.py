@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bkclient.admin import operations
 from bkclient.admin.operations import ANSWERS_WITHIN_S
 from bkclient.metadata.stored_values import BookieStatus
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.rack import DEFAULT_RACK
 from bkctl.bookies import load_rates, summary
 from bkctl.bookies.admin_api import http_address
@@ -54,7 +54,7 @@ async def bookies(
         one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
     ]
     racks = await racks_of(client, found) if with_racks else {}
-    return await together(
+    return await run_together(
         ask_bookie(client, one, racks.get(one.bookie_id), ask=ask, within_s=within_s)
         for one in found
     )

@@ -47,7 +47,7 @@ def find_directories(
         journals, ledgers = _roots_in(directory)
         journal_dirs, ledger_dirs = (*journal_dirs, *journals), (*ledger_dirs, *ledgers)
     if journal_dirs or ledger_dirs or index_dirs:
-        return directories.named(journal_dirs, ledger_dirs, index_dirs)
+        return directories.directories_by_name(journal_dirs, ledger_dirs, index_dirs)
     return directories.directories_of(bookie_properties(session, directories.KEYS))
 
 

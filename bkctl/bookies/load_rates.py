@@ -161,10 +161,10 @@ def ask_all(
         except BookKeeperError as error:
             return error
 
-    return side_by_side(one, addresses, within_s=timeout_s, late=late)
+    return run_in_threads(one, addresses, within_s=timeout_s, late=late)
 
 
-def side_by_side(
+def run_in_threads(
     work: Callable[[T], R], values: Sequence[T], *, within_s: float, late: R
 ) -> list[R]:
     """Return ``work`` of each value, done by threads; ``late`` for what is not done ``within_s``.

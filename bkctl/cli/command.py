@@ -51,7 +51,7 @@ _NARROW: Final = 58
 """Below, long options have lines of their own, so that there is space for what they do."""
 
 
-def late(path: str) -> Any:
+def import_path(path: str) -> Any:
     """Import a module, and return what a path names in it: ``module:name``."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -177,7 +177,7 @@ class Command(click.Command):
 
     def load(self) -> Callable[..., Any]:
         """Import what the command does, and return it."""
-        body: Callable[..., Any] = late(self.body)
+        body: Callable[..., Any] = import_path(self.body)
         return body
 
     def _run(self, ctx: click.Context) -> Any:
@@ -274,7 +274,7 @@ class Group(click.Group):
         if cmd_name in self.aliases:
             return self._meant(ctx, cmd_name)[0]
         if cmd_name in self.lazy and cmd_name not in self.commands:
-            self.add_command(late(self.lazy[cmd_name][0]), cmd_name)
+            self.add_command(import_path(self.lazy[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -374,7 +374,7 @@ class SubGroup(Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             for group in (self.name, f"{self.name}s"):  # Java has bookie and bookies.
-                line = late(JAVA_LINE)([group, *args], [2])
+                line = import_path(JAVA_LINE)([group, *args], [2])
                 if line is not None:
                     import shlex
 

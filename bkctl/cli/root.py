@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bkctl.cli.command import JAVA_LINE, Group, late
+from bkctl.cli.command import JAVA_LINE, Group, import_path
 from bkctl.cli.command_names import ALIASES, COMMANDS, JOINED, SECTIONS
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
@@ -106,7 +106,7 @@ class RootGroup(Group):
 
             from bkctl.errors import UsageError
 
-            line: list[str] | None = late(JAVA_LINE)(args)
+            line: list[str] | None = import_path(JAVA_LINE)(args)
             if line is None:
                 raise
             why = f"{args[0]!r} is a name of Java's tools"
@@ -124,7 +124,7 @@ class RootGroup(Group):
 
             names = profile_names(os.environ)
             return [CompletionItem(name) for name in names if name.startswith(prefix)]
-        found: list[CompletionItem] = late(LIVE_IDS)(ctx, kind, prefix)
+        found: list[CompletionItem] = import_path(LIVE_IDS)(ctx, kind, prefix)
         return found
 
     def format_options(

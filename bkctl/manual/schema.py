@@ -18,7 +18,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.machine import WATCHED_AT
 from bkctl.output.library_views import LIBRARY_VALUES
-from bkctl.output.views import Field, Kind, View, says_how, view_of
+from bkctl.output.views import Field, Kind, View, declares_view, view_of
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TIME: Final = {"type": "string", "format": "date-time"}
@@ -63,7 +63,7 @@ def shown_classes() -> Iterator[type]:
         if one.name == "bkctl.__main__":
             continue
         for kind in vars(importlib.import_module(one.name)).values():
-            if isinstance(kind, type) and kind.__module__ == one.name and says_how(kind):
+            if isinstance(kind, type) and kind.__module__ == one.name and declares_view(kind):
                 yield kind
 
 

@@ -15,7 +15,9 @@ PART: Final = ".part"
 """Ends the name of a file that is not complete."""
 
 
-def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool = False) -> None:
+def write_atomically(
+    path: str, data: bytes, *, only_new: bool = False, private: bool = False
+) -> None:
     """Write a file; ``private``: only its owner may read it.
 
     Raises:
@@ -28,13 +30,13 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
             if file.read_bytes() == data:
                 return
             insist_new(path)
-        with replacing(file, private=private) as stream:
+        with replacing_file(file, private=private) as stream:
             stream.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
-    """Yield a stream whose bytes replace a file at the end; ``private`` as in ``write_whole``.
+def replacing_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes replace a file at the end; ``private`` as in ``write_atomically``.
 
     A link stays a link, and a device or pipe is written to as it is. After an error a file is as
     it was.
@@ -51,12 +53,12 @@ def replacing(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def making(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
+def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """Yield a stream whose bytes are a new file at the end; nothing is replaced.
 
     Raises:
         ConflictError: the file is there already, now or at the end.
-        NothingFoundError: as ``write_whole``.
+        NothingFoundError: as ``write_atomically``.
     """
     insist_new(path)
     with file_errors(path):

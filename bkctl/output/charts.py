@@ -183,7 +183,7 @@ def _resampled(values: Sequence[float | None], count: int) -> list[float | None]
     return found
 
 
-def speaks_unicode(environ: Mapping[str, str], encoding: str | None) -> bool:
+def supports_unicode(environ: Mapping[str, str], encoding: str | None) -> bool:
     """Tell whether what is printed may be more than ASCII, by the locale and the stream."""
     if environ.get("TERM") == "dumb":
         return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.output.charts import WIDTH_DEFAULT as CANVAS_WIDTH
-from bkctl.output.charts import Canvas, speaks_unicode
+from bkctl.output.charts import Canvas, supports_unicode
 from bkctl.output.filters import selection
 from bkctl.output.forms.machine import MachineForms
 from bkctl.output.forms.pager import Pager
@@ -153,7 +153,7 @@ class Emitter:
         stdout = self._host.stdout
         return Canvas(
             self._tables.width or CANVAS_WIDTH,
-            speaks_unicode(self._host.environ, stdout.encoding),
+            supports_unicode(self._host.environ, stdout.encoding),
             self._tables.color,
         )
 

@@ -328,7 +328,7 @@ def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) ->
     return View(name, tuple(one.on(shown_class) for one in columns), **how)
 
 
-def says_how(kind: type) -> bool:
+def declares_view(kind: type) -> bool:
     """Tell whether a class says itself how its values are shown."""
     return "__view__" in vars(kind)
 
@@ -339,7 +339,7 @@ def view_of(kind: type) -> View:
     Raises:
         KeyError: nothing says how it is shown.
     """
-    if says_how(kind):
+    if declares_view(kind):
         own: View = vars(kind)["__view__"]
         return own
     if kind not in _OF_LIBRARY:

@@ -81,12 +81,12 @@ def while_registered(
     )
     yield Objection(
         check,
-        f"{named(bookies)} {verb} registered: {do}",
+        f"{some_names(bookies)} {verb} registered: {do}",
         f"{step}, or {instead}" if instead else step,
     )
 
 
-def named(values: Collection[object]) -> str:
+def some_names(values: Collection[object]) -> str:
     """Return some of many, for a sentence."""
     shown = ", ".join(map(str, list(values)[:NAMED_MAX]))
     more = len(values) - NAMED_MAX

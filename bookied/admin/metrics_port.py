@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
-from bookied.admin.http.hosts import Hosts
+from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http_messages import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.monitoring import bookied_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
@@ -35,7 +35,7 @@ def listen(
     port: int,
     answer: Callable[..., Any],
     counts: HttpCounts,
-    hosts: Hosts,
+    hosts: AllowedHosts,
     contexts: TlsContexts | None = None,
 ) -> BoundPort:
     """Serve HTTP on a port, with any handler; in TLS if there are contexts.
@@ -57,7 +57,7 @@ def listen_for_metrics(
     config: BookieConfig,
     page: Callable[[], str],
     counts: HttpCounts,
-    hosts: Hosts,
+    hosts: AllowedHosts,
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
@@ -94,7 +94,7 @@ class RepairMetrics:
 
     def start(self) -> None:
         """Serve, if the port is free."""
-        parts, hosts = self._service.parts, Hosts(self._names)
+        parts, hosts = self._service.parts, AllowedHosts(self._names)
         self._port = listen_for_metrics(parts, self._config, self.metrics.text, self._http, hosts)
 
     def _names(self) -> frozenset[str]:

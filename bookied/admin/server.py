@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
-from bookied.admin.http.hosts import Hosts
+from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import bookied_metrics, java_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
@@ -95,7 +95,7 @@ class AdminServer:
         Raises:
             BookieStopError: the port cannot be had, or the token or TLS' files not be read.
         """
-        parts, config, hosts = self._service.parts, self._config, Hosts(self._names)
+        parts, config, hosts = self._service.parts, self._config, AllowedHosts(self._names)
         if config.http_enabled:
             self._api, self._tls = self._make_api(), self._make_tls()
             host, port, answer = config.http_host, config.http_port, self._api.answer

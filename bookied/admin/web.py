@@ -38,7 +38,7 @@ from bookied.admin.http.bounds import (
     connections_max,
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
-from bookied.admin.http.hosts import Hosts
+from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http_messages import (
     BAD_REQUEST,
     CONFLICT,
@@ -283,7 +283,7 @@ class _QuietSite(Site):
         answer: Answerer,
         clock: IReactorTime,
         counts: HttpCounts,
-        hosts: Hosts,
+        hosts: AllowedHosts,
         give_way: Callable[[], object],
     ) -> None:
         self.counts, self.clock, self.give_way = counts, clock, give_way
@@ -304,7 +304,7 @@ class AdminResource(Resource):
     isLeaf = True  # noqa: N815 -- Twisted's
 
     def __init__(
-        self, answer: Answerer, clock: IReactorTime, counts: HttpCounts, hosts: Hosts
+        self, answer: Answerer, clock: IReactorTime, counts: HttpCounts, hosts: AllowedHosts
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._answer, self._counts, self._hosts = answer, counts, hosts
@@ -549,12 +549,12 @@ def site(
     clock: IReactorTime,
     counts: HttpCounts,
     contexts: TlsContexts | None = None,
-    hosts: Hosts | None = None,
+    hosts: AllowedHosts | None = None,
     give_way: Callable[[], object] = lambda: None,
 ) -> _BoundedFactory:
     """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts.
 
     ``give_way`` lets the journals' threads run; called whenever a client has sent something.
     """
-    names = hosts or Hosts(frozenset)
+    names = hosts or AllowedHosts(frozenset)
     return _BoundedFactory(_QuietSite(answer, clock, counts, names, give_way), contexts)

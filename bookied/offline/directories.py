@@ -33,13 +33,13 @@ def directories_of(properties: Properties) -> Directories:
         PropertiesError: a reference in them runs in a circle.
         ConfigError: there is no ledger directory.
     """
-    settings, _ = load(DirectorySettings, only(properties, KEYS))
-    return named(
+    settings, _ = load(DirectorySettings, select_settings(properties, KEYS))
+    return directories_by_name(
         settings.journal_directories, settings.ledger_directories, settings.index_directories
     )
 
 
-def only(properties: Properties, keys: Iterable[str]) -> Properties:
+def select_settings(properties: Properties, keys: Iterable[str]) -> Properties:
     """Return some of the settings: what they refer to is resolved, the rest is left out.
 
     Raises:
@@ -53,7 +53,7 @@ def only(properties: Properties, keys: Iterable[str]) -> Properties:
     return attrs.evolve(properties, entries=MappingProxyType(entries))
 
 
-def named(
+def directories_by_name(
     journals: tuple[str, ...], ledgers: tuple[str, ...], indexes: tuple[str, ...] = ()
 ) -> Directories:
     """Return directories by their names, be it the roots or their ``current``.

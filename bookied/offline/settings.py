@@ -56,13 +56,13 @@ def offline_config(properties: Properties) -> OfflineConfig:
         ConfigError: one of them cannot be.
     """
     known = tuple(key for key in KEYS if key != METADATA_CACHE)
-    config, _ = load(OfflineConfig, directories.only(properties, known))
+    config, _ = load(OfflineConfig, directories.select_settings(properties, known))
     return config
 
 
 def metadata_cache(properties: Properties) -> str | None:
     """Return the directory of ``gcEntryLogMetadataCachePath``; None where it is not set."""
-    found = directories.only(properties, (METADATA_CACHE,)).entries.get(METADATA_CACHE)
+    found = directories.select_settings(properties, (METADATA_CACHE,)).entries.get(METADATA_CACHE)
     if found is None:
         return None
     return ",".join(value.text for value in found.values).strip() or None

@@ -31,7 +31,7 @@ from bkclient.metadata.errors import (
     NotInitializedError,
     RegistrationExistsError,
 )
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
 from wire.codes import LedgerState
 from wire.errors import FormatError, MetadataFormatError
@@ -103,7 +103,7 @@ class TestLedgers:
                     return None
                 return number
 
-            won = [n for n in await together(map(attempt, range(4))) if n is not None]
+            won = [n for n in await run_together(map(attempt, range(4))) if n is not None]
             assert len(won) == 1
             stored = (await stores[0].read_ledger(LedgerId(1))).value
             assert stored.last_entry_id == won[0]
@@ -236,7 +236,7 @@ class TestLedgers:
                 await store.create_ledger(LedgerId(first + offset), metadata())
 
             for begin in range(0, count, 500):
-                await together(map(create, range(begin, min(begin + 500, count))))
+                await run_together(map(create, range(begin, min(begin + 500, count))))
             ranges = await all_ranges(store)
             assert all(0 < len(some) <= 10_000 for some in ranges)
             assert [i for some in ranges for i in some] == list(range(first, first + count))
@@ -250,7 +250,7 @@ class TestLedgers:
             async def some(store: Any) -> list[LedgerId]:
                 return [await store.allocate_ledger_id() for _ in range(20)]
 
-            given = [i for ids in await together(some(store) for store in stores) for i in ids]
+            given = [i for ids in await run_together(some(store) for store in stores) for i in ids]
             assert sorted(given) == list(range(60))
 
         driver.run(scenario())
@@ -1168,7 +1168,7 @@ class TestRepair:
         async def scenario() -> None:
             stores = [await driver.open() for _ in range(3)]
             bookies = [BookieId(f"b{i}:1") for i in range(9)]
-            await together(
+            await run_together(
                 stores[i % 3].mark_underreplicated(LedgerId(1), (bookie,))
                 for i, bookie in enumerate(bookies)
             )

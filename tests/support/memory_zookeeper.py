@@ -28,7 +28,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
     Stat,
-    insist,
+    retry_until_answered,
 )
 from bkclient.metadata.tree.store import TreeMetadata
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
@@ -470,11 +470,13 @@ class MemoryTree:
 
     async def get(self, path: str) -> Node:
         """See ``Tree``."""
-        return await insist(lambda: self._do("get", path, lambda: self._cluster.get(path)))
+        return await retry_until_answered(
+            lambda: self._do("get", path, lambda: self._cluster.get(path))
+        )
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
         """See ``Tree``."""
-        return await insist(
+        return await retry_until_answered(
             lambda: self._do(
                 "stat", path, lambda: self._cluster.stat(path, self._watches.wrap(fired))
             )
@@ -488,7 +490,7 @@ class MemoryTree:
         fresh: bool = False,
     ) -> list[str]:
         """See ``Tree``."""
-        return await insist(
+        return await retry_until_answered(
             lambda: self._do(
                 "children", path, lambda: self._cluster.children(path, self._watches.wrap(fired))
             )

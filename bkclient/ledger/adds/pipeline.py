@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, wake
+from bkclient.concurrency import RateLimit, wake_waiters
 from bkclient.connection.add_stream import Writability
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
@@ -166,7 +166,7 @@ class WaitForSpace:
                 await waiter
                 continue
             drained = full.when_writable()
-            drained.addCallbacks(lambda _, waiter=waiter: wake([waiter]), lambda _: None)
+            drained.addCallbacks(lambda _, waiter=waiter: wake_waiters([waiter]), lambda _: None)
             try:
                 await waiter
             finally:
@@ -176,7 +176,7 @@ class WaitForSpace:
         """Wake them if there is space now."""
         if self._waiting and self._has_space():
             waiting, self._waiting = self._waiting, []
-            wake(waiting)
+            wake_waiters(waiting)
 
 
 log = Logger()

@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import Alarms
+from bkclient.concurrency import KeyedTimers
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.quarantine import BookieHealth
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
@@ -49,7 +49,7 @@ class LedgerReads:
         self.pool, self.ledger_id, self.health = pool, ledger_id, health
         self.verifier = AnswerVerifier(ledger_id, digester)
         self.order = ReadOrder(pool, placement, health, sticky)
-        self.alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
+        self.alarms: KeyedTimers[ReadRun[Any]] = KeyedTimers(pool.clock, lambda run: run.waited())
 
 
 class ReadRun(Generic[T]):

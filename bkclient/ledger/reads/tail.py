@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wake
+from bkclient.concurrency import wake_waiters
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -146,7 +146,7 @@ class MetadataFollower:
 
     def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
-        wake(waiters)
+        wake_waiters(waiters)
 
 
 POLL_WAIT_S: Final = 3.0

@@ -34,8 +34,8 @@ from bkclient.metadata.tree.nodes import (
     delete_if_there,
     exists,
     get_if_there,
-    insist,
-    together,
+    retry_until_answered,
+    run_together,
 )
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
@@ -57,7 +57,7 @@ class TreeAdmin(TreePart):
         )
         try:
             await self._tree.make_root_parents()
-            await insist(lambda: self._tree.create_together(nodes))
+            await retry_until_answered(lambda: self._tree.create_together(nodes))
         except NodeExistsError as error:
             # It may have been made by our own request, whose answer was lost.
             if await self.instance_id() != instance_id:
@@ -104,7 +104,7 @@ class TreeAdmin(TreePart):
 
     async def _make(self, path: str, value: bytes = b"") -> None:
         try:
-            await insist(lambda: self._tree.create(path, value))
+            await retry_until_answered(lambda: self._tree.create(path, value))
         except NodeExistsError:
             return
 
@@ -180,7 +180,7 @@ class TreeAdmin(TreePart):
         found: dict[str, tuple[bytes, Version]] = {}
         level = [_ROOT]
         while level:
-            below = await together(self._dump_below(path, found) for path in level[:256])
+            below = await run_together(self._dump_below(path, found) for path in level[:256])
             level = level[256:] + [path for paths in below for path in paths]
         return dict(sorted(found.items()))
 
@@ -223,7 +223,7 @@ class TreeRaw(TreePart):
         left = _below(found, depth)
         while left:
             some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
-            stored = await together(self._stored(one) for one, _ in some)
+            stored = await run_together(self._stored(one) for one, _ in some)
             found = [(node, level) for node, (_, level) in zip(stored, some, strict=True) if node]
             yield tuple(node for (node, _), _ in found)
             left += _below(found, depth)
@@ -267,7 +267,7 @@ class TreeRaw(TreePart):
         for _, level in sorted(levels.items()):
             for start in range(0, len(level), _AT_ONCE):
                 some = level[start : start + _AT_ONCE]
-                same = await together(self._add(node) for node in some)
+                same = await run_together(self._add(node) for node in some)
                 differing += [
                     node.path for node, is_same in zip(some, same, strict=True) if not is_same
                 ]
@@ -276,7 +276,9 @@ class TreeRaw(TreePart):
     async def _add(self, node: StoredNode) -> bool:
         """Make a node; return whether it has this value now."""
         try:
-            await insist(lambda: create_with_parents(self._tree, node.path, node.value))
+            await retry_until_answered(
+                lambda: create_with_parents(self._tree, node.path, node.value)
+            )
         except NodeExistsError:
             if zk_paths.parent(node.path) == zk_paths.LOGS:
                 await replace_tombstone(self._tree, node.path, node.value)

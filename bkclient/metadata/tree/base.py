@@ -22,7 +22,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     exists,
     get_if_there,
-    together,
+    run_together,
 )
 from bkclient.metadata.zk_paths import LedgerLayout
 
@@ -119,7 +119,7 @@ class TreePart:
                     yield some
             return
         for start in range(0, len(paths), _READS_AT_ONCE):
-            yield await together(map(self._value, paths[start : start + _READS_AT_ONCE]))
+            yield await run_together(map(self._value, paths[start : start + _READS_AT_ONCE]))
 
     async def _value(self, path: str) -> FoundValue:
         try:

@@ -31,12 +31,12 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     NoNodeError,
     StandingWatch,
-    children_or_birth,
+    children_or_creation,
     create_with_parents,
     delete_if_there,
     get_if_there,
-    insist,
     make_path,
+    retry_until_answered,
 )
 from wire.ids import BookieId, is_valid_bookie_id
 from wire.records.service_info import BookieServiceInfo, encode_service_info
@@ -65,7 +65,7 @@ class TreeBookies(TreePart):
         deadline_s = self._clock.seconds() + self._registration_wait_s
         while True:
             try:
-                await insist(lambda: self._tree.create(path, value, ephemeral=True))
+                await retry_until_answered(lambda: self._tree.create(path, value, ephemeral=True))
             except NodeExistsError as error:
                 gone: Deferred[None] = Deferred()
                 fired = _once(gone)
@@ -131,8 +131,8 @@ class TreeBookies(TreePart):
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
         async def arm(fired: Fired) -> None:
-            await children_or_birth(self._tree, zk_paths.AVAILABLE, fired)
-            await children_or_birth(self._tree, zk_paths.READ_ONLY, fired)
+            await children_or_creation(self._tree, zk_paths.AVAILABLE, fired)
+            await children_or_creation(self._tree, zk_paths.READ_ONLY, fired)
 
         return await StandingWatch(self._tree, arm, changed).start()
 

@@ -18,9 +18,9 @@ from bkclient.metadata.tree.nodes import (
     create_with_parents,
     delete_if_there,
     get_if_there,
-    insist,
     is_own,
     make_path,
+    retry_until_answered,
 )
 from wire.ids import BookieId
 from wire.records.repair_marks import AuditorVote, decode_vote, encode_vote
@@ -57,7 +57,7 @@ class TreeElection(TreePart):
             if before:
                 await self._until_gone(before[-1])
                 return False
-            await insist(lambda: self._tree.set(zk_paths.ELECTION, value))
+            await retry_until_answered(lambda: self._tree.set(zk_paths.ELECTION, value))
             # Won only if the vote outlived all that: the session may have ended under us.
             return await is_own(self._tree, vote)
         except (MetadataUnavailableError, NoNodeError):

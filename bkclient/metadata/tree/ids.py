@@ -18,8 +18,8 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     create_with_parents,
-    insist,
-    together,
+    retry_until_answered,
+    run_together,
 )
 from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END, LedgerLayout
 from wire.ids import LedgerId
@@ -85,7 +85,7 @@ class TreeLedgerIds(TreePart):
             if fits:
                 for start in range(0, missing, _SKIPPED_AT_ONCE):
                     count = min(_SKIPPED_AT_ONCE, missing - start)
-                    await together(self._allocate(layout) for _ in range(count))
+                    await run_together(self._allocate(layout) for _ in range(count))
                 return
             if not layout.long_ids:
                 raise LedgerIdOverflowError(
@@ -101,7 +101,7 @@ class TreeLedgerIds(TreePart):
     async def _next_short(self, parent: str) -> int | None:
         path = f"{parent}/{ID_PREFIX}"
         return self._number_of(
-            await insist(
+            await retry_until_answered(
                 lambda: create_with_parents(self._tree, path, ephemeral=True, sequence=True)
             )
         )
@@ -123,7 +123,9 @@ class TreeLedgerIds(TreePart):
             path = f"{zk_paths.epoch(epoch)}/{ID_PREFIX}"
             try:
                 number = self._number_of(
-                    await insist(partial(self._tree.create, path, ephemeral=True, sequence=True))
+                    await retry_until_answered(
+                        partial(self._tree.create, path, ephemeral=True, sequence=True)
+                    )
                 )
             except NoNodeError:
                 # Deleted as an old one. Made again it would give the same numbers again.
@@ -147,7 +149,7 @@ class TreeLedgerIds(TreePart):
 
     async def _create_shared(self, path: str) -> None:
         try:
-            await insist(lambda: self._tree.create(path, open_to_all=True))
+            await retry_until_answered(lambda: self._tree.create(path, open_to_all=True))
         except NodeExistsError:
             return
 

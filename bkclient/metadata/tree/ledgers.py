@@ -29,7 +29,7 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
     StandingWatch,
     create_with_parents,
-    insist,
+    retry_until_answered,
 )
 from bkclient.metadata.zk_paths import Digits, LedgerLayout
 from wire.errors import MetadataFormatError
@@ -126,7 +126,7 @@ class TreeLedgers(TreePart):
         path = await self._path_of(ledger_id)
         try:
             if version == ANY:
-                await insist(lambda: self._tree.delete(path))
+                await retry_until_answered(lambda: self._tree.delete(path))
             else:
                 await self._tree.delete(path, version)
         except NoNodeError as error:

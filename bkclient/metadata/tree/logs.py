@@ -27,7 +27,7 @@ from bkclient.metadata.tree.nodes import (
     children_if_there,
     create_with_parents,
     get_if_there,
-    together,
+    run_together,
 )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
@@ -95,7 +95,7 @@ class TreeLogs(TreePart):
         logs: list[str] = []
         for start in range(0, len(names), _READS_AT_ONCE):
             some = names[start : start + _READS_AT_ONCE]
-            are_logs = await together(self._is_log(name) for name in some)
+            are_logs = await run_together(self._is_log(name) for name in some)
             logs += [name for name, is_log in zip(some, are_logs, strict=True) if is_log]
         return logs
 

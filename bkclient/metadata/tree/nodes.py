@@ -189,7 +189,7 @@ class Tree(Protocol):
         ...
 
 
-async def insist(
+async def retry_until_answered(
     operation: Callable[[], Awaitable[T]], *, is_too_late: Callable[[], bool] = lambda: False
 ) -> T:
     """Do what may be done twice again and again until its answer arrives, or it is too late."""
@@ -229,7 +229,7 @@ async def make_path(tree: Tree, path: str) -> None:
     if not path:
         raise NotInitializedError(f"{tree.uri}: there is no cluster here")
     try:
-        await insist(lambda: create_with_parents(tree, path))
+        await retry_until_answered(lambda: create_with_parents(tree, path))
     except NodeExistsError:
         return
 
@@ -267,7 +267,7 @@ async def children_if_there(tree: Tree, path: str, fired: Fired | None = None) -
 async def delete_if_there(tree: Tree, path: str) -> bool:
     """Delete a node, whatever its version; return whether there was one."""
     try:
-        await insist(lambda: tree.delete(path))
+        await retry_until_answered(lambda: tree.delete(path))
     except NoNodeError:
         return False
     return True
@@ -280,8 +280,8 @@ async def delete_all_below(tree: Tree, path: str) -> None:
             names = await tree.children(path)
             for start in range(0, len(names), _DELETES_AT_ONCE):
                 some = names[start : start + _DELETES_AT_ONCE]
-                await together(delete_leaf_or_all(tree, f"{path}/{name}") for name in some)
-            await insist(lambda: tree.delete(path))
+                await run_together(delete_leaf_or_all(tree, f"{path}/{name}") for name in some)
+            await retry_until_answered(lambda: tree.delete(path))
         except NoNodeError:
             return
         except NotEmptyError:
@@ -298,7 +298,7 @@ async def delete_leaf_or_all(tree: Tree, path: str) -> None:
         await delete_all_below(tree, path)
 
 
-async def together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+async def run_together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
     """Run several at once; raise the first error, as it was."""
     started = [Deferred.fromCoroutine(each) for each in coroutines]
     try:
@@ -363,7 +363,7 @@ class StandingWatch:
                 return
 
 
-async def children_or_birth(tree: Tree, path: str, fired: Fired) -> list[str]:
+async def children_or_creation(tree: Tree, path: str, fired: Fired) -> list[str]:
     """Return the children and watch them; where there is no node, watch for it to appear."""
     while True:
         try:

@@ -13,7 +13,7 @@ from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
-from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, insist
+from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, retry_until_answered
 from bkclient.metadata.tree.underreplication.queue import TreeQueue, TreeSwitches
 
 
@@ -55,7 +55,7 @@ class TreeMetadata(
     async def _restore_read_only_list(self) -> None:
         if await self._tree.stat(zk_paths.READ_ONLY) is None:
             try:
-                await insist(lambda: self._tree.create(zk_paths.READ_ONLY))
+                await retry_until_answered(lambda: self._tree.create(zk_paths.READ_ONLY))
             except (NoNodeError, NodeExistsError):
                 return  # There is no cluster yet, or another client was faster.
 

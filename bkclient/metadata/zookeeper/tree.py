@@ -12,7 +12,14 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
-from bkclient.metadata.tree.nodes import AnswerLostError, Fired, Node, NodeExistsError, Stat, insist
+from bkclient.metadata.tree.nodes import (
+    AnswerLostError,
+    Fired,
+    Node,
+    NodeExistsError,
+    Stat,
+    retry_until_answered,
+)
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
@@ -197,7 +204,7 @@ class KazooTree:
     ) -> Any:
         """Send what may be sent twice until its answer arrives, for two session time-outs."""
         until_s = self._reactor.seconds() + 2 * self.session_timeout_s
-        return await insist(
+        return await retry_until_answered(
             lambda: self._request(name, ask, path),
             is_too_late=lambda: self._reactor.seconds() >= until_s,
         )

@@ -64,10 +64,10 @@ def _about(ledger: LedgerSummary) -> str:
 async def bookies(client: Client) -> Candidates:
     """Return all bookies, with their state and free space."""
     from bkclient.admin import operations
-    from bkclient.metadata.tree.nodes import together
+    from bkclient.metadata.tree.nodes import run_together
 
     found = await operations.list_bookies(client)
-    spaces = await together(_space(client, one) for one in found)
+    spaces = await run_together(_space(client, one) for one in found)
     return [
         (one.bookie_id, f"{one.state.value}{space}")
         for one, space in zip(found, spaces, strict=True)

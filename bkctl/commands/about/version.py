@@ -87,7 +87,7 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
     token = admin_token(session)
     late = f"no answer within {timeout_s:.3g} s"
     with session.waiting_for_bookies():
-        found = load_rates.side_by_side(
+        found = load_rates.run_in_threads(
             lambda one: _asked(*one, token=token, timeout_s=timeout_s),
             bookies,
             within_s=timeout_s,

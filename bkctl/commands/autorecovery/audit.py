@@ -41,7 +41,7 @@ class Auditor:
 
 def auditor(session: Session) -> None:
     """Print the bookie id of the elected auditor."""
-    session.emit(Auditor(session.call(autorecovery.auditor)))
+    session.emit(Auditor(session.call(autorecovery.current_auditor)))
 
 
 def _triggered(v: TriggeredAudit) -> str:
@@ -123,7 +123,7 @@ def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
 async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
     clock = client.cluster.clock
     began_s = clock.seconds()
-    auditor = await autorecovery.auditor(client)
+    auditor = await autorecovery.current_auditor(client)
     if checks:
         if not await client.store.replication_enabled():
             raise autorecovery.AutorecoveryDisabledError(
@@ -135,7 +135,7 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
             await deferLater(clock, LOOK_S)
     else:
         await autorecovery.trigger_audit(client)
-        while await autorecovery.unmarked(client):
+        while await autorecovery.missing_marks(client):
             await deferLater(clock, LOOK_S)
     return AuditReport(auditor, checks, clock.seconds() - began_s)
 

@@ -16,7 +16,7 @@ from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError
 from bkctl.output.units import counted
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from bkctl.session.safety_names import DAMAGED_MARK
 from bkctl.session.session import Session
 from wire.ids import LedgerId
@@ -83,7 +83,7 @@ def _marks(
         session.warn(f"not listed: {error}")
 
     before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
-    for mark in session.iterate(autorecovery.marks, warn):
+    for mark in session.iterate(autorecovery.list_marks, warn):
         if missing is not None and missing not in mark.missing:
             continue
         if not_missing is not None and not_missing in mark.missing:
@@ -106,14 +106,14 @@ def _insist_readable(damaged: Sequence[LedgerId]) -> None:
     """
     if damaged:
         raise PartlyDoneError(
-            f"{counted(len(damaged), 'mark')} cannot be read: {named(damaged)}",
+            f"{counted(len(damaged), 'mark')} cannot be read: {some_names(damaged)}",
             next_step=f"`bkctl autorecovery forget {damaged[0]}` removes one that is not needed",
         )
 
 
 def active(session: Session) -> None:
     """List the ledgers that workers have now, waiting or copying."""
-    session.emit_all(session.call(autorecovery.active), HeldLock)
+    session.emit_all(session.call(autorecovery.active_repairs), HeldLock)
 
 
 def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
@@ -135,4 +135,4 @@ def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
             ["What a mark that cannot be read said is lost: what the ledger lacks is read anew."],
             f"Remove the mark of ledger {ledger_id}?",
         )
-    session.emit(session.call(autorecovery.forget, ledger_id, renew=renew))
+    session.emit(session.call(autorecovery.remove_mark, ledger_id, renew=renew))

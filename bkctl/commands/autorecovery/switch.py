@@ -115,7 +115,7 @@ def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
     session.reminds = False  # The result says what holds from now on.
-    former = session.call(autorecovery.paused)
+    former = session.call(autorecovery.current_pause)
     why = None if enabled else pause(for_s, reason)
     replaced = ""
     if why is not None and why.is_asked_for and former is not None and former.is_asked_for:

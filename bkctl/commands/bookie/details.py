@@ -16,7 +16,7 @@ from bkclient.admin.sanity_checks import BookieCheck, check_bookie
 from bkclient.client import Client
 from bkclient.metadata.errors import CookieNotFoundError, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState, BookieStatus
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from bkclient.repair.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
@@ -255,7 +255,7 @@ async def details(
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
     racks = await ask_bookies.racks_of(client, chosen)
-    found = await together(
+    found = await run_together(
         _details(client, one, racks.get(one.bookie_id), within_s) for one in chosen
     )
     return await _with_ledgers(client, found) if count_ledgers else found

@@ -15,7 +15,7 @@ from bkclient.admin.sanity_checks import ClusterCheck
 from bkclient.client import Client
 from bkclient.connection.pool import BookiePool
 from bkclient.metadata.stored_values import BookieState, BookieStatus
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.repair import autorecovery
 from bkctl.bookies import ask_bookies
@@ -287,7 +287,7 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
     wanted = [one for one in listed if one.info is not None or not registered]
     pool = client.cluster.pool.anew()
     try:
-        return [metadata, *await together(_pong(pool, one, within_s) for one in wanted)]
+        return [metadata, *await run_together(_pong(pool, one, within_s) for one in wanted)]
     finally:
         pool.close()
 

@@ -13,7 +13,7 @@ from bkclient.concurrency import wall_ms
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.repair.autorecovery import count_marks
-from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed
+from bkctl.commands.load.bookie_loads import MARKS_MAX, flush_each
 from bkctl.output.units import human_time
 from bkctl.output.views import Kind, evolve, field, shown
 
@@ -60,7 +60,7 @@ def watch(session: Session, *, for_s: float | None, interval: float) -> None:
     """Print events as they come."""
     session.options.no_pager = True
     found = session.iterate(events, for_s, interval)
-    session.emit_all(flushed(session, found), ClusterEvent)
+    session.emit_all(flush_each(session, found), ClusterEvent)
 
 
 async def events(

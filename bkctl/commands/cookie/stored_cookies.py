@@ -12,10 +12,10 @@ from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import CookieNotFoundError
 from bkctl.errors import RefusedError, UsageError, file_errors
 from bkctl.exit_status import Effect
-from bkctl.output.atomic_file import write_whole
+from bkctl.output.atomic_file import write_atomically
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, declare_view, field, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced, while_registered
+from bkctl.session.safety import Objection, refuse_unless_forced, some_names, while_registered
 from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
@@ -128,14 +128,14 @@ def generate(
     Raises:
         UsageError: some are named, and not all that are needed.
     """
-    named = bool(journal_dirs or ledger_dirs or index_dirs)
-    if named and not (bookie_id and journal_dirs and ledger_dirs):
+    has_directories = bool(journal_dirs or ledger_dirs or index_dirs)
+    if has_directories and not (bookie_id and journal_dirs and ledger_dirs):
         raise UsageError(
             "half of a bookie is named",
             next_step="give its id, --journal-dir and --ledger-dir, or all of it by -c FILE",
         )
     cluster = instance_id or session.call(lambda client: client.store.instance_id())
-    if named:
+    if has_directories:
         made = Cookie(
             bookie_id or "",
             ",".join(journal_dirs),
@@ -152,7 +152,7 @@ def generate(
     if session.dry_run:
         session.plan([f"write the cookie of {text.bookie_id} to {out}"])
         return
-    write_whole(out, text.text)
+    write_atomically(out, text.text)
     session.emit(CookieChanged(text.bookie_id, f"written to {out}"))
 
 
@@ -376,20 +376,20 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
         yield Objection(
             OPEN_LEDGERS,
             f"{count} {what} it, and a new bookie of that id would know of no fence: "
-            f"{named(reliance.not_closed)}",
+            f"{some_names(reliance.not_closed)}",
             f"close them first (`bkctl ledger recover {reliance.not_closed[0]}`)",
         )
     if reliance.unreadable:
         yield Objection(
             OPEN_LEDGERS,
             f"the metadata of {counted(len(reliance.unreadable), 'ledger')} cannot be read, and "
-            f"may list {bookie_id}: {named(reliance.unreadable)}",
+            f"may list {bookie_id}: {some_names(reliance.unreadable)}",
             "repair or delete them first",
         )
     if reliance.only_here:
         yield Objection(
             ONLY_COPIES,
             f"entries of {counted(len(reliance.only_here), 'ledger')} have no other copy in "
-            f"service: {named(reliance.only_here)}",
+            f"service: {some_names(reliance.only_here)}",
             "start it, and let its ledgers be copied",
         )

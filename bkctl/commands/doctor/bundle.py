@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import file_errors
-from bkctl.output.atomic_file import making
+from bkctl.output.atomic_file import making_file
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
@@ -223,7 +223,7 @@ def _system() -> bytes:
 
 
 def _write_tar(path: str, parts: Mapping[str, bytes]) -> None:
-    with making(path, private=True) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+    with making_file(path, private=True) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
         for name, data in parts.items():
             member = tarfile.TarInfo(f"bkctl-debug/{name}")
             member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())

@@ -158,7 +158,9 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
         for one in bookies
         if one.http and not one.unreachable and one.state == BookieState.READ_ONLY.value
     ]
-    found = load_rates.side_by_side(ask, asked, within_s=ask_bookies.FIGURES_TIMEOUT_S, late=False)
+    found = load_rates.run_in_threads(
+        ask, asked, within_s=ask_bookies.FIGURES_TIMEOUT_S, late=False
+    )
     return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)
 
 
@@ -218,7 +220,7 @@ async def examine_cluster(
         bookies=tuple(bookies),
         cookies={one.bookie_id: one.cookie for one in cookies},
         enabled=await store.replication_enabled(),
-        pause=await read(autorecovery.paused(client), None),
+        pause=await read(autorecovery.current_pause(client), None),
         auditor=await read(store.current_auditor(), None),
         delay_s=await read(store.lost_bookie_recovery_delay(), None, "bkctl autorecovery delay 0"),
         health_check=await store.health_check_enabled(),
@@ -242,7 +244,7 @@ def _fix(error: Exception, fix: str) -> str:
 
 
 async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery.Mark, ...]:
-    return tuple([mark async for mark in autorecovery.marks(client, damaged)])
+    return tuple([mark async for mark in autorecovery.list_marks(client, damaged)])
 
 
 async def _count(store: LedgerStore, ledgers: LedgerCensus, tell: Callable[[int], None]) -> None:
@@ -283,7 +285,9 @@ def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, st
             return name
 
     names = list(dict.fromkeys((*down, *(one.host for one in seen))))
-    found = load_rates.side_by_side(resolve, names, within_s=ask_bookies.FIGURES_TIMEOUT_S, late="")
+    found = load_rates.run_in_threads(
+        resolve, names, within_s=ask_bookies.FIGURES_TIMEOUT_S, late=""
+    )
     return {name: address or name for name, address in zip(names, found, strict=True)}
 
 

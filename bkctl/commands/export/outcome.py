@@ -6,7 +6,7 @@ import attrs
 
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ def _exported_sentence(report: ExportReport) -> str:
         done = f"copied {counted(report.copied_entries, 'entry')} "
         done += f"of {counted(report.copied_ledgers, 'ledger')}"
     if report.damaged_ledgers:
-        some = named(report.damaged_ledgers)
+        some = some_names(report.damaged_ledgers)
         done += f" (again, because files were missing or changed: {some})"
     if report.verified_files is not None:
         done += f"; read back and verified {counted(report.verified_files, 'file')}"
@@ -71,7 +71,7 @@ def _lost(report: ExportReport) -> str:
         return ""
     return (
         f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
-        f"{named(paths)}; {report.remedy}"
+        f"{some_names(paths)}; {report.remedy}"
     )
 
 

@@ -69,7 +69,7 @@ from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
-from bkctl.session.safety import NAMED_MAX, named
+from bkctl.session.safety import NAMED_MAX, some_names
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
@@ -154,11 +154,11 @@ def export_ledgers(
     with BlockingClient(uri, config=config) as client:
         cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
         choice = _choice_of(ledger_ids)
-        named = _are_named(choice, options)
-        if named:  # A ledger that is missing is reported before anything is made.
+        are_named = _are_named(choice, options)
+        if are_named:  # A ledger that is missing is reported before anything is made.
             planned = client.call(_plan, choice, options, {})
         with _opened(target) as (files, tree):
-            if not named:
+            if not are_named:
                 planned = client.call(_plan, choice, options, _done(choice, options, tree))
             run = _ExportRun(client, uri, config, cluster, files, tree, options)
             return run.export(planned, progress or (lambda *_: None), spark)
@@ -292,7 +292,7 @@ def _check_recopied(client: BlockingClient, tree: TargetTree, change: ExportChan
     if reasons:
         raise ExportReadError(
             f"shared files cannot be copied again without all their ledgers: "
-            f"{named(reasons.values())}"
+            f"{some_names(reasons.values())}"
         )
 
 
@@ -341,7 +341,7 @@ class _ExportRun:
         if damaged:
             raise EarlierFilesError(
                 f"{counted(len(damaged), 'file')} of earlier exports missing or changed: "
-                f"{named(damaged.values())}",
+                f"{some_names(damaged.values())}",
                 report,
                 self._copying_again(list(damaged)[:NAMED_MAX]),
             )

@@ -49,7 +49,7 @@ class LedgerFenced:
 
 def fence(session: Session, given: Sequence[Any]) -> None:
     """Make sure that no writer can add to ledgers any more, without closing them."""
-    ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
+    ledger_ids.for_each_ledger(session, given, _fence, LedgerFenced, after=_insist_covered)
 
 
 def _fence(session: Session, ledger_id: LedgerId) -> Any:
@@ -124,7 +124,7 @@ class LedgerClosed:
 
 def close(session: Session, given: Sequence[Any]) -> None:
     """Close ledgers where their last writers ended; `-` reads ids from stdin."""
-    ledger_ids.each(session, given, _close, LedgerClosed)
+    ledger_ids.for_each_ledger(session, given, _close, LedgerClosed)
 
 
 def _close(session: Session, ledger_id: LedgerId) -> Any:
@@ -148,7 +148,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
 
 def recover(session: Session, given: Sequence[Any]) -> None:
     """Find out where ledgers end and close them there; `-` reads ids from stdin."""
-    ledger_ids.each(session, given, _recover, LedgerClosed)
+    ledger_ids.for_each_ledger(session, given, _recover, LedgerClosed)
 
 
 def _recover(session: Session, ledger_id: LedgerId) -> Any:

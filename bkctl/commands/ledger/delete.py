@@ -62,7 +62,7 @@ def delete(
     session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
 ) -> None:
     """Delete ledgers for good; `-` reads ids from stdin."""
-    chosen = ledger_ids.chosen(session, given, from_file)
+    chosen = ledger_ids.ids_from_arguments(session, given, from_file)
     wanted = _candidates(session, chosen)
     lines = [*map(loss, wanted), *_together(wanted)]
     if session.dry_run and wanted:  # The plan lists also what the checks then refuse.

@@ -33,7 +33,7 @@ def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
                 raise UsageError(f"{path}, line {number}: {error}") from error
 
 
-def chosen(
+def ids_from_arguments(
     session: Session, given: Sequence[Any], from_file: str | None, *, everything: bool = False
 ) -> Iterator[LedgerId]:
     """Return the ids that a command line names, in its order.
@@ -58,7 +58,7 @@ def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Ite
         yield from ids_in_file(session, from_file)
 
 
-def each(
+def for_each_ledger(
     session: Session,
     given: Sequence[Any],
     work: Callable[[Session, LedgerId], Any],

@@ -11,7 +11,7 @@ from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedge
 from bkclient.metadata.api import Versioned
 from bkctl.commands.ledger.delete import instance_id
 from bkctl.errors import ConflictError, RefusedError, file_errors
-from bkctl.output.atomic_file import write_whole
+from bkctl.output.atomic_file import write_atomically
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session.session import Session
 from wire.errors import FormatError
@@ -62,7 +62,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
     if session.dry_run:
         session.plan([f"write the metadata of ledger {ledger_id} to {path}"])
         return
-    write_whole(path, data, private=True)
+    write_atomically(path, data, private=True)
     session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
 
 
@@ -126,7 +126,7 @@ def _replace(
         f"Replace it? The present metadata is saved to {kept}.",
         proof=session.call(instance_id),
     )
-    write_whole(kept, encode_metadata(stored.value), only_new=True, private=True)
+    write_atomically(kept, encode_metadata(stored.value), only_new=True, private=True)
     try:
         version = session.call(
             lambda client: client.store.write_ledger(ledger_id, new, stored.version)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bkctl.exit_status import Effect
-from bkctl.output.atomic_file import replacing
+from bkctl.output.atomic_file import replacing_file
 
 if TYPE_CHECKING:
     from bkctl.commands.ledger.columns import EntryRecord
@@ -287,5 +287,5 @@ def _output(session: Session, out: str | None) -> Iterator[BinaryIO]:
     if out is None:
         yield session.host.stdout.buffer
         return
-    with replacing(Path(out), private=False) as stream:
+    with replacing_file(Path(out), private=False) as stream:
         yield stream

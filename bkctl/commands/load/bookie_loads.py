@@ -109,7 +109,7 @@ def _bookie(one: BookieLoad) -> dict[str, Any]:
     }
 
 
-def in_order(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad, ...]:
+def sort_loads(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad, ...]:
     """Return bookies in the order of ``--sort-by``, those that lack the field last.
 
     Raises:
@@ -157,7 +157,7 @@ def reads_of(one: BookieLoad) -> float | None:
     return one.rates.reads_s
 
 
-def line(load: ClusterLoad) -> str:
+def load_line(load: ClusterLoad) -> str:
     """Return one look as one line, for where there is no screen."""
     disk = load.worst(lambda one: one.disk_used)
     return (
@@ -209,7 +209,7 @@ def line(load: ClusterLoad) -> str:
     ),
     kw_only=True,
     id="time",
-    sentence=line,
+    sentence=load_line,
 )
 class ClusterLoad:
     """All bookies at one look, which was ``over_s`` after the one before."""
@@ -276,13 +276,13 @@ class LoadSampler:
         """Ask all bookies once, and return the load since the sample before; blocks."""
         found = self._bookies()
         late = FiguresSample(0.0, None, f"no answer within {_TIMEOUT_S:g} s")
-        samples = load_rates.side_by_side(self._figures_of, found, within_s=_TIMEOUT_S, late=late)
+        samples = load_rates.run_in_threads(self._figures_of, found, within_s=_TIMEOUT_S, late=late)
         now_s = self._monotonic_s()
         load = ClusterLoad(
             time_ms=int(self._now_s() * 1000),
             over_s=now_s - self._sampled_s,
             instance_id=self._instance_id,
-            bookies=in_order([*map(self._load, found, samples)], self._sort_by),
+            bookies=sort_loads([*map(self._load, found, samples)], self._sort_by),
             underreplicated=self._marks(),
         )
         self._before = {one.bookie_id: sample for one, sample in zip(found, samples, strict=True)}
@@ -345,7 +345,7 @@ async def _marks(client: Client) -> int:
 # Top --------------------------------------------------------------------------------------------
 
 
-def every(
+def sample_every(
     look: Callable[[], T], interval_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[T]:
     """Yield ``look()`` at each interval, without end; the first only begins the first one."""
@@ -357,7 +357,7 @@ def every(
         yield look()
 
 
-def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
+def flush_each(session: Session, values: Iterator[T]) -> Iterator[T]:
     """Yield values; each is out of the process before the next one is waited for."""
     for value in values:
         yield value

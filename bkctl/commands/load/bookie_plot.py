@@ -14,7 +14,7 @@ from bkctl.bookies import admin_api, ask_bookies, load_rates
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.bookies.load_rates import LoadFigures
 from bkctl.commands.load import top_screen
-from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
+from bkctl.commands.load.bookie_loads import TIME, address_of, flush_each, rounded
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.charts import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
@@ -155,7 +155,7 @@ def plot(
     )
     if session.options.output not in {None, "table"} or session.options.columns:
         session.options.no_pager = True
-        session.emit_all(flushed(session, found), PlotPoint)
+        session.emit_all(flush_each(session, found), PlotPoint)
         return
     seen: list[PlotPoint] = []
     if top_screen.has_screen(session.host):

@@ -32,7 +32,7 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-from bkctl.commands.load.bookie_loads import every, flushed
+from bkctl.commands.load.bookie_loads import flush_each, sample_every
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -366,4 +366,4 @@ def top(session: Session, interval: float, *, once: bool, stats_port: int | None
         run(session, source, interval)
     else:
         session.options.no_pager = True
-        session.emit_all(flushed(session, every(source.sample, interval)), ClusterLoad)
+        session.emit_all(flush_each(session, sample_every(source.sample, interval)), ClusterLoad)

@@ -20,7 +20,7 @@ from bkctl.commands.local.metadata import HOST
 from bkctl.commands.local.process import ChildProcess, port_is_free
 from bkctl.errors import CommandError
 from bkctl.exit_status import ExitStatus
-from bkctl.output.atomic_file import write_whole
+from bkctl.output.atomic_file import write_atomically
 from wire.errors import BookKeeperError
 
 _REASON: Final = "bookied: "
@@ -115,7 +115,7 @@ class BookieProcess:
         if given:
             self._undo = (self.conf, before)
         if given and before is not None:
-            write_whole(str(self.conf), with_settings(before, given), private=True)
+            write_atomically(str(self.conf), with_settings(before, given), private=True)
         command = [sys.executable, "-m", "bookied", "--conf", str(self.conf)]
         self._is_stopping = False
         self._process = ChildProcess(command, self.log, env=_environment())
@@ -182,7 +182,7 @@ class BookieProcess:
             if before is None:
                 path.unlink(missing_ok=True)
             else:
-                write_whole(str(path), before, private=True)
+                write_atomically(str(path), before, private=True)
 
     def kill(self) -> None:
         """End the bookie with SIGKILL."""

@@ -29,7 +29,7 @@ from bkctl.commands.local.metadata import HOST, LocalMetadataService
 from bkctl.commands.local.process import free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class LocalCluster:
             count = len(running) - len(missing)
             if reported < count < len(wanted):  # The table follows the last one.
                 reported = count
-                left = named([bookie.bookie_id for bookie in missing])
+                left = some_names([bookie.bookie_id for bookie in missing])
                 report(
                     f"{count} of {counted(len(wanted), 'bookie')} registered; waiting for {left}"
                 )

@@ -34,7 +34,7 @@ import attrs
 from attrs import validators
 
 from bkctl.errors import CommandError, ConflictError, RefusedError
-from bkctl.output.atomic_file import PART, write_whole
+from bkctl.output.atomic_file import PART, write_atomically
 from bkctl.output.units import counted
 from bkctl.session.profiles import Profile, read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
@@ -215,7 +215,7 @@ class LocalDirectory:
             f"export BKCTL_CONFIG={shlex.quote(str(profile_file))}\n"
             f"export BKCTL_PROFILE={PROFILE}\n"
         )
-        write_whole(str(self.env_file), lines.encode())
+        write_atomically(str(self.env_file), lines.encode())
 
 
 def _profile_text(profile: Profile) -> str:
@@ -365,4 +365,4 @@ def refuse_foreign(directory: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file that may hold a secret, all of it at once; only its user can read it."""
-    write_whole(str(path), text.encode(), private=True)
+    write_atomically(str(path), text.encode(), private=True)

@@ -16,7 +16,7 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.names import parse_topic
 from bkctl.commands.log.columns import CursorDeleted, CursorRow
-from bkctl.output.atomic_file import write_whole
+from bkctl.output.atomic_file import write_atomically
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.session import Session
@@ -41,7 +41,7 @@ def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
         session.plan([f"write the metrics of {counted(len(found), 'cursor')} to {metrics}"])
         return
     if metrics is not None:
-        write_whole(metrics, gauges(found).encode())
+        write_atomically(metrics, gauges(found).encode())
     session.emit_all(found, CursorRow)
 
 

@@ -10,7 +10,7 @@ import attrs
 import tomlkit
 
 from bkctl.errors import CommandError
-from bkctl.output.atomic_file import replacing
+from bkctl.output.atomic_file import replacing_file
 from bkctl.session.profiles import (
     CLIENT,
     DEFAULT_KEY,
@@ -87,7 +87,7 @@ def without_profile(file: ProfileFile, name: str) -> str:
 def write_profiles(path: Path, text: str) -> None:
     """Put a new text in the place of the file, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with replacing_file(path) as file:
         file.write(text.encode())
 
 

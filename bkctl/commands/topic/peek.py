@@ -24,7 +24,7 @@ from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
 from bkctl.errors import UsageError
-from bkctl.output.atomic_file import insist_new, making
+from bkctl.output.atomic_file import insist_new, making_file
 from bkctl.session.session import Session
 
 _FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
@@ -129,7 +129,7 @@ def export(
     schema = topic_schema(time_unit="ms")
     found = session.iterate(columns, name, message_id(start), message_id(end))
     count = 0
-    with making(path) as file, contextlib.closing(found):
+    with making_file(path) as file, contextlib.closing(found):
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:
             for batch in record_batches(
                 found, schema, rows_at_once=ROWS_AT_ONCE, bytes_at_once=BYTES_AT_ONCE

@@ -17,7 +17,7 @@ _HOST: Final = re.compile(
 """A name or an address, and a port. Browsers and proxies may cut other text in different places."""
 
 
-class Hosts:
+class AllowedHosts:
     """Which names a request may have in ``Host``: those of a page in a browser are not among them.
 
     A name that a stranger owns can be made to point here (DNS rebinding), and what a browser loads

@@ -62,7 +62,7 @@ def check_index(
     missing_logs: set[int] = set()
     for done, ledger_id in enumerate(ledger_ids, 1):
         check = _LedgerCheck(shard, found, ledger_id, missing_logs, deep=deep)
-        for problem in joined(check.run()):
+        for problem in join_findings(check.run()):
             if problem.severity is Severity.PROBLEM:
                 found.unreadable.add(problem.path)
             yield problem
@@ -222,7 +222,7 @@ class _LedgerCheck:
         )  # fmt: skip
 
 
-def joined(problems: Iterator[DiskFinding | None]) -> Iterator[DiskFinding]:
+def join_findings(problems: Iterator[DiskFinding | None]) -> Iterator[DiskFinding]:
     """Join findings of entries that have the same trouble in the same file; None ends a run."""
     last: DiskFinding | None = None
     for problem in problems:

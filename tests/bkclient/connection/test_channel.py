@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from bkclient.concurrency import Alarms
+from bkclient.concurrency import KeyedTimers
 from bkclient.connection.channel import BookieChannel, ChannelSettings
 from bkclient.errors import (
     BookieUnavailableError,
@@ -585,7 +585,9 @@ class BulkReadTests(Stage):
 class AlarmTests(SynchronousTestCase):
     def test_alarms_ring_in_time_unless_dropped_with_one_timer(self) -> None:
         clock, rung = Clock(), list[tuple[float, str]]()
-        alarms: Alarms[str] = Alarms(clock, lambda key: rung.append((clock.seconds(), key)))
+        alarms: KeyedTimers[str] = KeyedTimers(
+            clock, lambda key: rung.append((clock.seconds(), key))
+        )
         for number in range(5):
             alarms.set(f"slow{number}", 10.0)
             clock.advance(0.5)
@@ -602,7 +604,7 @@ class AlarmTests(SynchronousTestCase):
 
     def test_nothing_rings_after_stop(self) -> None:
         clock, rung = Clock(), list[str]()
-        alarms: Alarms[str] = Alarms(clock, rung.append)
+        alarms: KeyedTimers[str] = KeyedTimers(clock, rung.append)
         alarms.set("x", 1.0)
         alarms.stop()
         clock.advance(2)

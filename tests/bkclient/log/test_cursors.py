@@ -22,7 +22,7 @@ from bkclient.log.errors import LogDamagedError, NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import NoSuchLogError
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from tests.bkclient.worlds import World
 from tests.support.memory_zookeeper import Fault, TreeOperation
 
@@ -122,7 +122,7 @@ def test_a_deletion_keeps_the_cursors_of_a_log_that_is_made_again_at_that_moment
 
     async def both() -> None:
         readers.world.metadata.delay_s = delay_s
-        await together([readers.manager.delete("events", force=True), made_again()])
+        await run_together([readers.manager.delete("events", force=True), made_again()])
 
     readers.run(both())
     assert readers.positions() == {"etl": "0:0"}
@@ -193,7 +193,7 @@ def test_two_at_once_both_move_their_cursors() -> None:
 
     async def both() -> None:
         readers.world.metadata.delay_s = delay_s
-        await together(
+        await run_together(
             cursors.advance(name, Position(0, 2))
             for name, cursors in (("etl", readers.cursors()), ("audit", other))
         )

@@ -28,7 +28,7 @@ from bkclient.quorum.read_rules import (
     LongPollAnswer,
     ReplicaRead,
     Speculation,
-    worse,
+    worse_error,
 )
 
 NEGATIVE = NoSuchEntryInLedgerError("no")
@@ -85,7 +85,7 @@ def test_the_error_after_all_have_failed() -> None:
 def test_which_error_a_caller_hears_of(errors: tuple[ClientError, ...], told: ClientError) -> None:
     worst: ClientError | None = None
     for error in errors:
-        worst = worse(worst, error)
+        worst = worse_error(worst, error)
     assert worst is told
 
 

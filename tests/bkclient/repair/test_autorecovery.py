@@ -64,7 +64,7 @@ def test_marks_come_with_who_is_mending_them() -> None:
         world.clock.advance(50)
         assert await worker.store.poll_underreplicated() == 1
         await client.store.mark_underreplicated(LedgerId(2), (B1, B2))
-        found = [mark async for mark in autorecovery.marks(client)]
+        found = [mark async for mark in autorecovery.list_marks(client)]
         return found, await autorecovery.status(client)
 
     marks, status = world.run(scenario())

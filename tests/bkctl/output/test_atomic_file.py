@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.errors import ConflictError, NothingFoundError
-from bkctl.output.atomic_file import making, replacing, write_whole
+from bkctl.output.atomic_file import making_file, replacing_file, write_atomically
 
 
 def test_a_file_is_replaced_and_a_link_to_it_stays_one(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_a_file_is_replaced_and_a_link_to_it_stays_one(tmp_path: Path) -> None:
     file.write_bytes(b"old")
     file.chmod(0o644)
     link.symlink_to(file)
-    with replacing(link) as stream:
+    with replacing_file(link) as stream:
         stream.write(b"new")
         assert file.read_bytes() == b"old"
     assert link.is_symlink()
@@ -30,7 +30,7 @@ def test_a_file_is_replaced_and_a_link_to_it_stays_one(tmp_path: Path) -> None:
 def test_after_an_error_the_file_is_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
-    with pytest.raises(TypeError), replacing(file) as stream:
+    with pytest.raises(TypeError), replacing_file(file) as stream:
         stream.writelines([b"new", None])  # type: ignore[list-item]
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]
@@ -44,7 +44,7 @@ def test_a_device_or_pipe_is_written_to_and_stays_one(tmp_path: Path, *, private
     link.symlink_to(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        write_whole(str(link), b"data", private=private)
+        write_atomically(str(link), b"data", private=private)
         assert os.read(reader, 100) == b"data"
     finally:
         os.close(reader)
@@ -55,22 +55,22 @@ def test_a_device_or_pipe_is_written_to_and_stays_one(tmp_path: Path, *, private
 
 def test_a_new_file_is_there_at_the_end_alone_and_replaces_nothing(tmp_path: Path) -> None:
     path = tmp_path / "new"
-    with making(str(path)) as stream:
+    with making_file(str(path)) as stream:
         stream.write(b"whole")
         assert not path.exists()
     assert path.read_bytes() == b"whole"
-    with pytest.raises(ConflictError, match="exists already"), making(str(path)):
+    with pytest.raises(ConflictError, match="exists already"), making_file(str(path)):
         pass
     path.unlink()
-    with pytest.raises(ConflictError, match="exists already"), making(str(path)) as stream:
+    with pytest.raises(ConflictError, match="exists already"), making_file(str(path)) as stream:
         path.write_bytes(b"another's")
     assert path.read_bytes() == b"another's"
-    with pytest.raises(NothingFoundError, match="No such file"), making(f"{tmp_path}/no/file"):
+    with pytest.raises(NothingFoundError, match="No such file"), making_file(f"{tmp_path}/no/file"):
         pass
     assert [*tmp_path.iterdir()] == [path]
 
 
 def test_half_a_new_file_is_none(tmp_path: Path) -> None:
-    with pytest.raises(TypeError), making(str(tmp_path / "new")) as stream:
+    with pytest.raises(TypeError), making_file(str(tmp_path / "new")) as stream:
         stream.writelines([b"new", None])  # type: ignore[list-item]
     assert [*tmp_path.iterdir()] == []

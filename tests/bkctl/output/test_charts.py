@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.output.charts import Canvas, speaks_unicode
+from bkctl.output.charts import Canvas, supports_unicode
 from bkctl.output.forms.table import display_width
 from bkctl.output.units import human_count, human_ms
 from tests.bkctl.support.drawings import WIDTHS, check_drawing
@@ -96,7 +96,7 @@ def test_the_locale_and_the_stream_decide_about_unicode(
     encoding: str,
     speaks: bool,  # noqa: FBT001
 ) -> None:
-    assert speaks_unicode(environ, encoding) is speaks
+    assert supports_unicode(environ, encoding) is speaks
 
 
 def test_figures_fit_into_little_room() -> None:

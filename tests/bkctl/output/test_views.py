@@ -10,7 +10,7 @@ import pytest
 
 from bkctl.manual.schema import shown_classes
 from bkctl.output.library_views import LIBRARY_VALUES
-from bkctl.output.views import NEVER, Column, Kind, says_how, shown, view_of
+from bkctl.output.views import NEVER, Column, Kind, declares_view, shown, view_of
 from wire.ids import LedgerId
 
 SHOWN = sorted(shown_classes(), key=lambda kind: kind.__qualname__)
@@ -79,7 +79,7 @@ def test_a_class_does_not_inherit_how_it_is_shown() -> None:
     class Below(Example):
         pass
 
-    assert not says_how(Below)
+    assert not declares_view(Below)
     with pytest.raises(KeyError):
         view_of(Below)
 

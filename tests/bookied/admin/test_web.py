@@ -31,7 +31,7 @@ from bookied.admin.http.bounds import (
     HttpLimit,
     HttpTurns,
 )
-from bookied.admin.http.hosts import Hosts
+from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http_messages import JSON, HttpReply, HttpRequest
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.web import Access, Credentials, site
@@ -425,8 +425,8 @@ def test_a_request_waits_for_one_of_each_other_address_and_no_more() -> None:
     ],
 )  # fmt: skip
 def test_names_that_a_stranger_may_own_are_refused(host: str | None, *, is_ours: bool) -> None:
-    assert Hosts(lambda: frozenset({"b1.example.org"})).allows(host) == is_ours
-    assert Hosts(lambda: frozenset({"*"})).allows(host)
+    assert AllowedHosts(lambda: frozenset({"b1.example.org"})).allows(host) == is_ours
+    assert AllowedHosts(lambda: frozenset({"*"})).allows(host)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ def test_names_that_a_stranger_may_own_are_refused(host: str | None, *, is_ours:
 )  # fmt: skip
 @pytest.mark.parametrize("names", [frozenset({"b1.example.org"}), frozenset({"*"})])
 def test_what_is_not_a_host_and_a_port_is_refused(host: str, names: frozenset[str]) -> None:
-    assert not Hosts(lambda: names).allows(host)
+    assert not AllowedHosts(lambda: names).allows(host)
 
 
 def test_a_request_with_two_hosts_is_not_answered() -> None:

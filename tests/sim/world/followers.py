@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import Version
-from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, insist
+from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, retry_until_answered
 from tests.sim.engine.oracle import WatchedCluster
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryTree
 
@@ -156,7 +156,7 @@ class FollowerTree(MemoryTree):
                 raise NoNodeError(f"no node {path or '/'}")
             return Node(stored.value, stored.stat())
 
-        return await insist(lambda: self._do("get", path, apply))
+        return await retry_until_answered(lambda: self._do("get", path, apply))
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
         def apply() -> Stat | None:
@@ -164,7 +164,7 @@ class FollowerTree(MemoryTree):
             self._watch(path, fired, of_children=False)
             return None if stored is None else stored.stat()
 
-        return await insist(lambda: self._do("stat", path, apply))
+        return await retry_until_answered(lambda: self._do("stat", path, apply))
 
     async def children(
         self, path: str, fired: Fired | None = None, *, fresh: bool = False
@@ -178,7 +178,7 @@ class FollowerTree(MemoryTree):
             self._watch(path, fired, of_children=True)
             return sorted(stored.names)
 
-        return await insist(lambda: self._do("children", path, apply))
+        return await retry_until_answered(lambda: self._do("children", path, apply))
 
     def _stored(self, path: str) -> Any:
         self._follow()

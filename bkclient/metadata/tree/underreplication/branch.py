@@ -16,9 +16,9 @@ from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
     children_if_there,
-    insist,
     make_path,
-    together,
+    retry_until_answered,
+    run_together,
 )
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
@@ -52,7 +52,7 @@ class RepairPart(TreePart):
             return
         await make_path(self._tree, zk_paths.UNDERREPLICATION)
         try:
-            await insist(
+            await retry_until_answered(
                 lambda: self._tree.create(
                     zk_paths.UNDERREPLICATION_LAYOUT, encode_repair_layout(REPAIR_LAYOUT)
                 )
@@ -80,7 +80,7 @@ class RepairPart(TreePart):
         """Read many paths, ``READS_AT_ONCE`` at a time."""
         found: list[T] = []
         for start in range(0, len(paths), READS_AT_ONCE):
-            found += await together(map(read, paths[start : start + READS_AT_ONCE]))
+            found += await run_together(map(read, paths[start : start + READS_AT_ONCE]))
         return found
 
     async def _below(self, path: str, fired: Fired | None = None) -> list[str]:

@@ -25,9 +25,9 @@ from bkclient.metadata.tree.nodes import (
     create_with_parents,
     delete_if_there,
     get_if_there,
-    insist,
     make_path,
-    together,
+    retry_until_answered,
+    run_together,
 )
 from bkclient.metadata.tree.underreplication.branch import (
     READS_AT_ONCE,
@@ -148,7 +148,7 @@ class TreeMarks(RepairPart):
         while True:
             value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._mark_ms()))
             try:
-                await insist(partial(create_with_parents, self._tree, path, value))
+                await retry_until_answered(partial(create_with_parents, self._tree, path, value))
             except NodeExistsError:
                 if await self._extend_mark(ledger_id, missing):
                     return
@@ -199,7 +199,7 @@ class TreeMarks(RepairPart):
         ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
         for start in range(0, len(ids), READS_AT_ONCE):
             some_ids = ids[start : start + READS_AT_ONCE]
-            values = await together(map(self._found, some_ids))
+            values = await run_together(map(self._found, some_ids))
             for ledger_id, value in zip(some_ids, values, strict=True):
                 mark = None if value is None else readable_mark(ledger_id, value, damaged)
                 if mark is not None:
@@ -219,7 +219,7 @@ class TreeMarks(RepairPart):
         """Delete a mark and the levels above that got empty, unless it was renewed."""
         path = zk_paths.mark(ledger_id)
         try:
-            await insist(lambda: self._tree.delete(path, version))
+            await retry_until_answered(lambda: self._tree.delete(path, version))
         except NodeVersionError:
             return
         except NoNodeError:

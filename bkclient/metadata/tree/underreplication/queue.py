@@ -17,10 +17,10 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     StandingWatch,
     Tree,
-    children_or_birth,
+    children_or_creation,
     exists,
     get_if_there,
-    insist,
+    retry_until_answered,
 )
 from bkclient.metadata.tree.underreplication.branch import (
     RepairPart,
@@ -100,7 +100,7 @@ class TreeQueue(TreeMarks, TreeLocks):
                 await deferLater(self._clock, rest_s)
             walked_s = self._clock.seconds()
             await self._prepare_repair()
-            await children_or_birth(self._tree, zk_paths.LOCKS, fired)
+            await children_or_creation(self._tree, zk_paths.LOCKS, fired)
             level = [zk_paths.MARKS]
             for _ in range(zk_paths.MARK_DEPTH):
                 listed = await self._each(lambda path: self._below(path, fired), level)
@@ -160,7 +160,7 @@ class TreeSwitches(RepairPart):
 
     async def set_replication_note(self, note: bytes) -> None:
         try:
-            await insist(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
+            await retry_until_answered(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
         except NoNodeError as error:
             raise AlreadySetError("re-replication is enabled") from error
 
@@ -199,13 +199,15 @@ class TreeSwitches(RepairPart):
         """Set a node, or make it where there is none."""
         while True:
             try:
-                await insist(lambda: self._tree.set(path, value))
+                await retry_until_answered(lambda: self._tree.set(path, value))
             except NoNodeError:
                 pass
             else:
                 return
             try:
-                await insist(lambda: self._tree.create(path, value, open_to_all=open_to_all))
+                await retry_until_answered(
+                    lambda: self._tree.create(path, value, open_to_all=open_to_all)
+                )
             except NodeExistsError:
                 continue
             else:

@@ -9,7 +9,7 @@ from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.metadata.api import registered_bookies
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.tree.nodes import run_together
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.repair import autorecovery
 from bkclient.repair.decommission import (
@@ -41,7 +41,7 @@ from bkctl.commands.bookie.retire.recover import (
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced, while_registered
+from bkctl.session.safety import Objection, refuse_unless_forced, some_names, while_registered
 from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -225,7 +225,7 @@ async def _only_copies(
         return []
     why = (
         f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and "
-        f"cannot be moved: {named(only)}"
+        f"cannot be moved: {some_names(only)}"
     )
     return [Objection(ONLY_COPIES, why, "start the bookie again and empty it with --drain")]
 
@@ -233,7 +233,7 @@ async def _only_copies(
 async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
     """Return what is free on these together; None where one does not tell."""
     try:
-        asked = await together(operations.bookie_info(client, one) for one in bookies)
+        asked = await run_together(operations.bookie_info(client, one) for one in bookies)
     except ClientError:
         return None
     return sum(one.free_bytes for one in asked)
@@ -385,7 +385,7 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
         return
     marks = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
     if marks.kept:
-        session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
+        session.warn(f"it has lost replicas, and these keep their marks: {some_names(marks.kept)}")
     if not is_writable:
         _set_mode(session, bookie_id, where, read_only=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))

@@ -36,7 +36,7 @@ from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from bkctl.session.session import Session
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
@@ -121,7 +121,7 @@ def recover(
     _remove_marks(session, [one.ledger_id for one in found if one.ledger_id not in left], bookies)
     if report.left:
         total, count = len(found) + len(unreadable), len(report.left)
-        ids = named([one.ledger_id for one in report.left])
+        ids = some_names([one.ledger_id for one in report.left])
         what = f"ledger {ids} was" if count == 1 else f"{count} of {total} ledgers were"
         which = "" if count == 1 else f": {ids}"
         stay = "; the cookies stay" if delete_cookie else ""
@@ -177,7 +177,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
     if unreadable:
         raise PartlyDoneError(
             f"the metadata of {counted(len(unreadable), 'ledger')} cannot be read: "
-            f"{named(list(unreadable))}",
+            f"{some_names(list(unreadable))}",
             next_step="`bkctl ledger delete` removes a ledger that is not needed",
         )
 
@@ -257,7 +257,7 @@ def forecast_racks(
         already = len(racks.already)
         session.warn(
             f"{counted(len(racks.too_few), 'ledger')} will span "
-            f"{session.call(placement_shortfall)}: {named(racks.too_few)}"
+            f"{session.call(placement_shortfall)}: {some_names(racks.too_few)}"
             + (f"; {already} of them already {'does' if already == 1 else 'do'}" if already else "")
         )
     return racks
@@ -266,7 +266,7 @@ def forecast_racks(
 def too_few_racks(racks: RackForecast) -> str:
     """Return which ledgers no bookie may take over, and why."""
     ledgers = counted(len(racks.nowhere), "ledger")
-    return f"{ledgers} would be left behind ({named(racks.nowhere)}): {racks.why}"
+    return f"{ledgers} would be left behind ({some_names(racks.nowhere)}): {racks.why}"
 
 
 def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
@@ -275,7 +275,7 @@ def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
     if thin:
         session.warn(
             f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} "
-            f"{session.call(placement_shortfall)}: {named(thin)}; workers with "
+            f"{session.call(placement_shortfall)}: {some_names(thin)}; workers with "
             "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
         )
 

@@ -26,7 +26,7 @@ from bkclient.repair.verify import Flaw, LedgerVerification, verify, with_handov
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from bkctl.session.session import Session
 from wire.ids import BookieId, EntryId, LedgerId
 
@@ -169,7 +169,7 @@ def rewrite(
     session.emit(CopiesRewritten(bookie_id, ledgers, entries, size))
     if left:
         raise PartlyDoneError(
-            f"{counted(len(left), 'ledger')} not repaired: {named(sorted(left))}",
+            f"{counted(len(left), 'ledger')} not repaired: {some_names(sorted(left))}",
             next_step="the warnings say why",
         )
 

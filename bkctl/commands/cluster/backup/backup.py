@@ -17,7 +17,7 @@ from bkctl.commands.cluster.backup.backup_file import (
     write_nodes,
 )
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
-from bkctl.output.atomic_file import insist_new, replacing
+from bkctl.output.atomic_file import insist_new, replacing_file
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -79,7 +79,7 @@ def write(session: Session, file: Path) -> BackupWritten:
     found = session.iterate(_lasting)
     with session.progress("backing up", unit="nodes") as progress:
         try:
-            with replacing(file) as stream:
+            with replacing_file(file) as stream:
                 info = write_nodes(stream, info, found, progress.update)
                 size = stream.tell()
         except OSError as error:

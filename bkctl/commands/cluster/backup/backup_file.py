@@ -23,7 +23,7 @@ from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.errors import CommandError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Column, Kind
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from wire.ids import LedgerId
 
 FORMAT: Final = "bkctl-backup"
@@ -54,7 +54,8 @@ class BackupInfo:
     def lines(self, ids: Mapping[str, Collection[object]] = _NO_IDS) -> list[str]:
         """Return what it has, for people; ``ids`` are those of some kinds."""
         return [
-            counted(self.kinds[kind], kind) + (f" ({named(ids[kind])})" if ids.get(kind) else "")
+            counted(self.kinds[kind], kind)
+            + (f" ({some_names(ids[kind])})" if ids.get(kind) else "")
             for kind in _KINDS
             if self.kinds.get(kind)
         ]

@@ -25,7 +25,7 @@ from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Column, Kind, shown
-from bkctl.session.safety import Objection, named, refuse_unless_forced
+from bkctl.session.safety import Objection, refuse_unless_forced, some_names
 from bkctl.session.safety_names import ROOT
 from wire.ids import BookieId, LedgerId
 
@@ -144,7 +144,7 @@ def restore(
         session.note(_NEW_CTIMES)
     if kept:
         verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
-        session.warn(f"{counted(len(kept), 'node')} {verb}: {named(kept)}")
+        session.warn(f"{counted(len(kept), 'node')} {verb}: {some_names(kept)}")
     _look_for_entries(session, restored)
 
 
@@ -272,7 +272,8 @@ def _part_of(
             absent -= {found.ledger_id}
     if absent:
         raise NothingFoundError(
-            f"the backup does not have {counted(len(absent), 'ledger')}: {named(sorted(absent))}",
+            f"the backup does not have {counted(len(absent), 'ledger')}: "
+            f"{some_names(sorted(absent))}",
             next_step=f"it is of {rfc3339(info.time_ms)}; an older or newer one may have it",
         )
     return tally.result()
@@ -312,12 +313,14 @@ def _look_for_entries(session: Session, restored: _Missing) -> None:
     if away:
         session.warn(
             f"restored ledgers list {counted(len(away), 'bookie')} not in service: "
-            f"{named(sorted(away))}. These ledgers were not checked; `bkctl ledger verify --all` "
+            f"{some_names(sorted(away))}. These ledgers were not checked; "
+            "`bkctl ledger verify --all` "
             "reads all entries"
         )
     if lost:
         raise PartlyDoneError(
-            f"{counted(len(lost), 'restored ledger')} without entries: {named(lost)}. No bookie has"
+            f"{counted(len(lost), 'restored ledger')} without entries: "
+            f"{some_names(lost)}. No bookie has"
             " the first or last entry: bookies delete the entries of a deleted ledger",
             next_step=f"`bkctl ledger verify {lost[0]}` reads all entries",
         )

@@ -14,7 +14,7 @@ from bkclient.metadata.errors import NotInitializedError
 from bkclient.repair.autorecovery import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from wire.ids import BookieId
 
 _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
@@ -63,7 +63,7 @@ class MetadataContents:
 
 
 def _counted_names(names: Collection[str], what: str) -> list[str]:
-    return [f"{counted(len(names), what)}: {named(names)}"] if names else []
+    return [f"{counted(len(names), what)}: {some_names(names)}"] if names else []
 
 
 async def read_contents(store: MetadataStore) -> MetadataContents | None:
@@ -107,7 +107,7 @@ async def _without_layout(store: MetadataStore) -> MetadataContents | None:
     more = sorted(nodes - _INIT_BEGINS_WITH)
     if more:
         raise ConflictError(
-            f"{store.uri} has no LAYOUT, and is not empty: {named(more)}",
+            f"{store.uri} has no LAYOUT, and is not empty: {some_names(more)}",
             next_step="restore the node LAYOUT first; without it the ledgers cannot be found",
         )
     if not nodes:

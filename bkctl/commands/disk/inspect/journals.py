@@ -13,7 +13,7 @@ from bkctl.errors import NothingFoundError, UsageError
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, journal_entry
-from bookied.offline.directories import named
+from bookied.offline.directories import directories_by_name
 from bookied.offline.journal_tail import records_of
 from bookied.offline.journals import JournalVerdict, verify
 from bookied.storage.files.files import RealFiles
@@ -84,7 +84,7 @@ def find_journals(
 
 
 def _one_of(bookie: OfflineBookie, directory: str) -> Path:
-    (root,) = named((directory,), ()).journals
+    (root,) = directories_by_name((directory,), ()).journals
     if root not in bookie.found.journals:
         known = ", ".join(map(str, bookie.found.journals))
         raise NothingFoundError(f"--dir {directory}: the journal directories are {known}")

@@ -23,7 +23,7 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
-from bkctl.session.safety import named
+from bkctl.session.safety import some_names
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
@@ -124,7 +124,7 @@ class _DeletedContents:
         elif self.only_here:
             remarks.append(
                 f"no bookie that is up has another copy of entries of "
-                f"{counted(len(self.only_here), 'ledger')}: {named(self.only_here)}"
+                f"{counted(len(self.only_here), 'ledger')}: {some_names(self.only_here)}"
             )
         return remarks
 

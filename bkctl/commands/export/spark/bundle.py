@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bkctl.errors import NothingFoundError, UsageError, file_errors
-from bkctl.output.atomic_file import insist_new, making
+from bkctl.output.atomic_file import insist_new, making_file
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
@@ -220,7 +220,7 @@ def _write_tar(path: Path, files: list[tuple[str, Path]], progress: Callable[[in
     Raises:
         NothingFoundError: a file cannot be read, or the archive cannot be written.
     """
-    with making(str(path)) as file:
+    with making_file(str(path)) as file:
         with (
             gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w") as tar,

@@ -16,7 +16,7 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, LedgerVerification
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
-from bkctl.commands.ledger.ids import chosen, ids_in_file
+from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
@@ -48,7 +48,7 @@ def verify(
     Raises:
         ProblemsError: a copy is bad, or could not be read.
     """
-    ids = chosen(session, given, from_file, everything=everything)
+    ids = ids_from_arguments(session, given, from_file, everything=everything)
     found = _VerifyCounts()
     how = {"share": share, "bytes_per_s": bytes_per_s or 0}
     with session.progress("verifying", unit="entries") as progress:

@@ -284,7 +284,7 @@ class TestScreen:
 
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_one_line_where_there_is_no_screen(self) -> None:
-        assert top_work.line(load()) == (
+        assert top_work.load_line(load()) == (
             "2026-09-21 14:13:20  adds 1.2k/s p50 0.42 ms p99 17.3 ms  reads 60/s p99 2.00 ms"
             "  queue 12  disk 97 %  under-replicated 2  writable 1 of 3"
         )
@@ -294,7 +294,7 @@ class TestCommands:
     def test_looks_come_at_their_intervals_and_the_first_is_not_shown(self) -> None:
         slept: list[float] = []
         numbers = iter(range(10))
-        found = top_work.every(lambda: next(numbers), 2.0, slept.append)
+        found = top_work.sample_every(lambda: next(numbers), 2.0, slept.append)
         assert [next(found), next(found)] == [1, 2]
         assert all(0 < seconds <= 4.0 for seconds in slept)
 
@@ -308,7 +308,7 @@ class TestCommands:
             seen.append(host.out.text)
             yield 2
 
-        for value in top_work.flushed(session, values()):
+        for value in top_work.flush_each(session, values()):
             host.stdout.write(f"{value} ")
         assert seen == ["1 "]
 
@@ -324,11 +324,11 @@ class TestCommands:
 
     def test_bookies_are_in_the_order_of_a_field(self) -> None:
         one, two, three = load().bookies
-        assert top_work.in_order([one, two, three], "adds_s:desc") == (one, two, three)
-        assert top_work.in_order([one, two, three], "adds_s") == (two, one, three)
-        assert top_work.in_order([one, two, three], "add_p99_ms:desc") == (one, two, three)
-        assert top_work.in_order([three, two, one], None) == (three, two, one)
-        assert top_work.in_order([two, three, one], "state,bookie_id:desc") == (three, two, one)
+        assert top_work.sort_loads([one, two, three], "adds_s:desc") == (one, two, three)
+        assert top_work.sort_loads([one, two, three], "adds_s") == (two, one, three)
+        assert top_work.sort_loads([one, two, three], "add_p99_ms:desc") == (one, two, three)
+        assert top_work.sort_loads([three, two, one], None) == (three, two, one)
+        assert top_work.sort_loads([two, three, one], "state,bookie_id:desc") == (three, two, one)
 
     @pytest.mark.parametrize("name", ["add_p99", "time"])
     def test_a_field_that_no_bookie_has_is_refused(self, name: str) -> None:
