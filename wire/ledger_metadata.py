@@ -147,8 +147,8 @@ def _check(metadata: LedgerMetadata) -> LedgerMetadata:
     return m
 
 
-def validate_for_write(metadata: LedgerMetadata) -> None:
-    """Refuse to store what a Java peer could not read or rewrite.
+def encode_for_write(metadata: LedgerMetadata) -> bytes:
+    """Return the bytes to store; refuse what a Java peer could not read or rewrite.
 
     Raises:
         MetadataFormatError: names the rule that is broken.
@@ -170,7 +170,7 @@ def validate_for_write(metadata: LedgerMetadata) -> None:
         _require(m.ack_quorum == m.write_quorum, "format 1 cannot hold an ack quorum of its own")
     else:  # Java cannot rewrite this ledger without them.
         _require(m.password is not None, "no password and digest type")
-    encode_metadata(metadata)
+    return encode_metadata(metadata)
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 -- reads as a sentence

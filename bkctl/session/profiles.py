@@ -221,6 +221,20 @@ def profile_names(environ: Mapping[str, str]) -> list[str]:
         return []
 
 
+def take_profile(options: Options, environ: Mapping[str, str], messages: Messages) -> None:
+    """Take from the profile what neither flags nor the environment say.
+
+    Raises:
+        NothingFoundError: there is no such profile.
+        UsageError: the file of profiles cannot be used.
+    """
+    path = profile_path(environ)
+    if options.profile is None and (path is None or not path.exists()):
+        return
+    if use_profile(options, environ) is not None and path is not None:
+        warn_of_open_file(messages, path)
+
+
 def warn_of_open_file(messages: Messages, path: Path) -> None:
     """Warn, once, when others can read the file of profiles."""
     warned = messages.host.warned

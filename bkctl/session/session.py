@@ -45,7 +45,9 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         ctx.find_root().meta[SESSION_META] = session
         try:
             if getattr(ctx.command, "takes_profile", True):
-                take_profile(session)
+                from bkctl.session.profiles import take_profile
+
+                take_profile(options, host.environ, session.messages)
             yield session
             _remind(session)
         finally:
@@ -53,23 +55,6 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
             session.finish()
             if owned:
                 host.close()
-
-
-def take_profile(session: Session) -> None:
-    """Take from the profile what neither flags nor the environment say.
-
-    Raises:
-        NothingFoundError: there is no such profile.
-        UsageError: the file of profiles cannot be used.
-    """
-    from bkctl.session.profiles import profile_path, use_profile, warn_of_open_file
-
-    options, environ = session.options, session.host.environ
-    path = profile_path(environ)
-    if options.profile is None and (path is None or not path.exists()):
-        return
-    if use_profile(options, environ) is not None and path is not None:
-        warn_of_open_file(session.messages, path)
 
 
 def _remind(session: Session) -> None:

@@ -17,8 +17,8 @@ from wire.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     decode_metadata,
+    encode_for_write,
     encode_metadata,
-    validate_for_write,
 )
 
 MAGIC = b"BookieMetadataFormatVersion\t"
@@ -95,7 +95,7 @@ def test_a_rewrite_is_the_bytes_java_rewrites(vector) -> None:
 )
 def test_the_nodes_of_a_live_cluster_are_read_and_written_alike(vector) -> None:
     found = decode_metadata(bytes.fromhex(vector["hex"]))
-    validate_for_write(found)
+    encode_for_write(found)
     assert encode_metadata(found).hex() == vector["hex"]
 
 
@@ -103,7 +103,7 @@ def test_the_nodes_of_a_live_cluster_are_read_and_written_alike(vector) -> None:
 @given(data=st.data())
 def test_metadata_survives_the_store(format_version, data) -> None:
     metadata = data.draw(strategies.ledger_metadata(format_version=format_version))
-    validate_for_write(metadata)
+    encode_for_write(metadata)
     assert decode_metadata(encode_metadata(metadata)) == metadata
 
 
@@ -170,7 +170,7 @@ CLOSED = {"state": LedgerState.CLOSED, "length": 5}
 )
 def test_what_java_could_not_handle_is_not_written(changes, rule) -> None:
     with pytest.raises(MetadataFormatError, match=rule):
-        validate_for_write(sample(**changes))
+        encode_for_write(sample(**changes))
 
 
 def test_a_fragment_is_found_among_many_without_looking_at_each() -> None:
@@ -189,7 +189,7 @@ def test_a_fragment_is_found_among_many_without_looking_at_each() -> None:
 
 def test_a_refusal_does_not_repeat_a_long_name() -> None:
     with pytest.raises(MetadataFormatError) as raised:
-        validate_for_write(sample(fragments=(Fragment(0, ("a:1", "b" * 10**6)),)))
+        encode_for_write(sample(fragments=(Fragment(0, ("a:1", "b" * 10**6)),)))
     assert len(str(raised.value)) < 200
 
 
@@ -219,8 +219,8 @@ def test_an_enum_by_number_is_refused_wherever_the_comment_stands(colon) -> None
 
 
 def test_good_metadata_may_be_written() -> None:
-    validate_for_write(sample())
-    validate_for_write(sample(**CLOSED, last_entry_id=9))
+    encode_for_write(sample())
+    encode_for_write(sample(**CLOSED, last_entry_id=9))
 
 
 def test_an_entry_belongs_to_the_last_fragment_that_starts_at_or_before_it() -> None:

@@ -8,18 +8,17 @@ from typing import Final
 from twisted.internet.task import deferLater
 
 from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
-from bkclient.metadata.errors import CookieExistsError, NotFoundError, RegistrationExistsError
+from bkclient.metadata.errors import NotFoundError, RegistrationExistsError
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.rows import Rows
 from bkclient.metadata.stored_values import decode_registration
 from bkclient.metadata.tree.bookies import (
     check_bookie_id,
-    cookie_changed,
+    cookie_errors,
     no_cookie,
     registration_bytes,
     valid_bookies,
 )
-from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 from wire.ids import BookieId
 from wire.records.service_info import BookieServiceInfo
 
@@ -99,24 +98,14 @@ class SqliteCookies(SqlitePart):
         return Versioned(row.value, row.version)
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
-        try:
+        with cookie_errors(bookie_id, version):
             if version == NEW:
                 check_bookie_id(bookie_id)
                 return await self._write(lambda rows, _: rows.insert(COOKIE, bookie_id, cookie))
             return await self._write(
                 lambda rows, _: rows.update(COOKIE, bookie_id, cookie, version)
             )
-        except NodeExistsError as error:
-            raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
-        except NoNodeError as error:
-            raise no_cookie(bookie_id) from error
-        except NodeVersionError as error:
-            raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
-        try:
+        with cookie_errors(bookie_id, version):
             await self._write(lambda rows, _: rows.delete(COOKIE, bookie_id, version))
-        except NoNodeError as error:
-            raise no_cookie(bookie_id) from error
-        except NodeVersionError as error:
-            raise cookie_changed(bookie_id, version) from error

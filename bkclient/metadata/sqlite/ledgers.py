@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final
@@ -12,15 +13,14 @@ from bkclient.metadata.sqlite.admin import stored_layout
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
-from bkclient.metadata.tree.ledgers import changed_meanwhile, check_new_id, with_token
-from bkclient.metadata.tree.nodes import NodeVersionError, NoNodeError
+from bkclient.metadata.tree.ledgers import check_new_id, ledger_errors, with_token
+from bkclient.metadata.tree.nodes import NoNodeError
 from wire.errors import MetadataFormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import (
     LedgerMetadata,
     decode_metadata,
-    encode_metadata,
-    validate_for_write,
+    encode_for_write,
 )
 
 _LEDGERS_AT_ONCE: Final = 200
@@ -36,9 +36,8 @@ class SqliteLedgers(SqlitePart):
     ) -> Version:
         """See ``LedgerStore``; an id that was chosen is not generated afterwards."""
         check_new_id(ledger_id)
-        validate_for_write(metadata)
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
-        value = encode_metadata(metadata)
+        value = encode_for_write(metadata)
 
         def create(rows: Rows, _session_id: int) -> Version:
             stored = rows.get(LEDGER, ledger_id)
@@ -73,23 +72,14 @@ class SqliteLedgers(SqlitePart):
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
     ) -> Version:
-        validate_for_write(metadata)
-        value = encode_metadata(metadata)
-        try:
+        value = encode_for_write(metadata)
+        with ledger_errors(ledger_id, version):
             return await self._write(lambda rows, _: rows.update(LEDGER, ledger_id, value, version))
-        except NoNodeError as error:
-            raise NoSuchLedgerError.of(ledger_id) from error
-        except NodeVersionError as error:
-            raise changed_meanwhile(ledger_id, version) from error
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
-        try:
+        may_be_gone = (NoNodeError,) if version == ANY else ()
+        with ledger_errors(ledger_id, version), contextlib.suppress(*may_be_gone):
             await self._write(lambda rows, _: rows.delete(LEDGER, ledger_id, version))
-        except NoNodeError as error:
-            if version != ANY:
-                raise NoSuchLedgerError.of(ledger_id) from error
-        except NodeVersionError as error:
-            raise changed_meanwhile(ledger_id, version) from error
 
     async def ledger_ranges(
         self, *, after: LedgerId | None = None

@@ -5,8 +5,9 @@ BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient; metadata.md s
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -146,38 +147,26 @@ class TreeCookies(TreePart):
     """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
-        try:
+        with cookie_errors(bookie_id):
             node = await self._tree.get(zk_paths.cookie(bookie_id))
-        except NoNodeError as error:
-            raise no_cookie(bookie_id) from error
         return Versioned(node.value, _cookie_version(node.stat.created, node.stat.version))
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
         path = zk_paths.cookie(bookie_id)
         if version == NEW:
             check_bookie_id(bookie_id)
-            try:
+            with cookie_errors(bookie_id):
                 await create_with_parents(self._tree, path, cookie)
-            except NodeExistsError as error:
-                raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
             return (await self.read_cookie(bookie_id)).version
-        try:
+        with cookie_errors(bookie_id, version):
             created, of_node = await self._checked(path, version)
             return _cookie_version(created, await self._tree.set(path, cookie, of_node))
-        except NoNodeError as error:
-            raise no_cookie(bookie_id) from error
-        except NodeVersionError as error:
-            raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
         path = zk_paths.cookie(bookie_id)
-        try:
+        with cookie_errors(bookie_id, version):
             _created, of_node = await self._checked(path, version)
             await self._tree.delete(path, of_node)
-        except NoNodeError as error:
-            raise no_cookie(bookie_id) from error
-        except NodeVersionError as error:
-            raise cookie_changed(bookie_id, version) from error
 
     async def _checked(self, path: str, version: Version) -> tuple[int, Version]:
         """Return which transaction created the node, and the node's own version in ``version``.
@@ -228,9 +217,18 @@ def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:
     return CookieNotFoundError(f"bookie {bookie_id} has no cookie")
 
 
-def cookie_changed(bookie_id: BookieId, version: Version) -> MetadataVersionError:
-    """Return the error for a cookie that another client has changed."""
-    return MetadataVersionError(f"cookie of {bookie_id}: version {version} is not the last one")
+@contextlib.contextmanager
+def cookie_errors(bookie_id: BookieId, version: Version = NEW) -> Iterator[None]:
+    """Raise the errors of a node as those of a cookie; ``version`` is the one to replace."""
+    try:
+        yield
+    except NodeExistsError as error:
+        raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
+    except NoNodeError as error:
+        raise no_cookie(bookie_id) from error
+    except NodeVersionError as error:
+        text = f"cookie of {bookie_id}: version {version} is not the last one"
+        raise MetadataVersionError(text) from error
 
 
 def valid_bookies(path: str, names: list[str]) -> list[BookieId]:

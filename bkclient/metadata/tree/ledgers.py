@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -37,8 +38,7 @@ from wire.ids import LEDGER_ID_REFUSED, LedgerId
 from wire.ledger_metadata import (
     LedgerMetadata,
     decode_metadata,
-    encode_metadata,
-    validate_for_write,
+    encode_for_write,
 )
 
 log = Logger()
@@ -54,9 +54,8 @@ class TreeLedgers(TreePart):
     ) -> Version:
         """See ``LedgerStore``: a retry that finds its own token counts as success."""
         check_new_id(ledger_id)
-        validate_for_write(metadata)
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
-        path, value = await self._path_of(ledger_id), encode_metadata(metadata)
+        value, path = encode_for_write(metadata), await self._path_of(ledger_id)
         for attempt in range(ATTEMPTS_MAX):
             try:
                 await create_with_parents(self._tree, path, value)
@@ -112,28 +111,19 @@ class TreeLedgers(TreePart):
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
     ) -> Version:
-        validate_for_write(metadata)
-        path = await self._path_of(ledger_id)
-        try:
-            return await self._tree.set(path, encode_metadata(metadata), version)
-        except NoNodeError as error:
-            raise NoSuchLedgerError.of(ledger_id) from error
-        except NodeVersionError as error:
-            raise changed_meanwhile(ledger_id, version) from error
+        value, path = encode_for_write(metadata), await self._path_of(ledger_id)
+        with ledger_errors(ledger_id, version):
+            return await self._tree.set(path, value, version)
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
         """See ``LedgerStore``; parents that got empty go as well."""
         path = await self._path_of(ledger_id)
-        try:
-            if version == ANY:
+        if version == ANY:
+            with contextlib.suppress(NoNodeError):
                 await retry_until_answered(lambda: self._tree.delete(path))
-            else:
+        else:
+            with ledger_errors(ledger_id, version):
                 await self._tree.delete(path, version)
-        except NoNodeError as error:
-            if version != ANY:
-                raise NoSuchLedgerError.of(ledger_id) from error
-        except NodeVersionError as error:
-            raise changed_meanwhile(ledger_id, version) from error
         if (await self._ledger_layout()).prunes:
             await self._prune(zk_paths.parent(path))
 
@@ -212,6 +202,13 @@ def with_token(metadata: LedgerMetadata, token: int) -> LedgerMetadata:
     return attrs.evolve(metadata, creator_token=token)
 
 
-def changed_meanwhile(ledger_id: LedgerId, version: Version) -> MetadataVersionError:
-    """Return the error for a write that came too late."""
-    return MetadataVersionError(f"ledger {ledger_id}: version {version} is not the last one")
+@contextlib.contextmanager
+def ledger_errors(ledger_id: LedgerId, version: Version) -> Iterator[None]:
+    """Raise the errors of a node as those of its ledger; ``version`` is the one to replace."""
+    try:
+        yield
+    except NoNodeError as error:
+        raise NoSuchLedgerError.of(ledger_id) from error
+    except NodeVersionError as error:
+        text = f"ledger {ledger_id}: version {version} is not the last one"
+        raise MetadataVersionError(text) from error

@@ -367,24 +367,22 @@ def flush_each(session: Session, values: Iterator[T]) -> Iterator[T]:
 # Slow -------------------------------------------------------------------------------------------
 
 
+def _latency(name: str, doc: str, header: str) -> Column:
+    get = operator.attrgetter(name)
+    return Column(
+        name,
+        doc,
+        lambda v: rounded(get(v)),
+        Kind.NUMBER,
+        header=header,
+        cell=lambda v: human_ms(get(v)),
+    )
+
+
 @shown(
     "outliers",
-    Column(
-        "value_ms",
-        "Its latency, in ms.",
-        lambda v: rounded(v.value_ms),
-        Kind.NUMBER,
-        header="LATENCY",
-        cell=lambda v: human_ms(v.value_ms),
-    ),
-    Column(
-        "median_ms",
-        "The median of all bookies, in ms.",
-        lambda v: rounded(v.median_ms),
-        Kind.NUMBER,
-        header="MEDIAN",
-        cell=lambda v: human_ms(v.median_ms),
-    ),
+    _latency("value_ms", "Its latency, in ms.", "LATENCY"),
+    _latency("median_ms", "The median of all bookies, in ms.", "MEDIAN"),
     Column(
         "times",
         "So many times the median.",

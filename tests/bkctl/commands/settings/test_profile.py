@@ -24,9 +24,10 @@ from bkctl.session.profiles import (
     profile_path,
     read_profiles,
     resolve_profile,
+    take_profile,
     use_profile,
 )
-from bkctl.session.session import Session, take_profile
+from bkctl.session.session import Session
 from bkctl.session.settings import cluster_settings
 from tests.bkclient.worlds import World
 from tests.bkctl.support.terminal import FakeHost
@@ -401,7 +402,7 @@ def test_a_file_that_others_can_read_is_warned_about_once(run: Run, two: Path) -
 def test_on_a_production_cluster_a_question_says_so(environ: dict[str, str]) -> None:
     host = FakeHost("y\n", tty=True, environ=environ)
     session = Session(host, _options(profile="prod"), Effect.FENCES, Interrupts())
-    take_profile(session)
+    take_profile(session.options, session.host.environ, session.messages)
     session.confirm(["ledger 7: open"], "Fence it?")
     assert host.err.text.startswith("profile prod is marked production\nledger 7: open\n")
 
@@ -477,7 +478,7 @@ def test_what_asks_no_cluster_has_no_title(
 
     host._connect = connect
     session = Session(host, _options(profile="lab"), Effect.READ, Interrupts())
-    take_profile(session)
+    take_profile(session.options, session.host.environ, session.messages)
     assert session.config.https is not None  # As where a bookie is named by its address.
     session.emit(BookieSetting(BookieId("b1"), "journalDirectory", "/j"))
     session.finish()
