@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
     from wire.ledger_metadata import LedgerMetadata
+
+
+LEDGER_STATES: Final = {state.name.lower().replace("_", "-"): state for state in LedgerState}
+"""The states of ledgers by their names on the command line."""
 
 
 @attrs.frozen
@@ -44,7 +48,7 @@ class LedgerFilter:
         """Return the filter of the options of ``ledger list``."""
         before = None if older_than_s is None else int((time.time() - older_than_s) * 1000)
         return cls(
-            state=None if state is None else LedgerState[state.upper().replace("-", "_")],
+            state=None if state is None else LEDGER_STATES[state],
             bookie=None if bookie is None else BookieId(bookie),
             created_before_ms=before,
             custom={key: text.encode(errors="surrogateescape") for key, text in meta.items()},

@@ -17,9 +17,9 @@ from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, LedgerVerification
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file
-from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
+from bkctl.commands.ledger.listing import LEDGER_STATES, LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
-from bkctl.errors import PartlyDoneError, ProblemsError
+from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted
 from bkctl.output.views import LEDGER, Column, field, shown
@@ -36,24 +36,36 @@ def verify(
     *,
     given: Sequence[Any],
     everything: bool,
+    state: str | None,
     share: float,
     bytes_per_s: int | None,
     from_file: str | None,
 ) -> None:
     """Verify a ``share`` of the entries of ledgers one by one, printing each.
 
-    Of ``everything`` a ledger that is gone by now is passed over, and one whose metadata cannot be
-    read is told of.
+    Of ``everything``, or of what is in a ``state``, a ledger that is gone by now is passed over. Of
+    several that are named it is told of, as is one whose metadata cannot be read.
 
     Raises:
+        NothingFoundError: no ledger is named, or none that is named exists.
+        PartlyDoneError: some that are named do not exist.
         ProblemsError: a copy is bad, or could not be read.
     """
-    ids = ids_from_arguments(session, given, from_file, everything=everything)
-    found = _VerifyCounts()
+    if everything and state is not None:
+        wanted = LedgerFilter(state=LEDGER_STATES[state])
+        some = ledgers(session, wanted, after=None, limit=None, ids_only=False)
+        ids: Iterator[LedgerId] = (one.ledger_id for one in each(some))
+    elif state is not None:
+        raise UsageError("--state selects from all ledgers", next_step="add --all")
+    else:
+        ids = ids_from_arguments(session, given, from_file, everything=everything)
+    found = _VerifyCounts(
+        is_selection=everything, is_list=len(given) > 1 or "-" in given or from_file is not None
+    )
     how = {"share": share, "bytes_per_s": bytes_per_s or 0}
     with session.progress("verifying", unit="entries") as progress:
         session.emit_all(
-            found.count(_verified(session, ids, progress, found, tolerant=everything, **how)),
+            found.count(_verified(session, ids, progress, found, **how)),
             LedgerVerification,
         )
     session.about = ""
@@ -69,10 +81,21 @@ def verify(
             f"should be{found.losses}",
             next_step=found.remedy,
         )
+    if found.gone:
+        kind = PartlyDoneError if found.ledgers else NothingFoundError
+        raise kind(f"no such ledger: {', '.join(map(str, found.gone))}")
+    if found.is_list and not found.ledgers:
+        raise NothingFoundError("no ledger was verified: the list of ids is empty")
 
 
 @attrs.define
 class _VerifyCounts:
+    is_selection: bool
+    """Whether the cluster was asked which ledgers there are."""
+    is_list: bool
+    """Whether several were named, perhaps by a file or stdin."""
+    gone: list[LedgerId] = attrs.field(factory=list)
+    """Ledgers that were named and do not exist."""
     ledgers: int = 0
     bad: int = 0
     entries: int = 0
@@ -134,8 +157,6 @@ def _verified(
     ids: Iterable[LedgerId],
     progress: Progress,
     tally: _VerifyCounts,
-    *,
-    tolerant: bool,
     **how: Any,
 ) -> Iterator[LedgerVerification]:
     rng = random.Random()
@@ -148,10 +169,12 @@ def _verified(
                 else:
                     progress.update(tally.entries + step.done, total=tally.entries + step.total)
         except NoSuchLedgerError:
-            if not tolerant:
+            if tally.is_list:
+                tally.gone.append(ledger_id)
+            elif not tally.is_selection:
                 raise
         except MetadataSerializationError as error:
-            if not tolerant:
+            if not (tally.is_selection or tally.is_list):
                 raise
             session.warn(f"ledger {ledger_id}: {error}")
             tally.ledgers, tally.bad = tally.ledgers + 1, tally.bad + 1

@@ -59,6 +59,11 @@ REPLICAS: Final = (
             argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
             option("--all", "everything", is_flag=True, help="All ledgers of the cluster."),
             option(
+                "--state",
+                type=click.Choice(["open", "in-recovery", "closed"]),
+                help="With --all: only ledgers in this state.",
+            ),
+            option(
                 "--sample",
                 "share",
                 type=SHARE,
@@ -78,13 +83,13 @@ REPLICAS: Final = (
         examples=(
             ("bkctl ledger verify 42", "each copy of each entry"),
             (
-                "bkctl ledger verify --all --sample 5%",
-                "some entries of all ledgers, for a nightly job",
+                "bkctl ledger verify --all --state closed --sample 5%",
+                "some entries of all closed ledgers, for a nightly job",
             ),
             ("bkctl ledger verify --all --rate 20MB/s", "all entries, at a pace that spares disks"),
             ("bkctl ledger list -o id | bkctl ledger verify - -o jsonl", "ids from a pipe"),
         ),
-        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
+        exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools: their checks read samples and compare nothing",
     ),
     Command(

@@ -103,6 +103,30 @@ def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
     )
 
 
+def test_a_named_ledger_that_does_not_exist_stops_no_other(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **STRIPED)
+    found = run_in(world, "ledger", "verify", 999, ledger_id, ok=False)
+    assert found.status == ExitStatus.PARTLY
+    assert found.out == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B: all sound\n"
+    assert "no such ledger: 999" in found.err
+    for given, typed in ((("999",), ""), (("998", "999"), ""), (("-",), "999\n"), (("-",), "")):
+        nothing = run_in(world, "ledger", "verify", *given, typed=typed, ok=False)
+        assert (nothing.status, nothing.out) == (ExitStatus.NOT_FOUND, "")
+    assert "the list of ids is empty" in nothing.err
+
+
+def test_all_ledgers_in_a_state_are_verified(world: World) -> None:
+    closed = closed_ledger(world, world.client(), 10, **STRIPED)
+    opened = open_writer(world, world.client(), 1, **TRIPLE).ledger_id
+    for state, its in (("closed", closed), ("open", opened)):
+        found = run_in(world, "ledger", "verify", "--all", "--state", state, "-o", "id")
+        assert found.out == f"{its}\n"
+    assert not run_in(world, "ledger", "verify", "--all", "--state", "in-recovery").out
+    refused = run_in(world, "ledger", "verify", closed, "--state", "closed", ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "add --all" in refused.err
+
+
 def test_a_sample_reads_less_than_all(world: World) -> None:
     ledger_id = closed_ledger(world, world.client(), 400, **TRIPLE)
     found = run_in(world, "ledger", "verify", ledger_id, "--sample", "5%", "--json").json
