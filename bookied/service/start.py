@@ -1,4 +1,7 @@
-"""The start of a bookie, or of autorecovery, and why it failed: as its process's exit status."""
+"""The start of a bookie, or of autorecovery, and why it failed: as its process's exit status.
+
+The warning of a port without login or TLS: ``bookied.server.access.open_port_warning``.
+"""
 
 from __future__ import annotations
 
