@@ -37,13 +37,15 @@ settings.load_profile("any machine")
 
 
 SLOW: Final = (
-    "tests/interop/disk/",
     "tests/bkctl/commands/export/",
+    "tests/interop/disk/test_storage_handover.py",
+    "tests/interop/disk/test_garbage_collection.py",
+    "tests/interop/disk/",
+    "tests/interop/replication/",
     "tests/live/bkctl/test_local.py",
     "tests/interop/export/",
-    "tests/interop/replication/",
-    "tests/sim/test_cluster.py",
     "tests/live/bkctl/test_spark_kills.py",
+    "tests/sim/test_cluster.py",
     "tests/bookied/scenarios/test_full_disk_stages.py",
     "tests/interop/commands/",
     "tests/contract/",
@@ -51,14 +53,21 @@ SLOW: Final = (
     "tests/interop/bookie/",
     "tests/interop/security/",
     "tests/interop/",
+    "tests/proof/test_harness.py",
     "tests/live/bkctl/test_processes.py",
     "tests/live/bookied/test_few_descriptors.py",
     "tests/live/bookied/test_main.py",
+    "tests/sim/test_mutations.py",
+    "tests/fuzz/",
     "tests/live/bkctl/test_demo.py",
     "tests/sim/test_storage.py",
     "tests/bkclient/scenarios/test_exhaustive.py",
-    "tests/live/bookied/test_floods.py",
+    "tests/project/test_cron_examples.py",
     "tests/project/test_container.py",
+    "tests/bookied/scenarios/test_damage.py",
+    "tests/live/bookied/test_floods.py",
+    "tests/project/test_prose.py",
+    "tests/soak/",
 )
 """Folders and files that take longest, in the order in which they begin: the longest first.
 

@@ -374,21 +374,15 @@ class JavaLedger:
         return _Load(self.vm, self.handle, adds, entry_bytes, window).run()
 
     def _add_chunk(self, payloads: Sequence[bytes]) -> list[int]:
-        vm, util = self.vm, self.vm.java.util
-        append = vm.virtual(
-            f"{API}.WriteHandle",
-            "appendAsync",
-            "java.util.concurrent.CompletableFuture",
-            "byte[]",
-        ).bindTo(self.handle)
+        vm = self.vm
         # The MIME decoder skips the dot, and splitting skips no empty part at the end.
         text = ",".join("." + b64encode(payload).decode("ascii") for payload in payloads)
         futures = (
-            util.regex.Pattern.compile(",")
+            vm.once(_comma)
             .splitAsStream(text)
             .map(vm.once(_decoded))
-            .map(vm.function(append))
-            .collect(util.stream.Collectors.toList())
+            .map(vm.function(vm.once(_append).bindTo(self.handle)))
+            .collect(vm.once(_to_list))
         )
         # Adds end in order. To join them has no time limit, and Java may forget one for ever.
         try:
@@ -425,6 +419,19 @@ def _milliseconds(vm: JavaVM) -> Any:
 # Functions for streams in the JVM
 
 _TEXT: Final = "java.lang.String"
+
+
+def _comma(vm: JavaVM) -> Any:
+    return vm.java.util.regex.Pattern.compile(",")
+
+
+def _append(vm: JavaVM) -> Any:
+    future = "java.util.concurrent.CompletableFuture"
+    return vm.virtual(f"{API}.WriteHandle", "appendAsync", future, "byte[]")
+
+
+def _to_list(vm: JavaVM) -> Any:
+    return vm.java.util.stream.Collectors.toList()
 
 
 def _decoded(vm: JavaVM) -> Any:
