@@ -185,6 +185,24 @@ def _damaged(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         yield ClusterFinding(Severity.RISK, "metadata-damaged", what, fix=fix)
 
 
+def _damaged_logs(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    names = seen.damaged_logs
+    if names:
+        has = _does(len(names), "has", "have")
+        what = (
+            f"{counted(len(names), 'log')} {has} lost entries: a ledger is gone, or the list of "
+            "ledgers cannot be read"
+        )
+        yield ClusterFinding(
+            Severity.LOSS,
+            "logs-damaged",
+            what,
+            fix=f"bkctl log show {shlex.quote(names[0])}, then bkctl explain BK-LOG-DAMAGED",
+            examples=names,
+            count=len(names),
+        )
+
+
 def _abandoned(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.abandoned
     what = (
@@ -674,6 +692,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _out_of_reach,
     _unanswered,
     _lost,
+    _damaged_logs,
     _too_few,
     _moved,
     _down,

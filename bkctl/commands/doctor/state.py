@@ -235,6 +235,8 @@ class ClusterSurvey:
     """Whether the ledgers could be found; not without the layout of the metadata."""
     damaged: Mapping[str, str] = attrs.field(factory=dict)
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
+    damaged_logs: tuple[str, ...] = ()
+    """Logs that have lost a ledger, or whose list of ledgers cannot be read."""
     local_directory: str | None = None
     """The directory of a cluster of `bkctl local`."""
     topology_error: ScriptError | None = None

@@ -28,6 +28,7 @@ from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
+from bkctl.commands.doctor.logs import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
 from bkctl.commands.local.directory import directory_in_use
@@ -206,8 +207,12 @@ async def examine_cluster(
         rack_losses=RackLosses.of(bookies),
         silent=frozenset(one.bookie_id for one in bookies if one.unreachable),
     )
+    logs: tuple[str, ...] = ()
     if identity.layout is not None:  # Without it ledgers cannot be found.
-        await read(_count(store, ledgers, tell), None)
+        listed = await read(ledgers_of_logs(client), {})
+        unseen = {one for some in listed.values() for one in some or ()}
+        await read(_count(store, ledgers, tell, unseen), None)
+        logs = await read(damaged_logs(client, listed, unseen), ())
         async for step in lost_ledgers(client, ledgers.to_read()):
             ledgers.ends_read = step.looked_at
             for ledger_id in step.lost:
@@ -231,6 +236,7 @@ async def examine_cluster(
             for check in autorecovery.CHECKS
         },
         damaged=damaged,
+        damaged_logs=logs,
         marks=marks,
         locks=tuple(await read(store.repair_locks(), [])),
         ledgers=ledgers,
@@ -247,9 +253,13 @@ async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery.Mar
     return tuple([mark async for mark in autorecovery.list_marks(client, damaged)])
 
 
-async def _count(store: LedgerStore, ledgers: LedgerCensus, tell: Callable[[int], None]) -> None:
+async def _count(
+    store: LedgerStore, ledgers: LedgerCensus, tell: Callable[[int], None], unseen: set[LedgerId]
+) -> None:
+    """Count the ledgers; take those that exist out of ``unseen``."""
     async for ledger in walk(store):
         ledgers.add(ledger)
+        unseen.discard(ledger.ledger_id)
         if ledgers.total % TELL_EVERY == 0:
             tell(ledgers.total)
     tell(ledgers.total)

@@ -16,6 +16,7 @@ import pytest
 
 from bkclient.blocking import with_store
 from bkclient.config.findings import Severity
+from bkclient.log import LogManager
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
 from bkclient.repair.autorecovery import Mark, Pause
@@ -157,6 +158,21 @@ def test_a_ledger_without_a_mark_that_lost_its_entries_is_a_loss(patient: Patien
     assert "no problem found" not in result.err
     lost = patient.findings()["ledgers-lost"]
     assert (lost["danger"], lost["examples"]) == ("loss", ["2"])
+
+
+def test_a_log_that_lost_a_ledger_is_a_loss(patient: Patient) -> None:
+    world = patient.world
+    for name in ("whole", "holed", "trimmed"):
+        run_in(world, "log", "create", name)
+        for word in ("a", "b", "c"):
+            run_in(world, "log", "append", name, word)
+    assert "logs-damaged" not in patient.findings()
+    info = world.run(LogManager(world.client()).info("holed"))
+    world.run(world.client().delete_ledger(info.ledgers[1].ledger_id))
+    run_in(world, "log", "trim", "trimmed", "--before", "2:0", "--yes")
+    found = patient.findings()["logs-damaged"]
+    assert (found["danger"], found["examples"]) == ("loss", ["holed"])
+    assert found["fix"].startswith("bkctl log show holed")
 
 
 def test_of_many_ledgers_a_sample_is_read_and_marked_ones_first() -> None:

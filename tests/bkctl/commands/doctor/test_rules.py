@@ -84,6 +84,7 @@ def everything_wrong() -> ClusterSurvey:
         locks=(HeldLock(LedgerId(1), "host", OLD_MS),),
         ledgers=ledgers,
         damaged={"a mark is nonsense": "remove it"},
+        damaged_logs=("events",),
         topology_error=ScriptError("the script failed"),
         stuck=(LedgerId(5),),
     )
