@@ -15,7 +15,7 @@ doctor = Command(
         option(
             "--local/--no-local",
             default=None,
-            help="Look at the bookie of the settings too.  [default: with -c]",
+            help="Look at the bookie of the settings too.  [default: if -c has a bookie's keys]",
         ),
         option(
             "--stale",

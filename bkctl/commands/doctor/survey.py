@@ -32,6 +32,7 @@ from bkctl.commands.doctor.logs import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
 from bkctl.commands.local.directory import directory_in_use
+from bkctl.commands.settings.config_files import side_of_file
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
@@ -70,10 +71,15 @@ def examine(
         ProblemsError, WarningsError: something is wrong.
     """
     session.reminds = False  # It is one of the findings.
-    # The file of a profile says where the cluster is, and not that a bookie runs here.
-    named = session.options.conf and not session.options.is_of_profile("conf")
-    wanted = bool(named) if local is None else local
+    wanted = _names_bookie(session) if local is None else local
     run(session, DoctorLimits(stale_s=stale_s, open_s=open_s, full_at=full_at), local=wanted)
+
+
+def _names_bookie(session: Session) -> bool:
+    """Return whether `-c` names a bookie's settings; a client's say only where the cluster is."""
+    options = session.options
+    is_named = options.conf is not None and not options.is_of_profile("conf")
+    return is_named and side_of_file(session) == "bookie"
 
 
 def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:

@@ -137,14 +137,14 @@ def show(
         NothingFoundError: there is no such key.
         ConfigError, PropertiesError: the settings cannot be used.
     """
-    side = side or _side_of_file(session)
+    side = side or side_of_file(session)
     if all_keys or use or (keys and not origin):
         _explain(session, keys, use, side)
     else:
         _show_in_effect(session, side, keys, origin=origin, every=every)
 
 
-def _side_of_file(session: Session) -> str:
+def side_of_file(session: Session) -> str:
     """Return whose settings the file of ``-c`` has: a bookie's if most of its own keys are."""
     if session.options.conf is None:
         return "client"

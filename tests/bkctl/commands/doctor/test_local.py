@@ -53,6 +53,11 @@ def test_a_sound_bookie_that_is_stopped_is_noted_with_what_starts_it(bookie: Boo
     assert "local-" not in unasked.out
 
 
+def test_the_file_of_a_client_is_not_taken_for_a_bookie_s(bookie: Bookie) -> None:
+    bookie.settings = {"metadataServiceUri": bookie.uri, "clientConnectTimeoutMillis": "5000"}
+    assert not findings(bookie), "no bookie is asked for its address and directories"
+
+
 def test_a_key_of_a_client_may_stand_in_the_settings_of_a_bookie(bookie: Bookie) -> None:
     bookie.settings["networkTopologyScriptFileName"] = "racks.sh"
     bookie.settings["networkTopologyScriptFile"] = "racks.sh"
