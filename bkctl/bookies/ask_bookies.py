@@ -100,6 +100,14 @@ async def racks_of(client: Client, bookies: Collection[BookieStatus]) -> Mapping
     }
 
 
+def reads_figures(session: Session) -> bool:
+    """Return whether anything looks at what only metrics have; a plain table does not."""
+    options = session.options
+    if options.filters or options.sort_by or options.columns or options.until:
+        return True
+    return options.output not in {None, "table", "id"}
+
+
 def figures_of(
     session: Session, found: Sequence[BookieSummary]
 ) -> list[load_rates.LoadFigures | BookKeeperError | None]:

@@ -173,7 +173,7 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
         _show_one(session, wanted[0], count_ledgers=ledgers)
         return
     found = _asked(session, wanted, count_ledgers=ledgers)
-    if _reads_figures(session):
+    if ask_bookies.reads_figures(session):
         found = _with_figures(session, found)
     session.emit_all(found, BookieDetails)
     if not wanted and found:
@@ -200,14 +200,6 @@ def _asked(
         return session.call(
             details, wanted, count_ledgers=count_ledgers, within_s=session.answers_within_s
         )
-
-
-def _reads_figures(session: Session) -> bool:
-    """Return whether anything looks at what only metrics have; a plain table does not."""
-    options = session.options
-    if options.filters or options.sort_by or options.columns or options.until:
-        return True
-    return options.output not in {None, "table", "id"}
 
 
 def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[BookieDetails]:

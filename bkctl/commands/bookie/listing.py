@@ -31,8 +31,8 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
             if ask
             else session.call(ask_bookies.bookies, wanted, ask=False)
         )
-    if ask and session.options.output not in {None, "table", "id"}:
-        found = ask_bookies.with_figures(session, found)
+        if ask and ask_bookies.reads_figures(session):
+            found = ask_bookies.with_figures(session, found)
     found.sort(key=_ORDER)
     session.emit_all(found, BookieSummary)
     silent = [one for one in found if one.unreachable]

@@ -175,6 +175,13 @@ def test_versions_of_all_are_told(run: Run, names: dict[str, str]) -> None:
     assert members["metadata"]["version"] == "hierarchical"
 
 
+def test_a_column_of_the_metrics_is_asked_for_where_it_is_named(run: Run) -> None:
+    version = run("version", "--json").json["version"]
+    row = run("bookie", "list", "--columns", "version,uptime").out.splitlines()[1]
+    assert (version in row, "-" in row.split()) == (True, False)
+    assert run("bookie", "list", "--filter", f"version~{version}", "-o", "id").out
+
+
 def test_a_bookie_that_is_nearly_named_is_offered(run: Run, names: dict[str, str]) -> None:
     wrong = names["BOOKIE"][:-1]
     missing = run("bookie", "info", wrong, ok=False)
