@@ -257,14 +257,8 @@ class BlockingClient:
             ReadFailedError: ``last`` is not confirmed.
             ClientError: an entry cannot be read; those before it have been yielded.
         """
-        for entries in self.iterate(
-            lambda client: _range_of(
-                client,
-                LedgerId(ledger_id),
-                lambda reader: reader.read_chunks(first, last),
-                password,
-                recover,
-            )
+        for entries in self._of_reader(
+            ledger_id, lambda reader: reader.read_chunks(first, last), password, recover=recover
         ):
             yield from entries
 
@@ -286,15 +280,30 @@ class BlockingClient:
             ReadFailedError: ``last`` is not confirmed.
             ClientError: an entry cannot be read; those before it have been yielded.
         """
-        return self.iterate(
-            lambda client: _range_of(
-                client,
-                LedgerId(ledger_id),
-                lambda reader: reader.read_batches(first, last),
-                password,
-                recover,
-            )
+        return self._of_reader(
+            ledger_id, lambda reader: reader.read_batches(first, last), password, recover=recover
         )
+
+    def _of_reader(
+        self,
+        ledger_id: int,
+        read: Callable[[LedgerReader], AsyncGenerator[T, None]],
+        password: bytes | None,
+        *,
+        recover: bool,
+    ) -> Iterator[T]:
+        async def values(client: Client) -> AsyncIterator[T]:
+            reader = await client.open_ledger(
+                LedgerId(ledger_id), password=password, recover=recover
+            )
+            try:
+                async with aclosing(read(reader)) as found:
+                    async for value in found:
+                        yield value
+            finally:
+                reader.close()
+
+        return self.iterate(values)
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Entry:
         """Return one confirmed entry."""
@@ -314,22 +323,6 @@ class BlockingClient:
         reactor's thread, so it must not block.
         """
         return self.call(_write_ledger, payloads, options)
-
-
-async def _range_of(
-    client: Client,
-    ledger_id: LedgerId,
-    read: Callable[[LedgerReader], AsyncGenerator[T, None]],
-    password: bytes | None,
-    recover: bool,  # noqa: FBT001 - passed through.
-) -> AsyncIterator[T]:
-    reader = await client.open_ledger(ledger_id, password=password, recover=recover)
-    try:
-        async with aclosing(read(reader)) as values:
-            async for value in values:
-                yield value
-    finally:
-        reader.close()
 
 
 async def _write_ledger(
