@@ -86,7 +86,7 @@ DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class EntryMessages:
-    """The messages of an entry, or of chunks that were put together, by column.
+    """The messages of an entry, of chunks that were put together, or of alike entries, by column.
 
     Columns are called as the fields of ``TopicMessage``. ``common`` has the values that all
     messages share, ``each`` those of each message; a column in neither has the value of
@@ -133,25 +133,31 @@ def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -
         CodecMissingError: it is compressed, and the library is not installed.
     """
     found = stored.metadata
-    common: dict[str, Any] = {
-        **place,
-        "ledger_id": ledger_id,
-        "entry_id": entry_id,
-        "publish_time_ms": signed(found.publishTime),
-        "producer": _text(found.producerName),
-    }
-    if stored.broker_time_ms is not None:
-        common["broker_time_ms"] = stored.broker_time_ms
-    if found.HasField("schemaVersion"):
-        common["schema_version"] = found.schemaVersion
-    if found.HasField("replicatedFrom"):
-        common["replicated_from"] = _text(found.replicatedFrom)
+    common = {**place, **shared_columns(stored), "ledger_id": ledger_id, "entry_id": entry_id}
+    common["publish_time_ms"] = signed(found.publishTime)
     if stored.is_encrypted:
         return _single(stored, stored.payload, {**common, "encrypted": True})
     payload = decompress(stored.payload, found.compression, found.uncompressedSize)
     if not found.HasField("numMessagesInBatch") or stored.is_chunk:
         return _single(stored, payload, common)
     return _batch(stored, payload, common)
+
+
+def shared_columns(stored: StoredMessage) -> dict[str, Any]:
+    """Return what all messages of an entry have in common; its place and its time are missing.
+
+    Raises:
+        TopicFormatError: a text is not UTF-8.
+    """
+    found = stored.metadata
+    common: dict[str, Any] = {"producer": _text(found.producerName)}
+    if stored.broker_time_ms is not None:
+        common["broker_time_ms"] = stored.broker_time_ms
+    if found.HasField("schemaVersion"):
+        common["schema_version"] = found.schemaVersion
+    if found.HasField("replicatedFrom"):
+        common["replicated_from"] = _text(found.replicatedFrom)
+    return common
 
 
 def _single(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> EntryMessages:

@@ -27,7 +27,7 @@ when so many entries came after its first chunk that no reader should look furth
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Union
@@ -38,6 +38,12 @@ from twisted.logger import Logger
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
+from bkclient.topic.alike_entries import (
+    BYTES_AT_ONCE,
+    SplitEntry,
+    alike_groups,
+    joined_messages,
+)
 from bkclient.topic.compression import MESSAGE_BYTES_MAX
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn, split_entry
 from bkclient.topic.lookup import parts_of, topic_ledgers
@@ -219,8 +225,46 @@ Limit = Union[MessageId, int]
 
 EARLIEST: Final = MessageId(-1, -1)
 
-BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""Payload of the messages that are yielded together, decompressed; one entry may have more."""
+
+@attrs.frozen
+class _Limits:
+    """The first message that is wanted, and the first one after it that is not."""
+
+    start: Limit | None
+    end: Limit | None
+
+    def include(self, message_id: MessageId, published_ms: int) -> bool:
+        """Whether a message is between the limits."""
+        start, end = self.start, self.end
+        return (
+            start is None
+            or (published_ms >= start if isinstance(start, int) else message_id >= start)
+        ) and (end is None or (published_ms < end if isinstance(end, int) else message_id < end))
+
+    def include_all(self, group: Sequence[SplitEntry]) -> bool:
+        """Whether the ids of all messages of some batches are between the limits.
+
+        False where a limit is a time: messages ascend by their ids, not by their times.
+        """
+        if isinstance(self.start, int) or isinstance(self.end, int):
+            return False
+        (first, stored), (last, _) = group[0], group[-1]
+        last_index = stored.metadata.numMessagesInBatch - 1
+        ids = (first.entry_id, 0), (last.entry_id, last_index)
+        return all(self.include(MessageId(first.ledger_id, *one), 0) for one in ids)
+
+    def within(self, messages: EntryMessages) -> EntryMessages:
+        """Return the messages of an entry that are between the limits."""
+        common, indexes = messages.common, messages.column("batch_index")
+
+        def is_wanted(index: int) -> bool:
+            message_id = MessageId(common["ledger_id"], common["entry_id"], index)
+            return self.include(message_id, common["publish_time_ms"])
+
+        # Message ids ascend, so all are wanted where the first and the last are.
+        if all(map(is_wanted, (*indexes[:1], *indexes[-1:]))):
+            return messages
+        return messages.where(list(map(is_wanted, indexes)))
 
 
 class TopicReader:
@@ -254,7 +298,7 @@ class TopicReader:
         looks_to: MessageId | None = None,
     ) -> None:
         self._client, self.topic = client, topic
-        self._start, self._end, self._decoder = start, end, decoder
+        self._limits, self._decoder = _Limits(start, end), decoder
         self._end_is_confirmed, self._looks_to = end_is_confirmed, looks_to
         self._fail_on_trimmed = fail_on_trimmed
         self.chunks, self._transactions = ChunkAssembler(), Transactions()
@@ -282,19 +326,19 @@ class TopicReader:
             TopicFormatError: an entry is not what Pulsar writes; it names the entry.
             ClientError: an entry cannot be read; those before it have been yielded.
         """
-        first = self._start if isinstance(self._start, MessageId) else EARLIEST
-        end = self._end if isinstance(self._end, MessageId) else None
+        start, end = self._limits.start, self._limits.end
+        first = start if isinstance(start, MessageId) else EARLIEST
+        end = end if isinstance(end, MessageId) else None
         async with aclosing(self.entries(first, end)) as chunks:
             async for entries in chunks:
                 messages: list[EntryMessages] = []
                 size_bytes = 0
-                for entry in entries:
-                    found = await self._messages(entry)
-                    if found is None:
-                        self.held_back_at = MessageId(entry.ledger_id, entry.entry_id)
+                for group in alike_groups((entry, self.split(entry)) for entry in entries):
+                    for found in await self._messages_of(group):
+                        messages.append(found)
+                        size_bytes += found.size_bytes
+                    if self.held_back_at is not None:
                         break
-                    messages += found
-                    size_bytes += sum(one.size_bytes for one in found)
                     if size_bytes >= BYTES_AT_ONCE:
                         # A chunk of entries may be hundreds of times as large, decompressed.
                         yield messages
@@ -375,9 +419,25 @@ class TopicReader:
 
     # Messages
 
-    async def _messages(self, entry: Entry) -> list[EntryMessages] | None:
+    async def _messages_of(self, group: Sequence[SplitEntry]) -> list[EntryMessages]:
+        """Return the messages that end with alike entries, or with one that is held back."""
+        if len(group) > 1 and self._decoder is None and self._limits.include_all(group):
+            joined = joined_messages(group, **self._place)
+            if joined is not None:
+                for _ in group if self.chunks.incomplete else ():
+                    self.chunks.see_entry()
+                return [joined]
+        messages: list[EntryMessages] = []
+        for entry, stored in group:
+            found = await self._messages(entry, stored)
+            if found is None:
+                self.held_back_at = MessageId(entry.ledger_id, entry.entry_id)
+                break
+            messages += found
+        return messages
+
+    async def _messages(self, entry: Entry, stored: StoredMessage) -> list[EntryMessages] | None:
         """Return the messages that end with an entry; None where reading ends before it."""
-        stored = self.split(entry)
         if self.chunks.incomplete:
             self.chunks.see_entry()
         if stored.is_marker:
@@ -405,7 +465,7 @@ class TopicReader:
         except TopicFormatError as error:
             raise self._damaged(entry, error) from error
         if not is_wanted:
-            messages = self._wanted(messages)
+            messages = self._limits.within(messages)
         if not messages.count:
             return []
         if self._decoder is not None:
@@ -416,33 +476,6 @@ class TopicReader:
     @property
     def _place(self) -> dict[str, Any]:
         return {"topic": str(self.topic), "partition": self.topic.partition}
-
-    def _wanted(self, messages: EntryMessages) -> EntryMessages:
-        """Return the messages that are between the limits."""
-        common, indexes = messages.common, messages.column("batch_index")
-
-        def is_wanted(index: int) -> bool:
-            message_id = MessageId(common["ledger_id"], common["entry_id"], index)
-            return self._is_wanted(message_id, common["publish_time_ms"])
-
-        # Message ids ascend, so all are wanted where the first and the last are.
-        if all(map(is_wanted, (*indexes[:1], *indexes[-1:]))):
-            return messages
-        return messages.where(list(map(is_wanted, indexes)))
-
-    def _is_wanted(self, message_id: MessageId, published_ms: int) -> bool:
-        """Whether a message is between the limits."""
-        return (
-            self._start is None
-            or (
-                published_ms >= self._start
-                if isinstance(self._start, int)
-                else message_id >= self._start
-            )
-        ) and (
-            self._end is None
-            or (published_ms < self._end if isinstance(self._end, int) else message_id < self._end)
-        )
 
     async def _completed_behind(self, end: MessageId) -> AsyncGenerator[EntryMessages, None]:
         """Yield the messages that have their first chunk before ``end`` and their last behind.

@@ -108,6 +108,33 @@ class EvenNumbers(EvenColumn[int]):
 
 
 @attrs.frozen
+class RepeatedColumn(Sequence[Item]):
+    """Items that each stand for as many messages in a row."""
+
+    items: Sequence[Item]
+    times: int
+    """Above 0."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        """What columns have in common that are one column where their items are joined."""
+        return (self.times,)
+
+    def __len__(self) -> int:
+        return len(self.items) * self.times
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Item]: ...
+    def __getitem__(self, at: int | slice) -> Item | list[Item]:
+        found = range(len(self))[at]
+        if isinstance(found, int):
+            return self.items[found // self.times]
+        return [self.items[one // self.times] for one in found]
+
+
+@attrs.frozen
 class UniformBatch:
     """Messages that have the same fields; a column is None where no message has the field."""
 

@@ -176,6 +176,7 @@ REVIEWED: Final = {
     "_batch: range(count)": "checked against the bytes of the batch's payload",
     "_batch: range(first_index, first_index + count)": "lazy, and as many as the batch has values",
     "_rows: range(found.numMessagesInBatch)": "checked against the bytes of the batch's payload",
+    "joined_messages: range(count)": "checked against the bytes of the batches' payloads",
     "usual_batch: range(count)": "checked against the bytes of the batch's payload",
     "usual_batch: range(number)": "below count",
     "EvenNumbers.__iter__: range(self.size)": "at most 8, by the pattern of the metadata",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from bkclient.topic.messages import DEFAULTS, EntryMessages
-from bkclient.topic.uniform_batch import EvenColumn, EvenNumbers, EvenValues
+from bkclient.topic.uniform_batch import EvenColumn, EvenNumbers, EvenValues, RepeatedColumn
 from bkctl.commands.topic.arrow_schema import DECODED
 from bkctl.quantities import FIRST_MS, LAST_MS
 
@@ -64,13 +64,18 @@ def _record_batch(entries: Sequence[EntryMessages], schema: pa.Schema) -> pa.Rec
 
 def _entry_indices(entries: Sequence[EntryMessages]) -> pa.Array | None:
     """Return the index of each message's entry; None where each entry is one message."""
+    if all(one.count == 1 for one in entries):
+        return None
+    return _indices([one.count for one in entries])
+
+
+def _indices(counts: Sequence[int]) -> pa.Array:
+    """Return each index of ``counts``, as often as it says there."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if all(one.count == 1 for one in entries):
-        return None
-    ends = pa.array(accumulate(one.count for one in entries), pa.int32())
-    numbers = pa.array(range(len(entries)), pa.int32())
+    ends = pa.array(accumulate(counts), pa.int32())
+    numbers = pa.array(range(len(counts)), pa.int32())
     return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, numbers))
 
 
@@ -136,7 +141,7 @@ def _runs(
 
     def shape(one: EntryMessages) -> tuple[int, ...] | None:
         column = one.each.get(name)
-        return column.shape if isinstance(column, EvenColumn) else None
+        return column.shape if isinstance(column, EvenColumn | RepeatedColumn) else None
 
     return groupby(entries, shape)
 
@@ -148,13 +153,21 @@ def _of_run(
 
     if shape is None or sum(one.count for one in run) < EVEN_ROWS_MIN:
         return _of_objects(_each(run, name), field)
-    columns = [cast("EvenColumn[Any]", one.each[name]) for one in run]
+    found = [one.each[name] for one in run]
+    if repeated := [one for one in found if isinstance(one, RepeatedColumn)]:
+        return pa.concat_arrays([_repeated(one, field) for one in repeated])
+    columns = cast("list[EvenColumn[Any]]", found)
     joined = attrs.evolve(columns[0], payload=b"".join(one.payload for one in columns))
     if isinstance(joined, EvenNumbers):
         numbers = _even_numbers(joined)
         return _times(numbers, field) if pa.types.is_timestamp(field.type) else numbers
     assert isinstance(joined, EvenValues), joined
     return _even_values(joined)
+
+
+def _repeated(column: RepeatedColumn[Any], field: pa.Field) -> pa.Array:
+    counts = [column.times] * len(column.items)
+    return _of_objects(list(column.items), field).take(_indices(counts))
 
 
 def _even_values(values: EvenValues) -> pa.Array:
