@@ -36,8 +36,8 @@ _WHY = {
     RepairState.TOO_FEW: "all writable bookies are in its ensemble already",
     RepairState.OPEN: "its last fragment is open there: after openLedgerRereplicationGracePeriod "
     "(30s by default) a worker fences the writer and recovers the ledger",
-    RepairState.REPAIRING: "a worker holds its lock; after a failed repair a worker tries again "
-    "within lockReleaseOfFailedLedgerGracePeriod (5m by default)",
+    RepairState.REPAIRING: "a worker holds its lock: it copies the ledger, or its repair failed "
+    "and is tried again within lockReleaseOfFailedLedgerGracePeriod (5m by default)",
     RepairState.WAITING: "it waits for a worker",
 }
 

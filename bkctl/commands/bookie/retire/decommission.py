@@ -27,7 +27,12 @@ from bkclient.repair.recover_bookies import (
     RecoverReport,
     ledgers_on_bookies,
 )
-from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
+from bkclient.repair.repair_states import (
+    LedgerRepairState,
+    MissingReplicas,
+    RepairState,
+    repair_states,
+)
 from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.commands.bookie.retire.recover import (
     copying_work,
@@ -284,7 +289,11 @@ def _wait(
                 told = True
                 session.warn("no auditor is elected, so workers may be missing; run `bkctl doctor`")
             for one in step.stuck:
-                session.warn(f"no progress: ledger {one.ledger_id}: {_why(session, one)}")
+                what = f"ledger {one.ledger_id}: {_why(session, one)}"
+                if one.repair_state is RepairState.REPAIRING:
+                    session.note(f"no ledger ended in the last minute; {what}")
+                else:
+                    session.warn(f"no progress: {what}")
             for ledger_id, why in step.damaged.items():
                 warn_of_mark(ledger_id, why)
 
