@@ -167,7 +167,9 @@ def _verified(
                 if isinstance(step, LedgerVerification):
                     yield step
                 else:
-                    progress.update(tally.entries + step.done, total=tally.entries + step.total)
+                    # What the ledgers after this one hold is not known.
+                    total = None if tally.is_selection or tally.is_list else step.total
+                    progress.update(tally.entries + step.done, total=total)
         except NoSuchLedgerError:
             if tally.is_list:
                 tally.gone.append(ledger_id)

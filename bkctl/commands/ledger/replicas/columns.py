@@ -39,9 +39,11 @@ def _bad_sentence(bad: BadCopies) -> str:
 def _verified(v: LedgerVerification) -> str:
     bad = sum(one.count for one in v.bad if one.flaw is not Flaw.DIFFERING)
     copies = f"{v.copies - bad} of " if bad else ""
-    read = (
-        f"{counted(v.entries, 'entry')}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)}"
-    )
+    last = v.metadata.last_entry_id
+    entries = counted(v.entries, "entry")
+    if last is not None and v.entries <= last:
+        entries = f"{v.entries} of {counted(last + 1, 'entry')}"
+    read = f"{entries}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)}"
     state = "" if v.metadata.is_closed else f" ({v.metadata.state.name.lower().replace('_', '-')})"
     lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
     lines += map(_bad_sentence, v.bad)

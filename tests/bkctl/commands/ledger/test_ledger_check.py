@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -127,11 +128,22 @@ def test_all_ledgers_in_a_state_are_verified(world: World) -> None:
     assert "add --all" in refused.err
 
 
+def test_how_much_is_left_of_several_ledgers_is_not_guessed(world: World) -> None:
+    ids = [closed_ledger(world, world.client(), 10, **STRIPED) for _ in range(2)]
+    for words, totals in ((["--all"], {None}), (ids, {None}), (ids[:1], {None, 10})):
+        said = run_in(world, "ledger", "verify", *words, "--progress", "jsonl").err
+        told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        assert {one["total"] for one in told} <= totals
+        assert told
+
+
 def test_a_sample_reads_less_than_all(world: World) -> None:
     ledger_id = closed_ledger(world, world.client(), 400, **TRIPLE)
     found = run_in(world, "ledger", "verify", ledger_id, "--sample", "5%", "--json").json
     (one,) = found["ledgers"]
     assert 10 < one["entries"] < 40
+    said = run_in(world, "ledger", "verify", ledger_id, "--sample", "5%").out
+    assert re.search(r": \d+ of 400 entries, \d+ copies, .* all sound\n", said)
     for share in ("0%", "101%", "many", "1"):
         refused = run_in(world, "ledger", "verify", ledger_id, "--sample", share, ok=False)
         assert refused.status == ExitStatus.USAGE
