@@ -22,6 +22,7 @@ from bkctl.output.views import (
     field,
     shown,
 )
+from wire.ids import NO_ENTRY
 
 if TYPE_CHECKING:
     from wire.ids import EntryId, LedgerId
@@ -55,11 +56,12 @@ def _length(value: Any) -> int | None:
 def _last_entry(value: Any) -> str:
     """Return the last entry of a closed ledger, or where the writer that released it ended."""
     metadata = value.metadata
-    last = None if metadata is None else metadata.last_entry_id
-    found = _confirmed(value) if last is None else last
-    if found is not None:
-        return str(found)
-    return "-" if metadata is None else "not closed"
+    if metadata is None:
+        return "-"
+    if metadata.is_closed:
+        return str(metadata.last_entry_id)
+    found = _confirmed(value)
+    return "not closed" if found in {None, NO_ENTRY} else str(found)
 
 
 def _password(value: Any) -> str:

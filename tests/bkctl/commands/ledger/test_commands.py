@@ -237,6 +237,8 @@ def test_an_input_too_large_for_one_entry_is_refused_before_anything_is_made(
     file = tmp_path / "large"
     file.write_bytes(data)
     ledger, count = run("ledger", "create").id, run("ledger", "list", "--count").out
+    listed = run("ledger", "list", "--columns", "ledger,last_entry").out.splitlines()
+    assert [ledger, "not", "closed"] in [line.split() for line in listed]
     source = "-" if piped else file
     typed = data if piped else b""
     for words in (
