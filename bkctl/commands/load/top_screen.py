@@ -264,7 +264,7 @@ def _keys_at_once(fd: int) -> Iterator[None]:
     import tty
 
     before = termios.tcgetattr(fd)
-    tty.setcbreak(fd)
+    tty.setcbreak(fd, termios.TCSADRAIN)  # Keys that came before are not thrown away.
     try:
         yield
     finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -28,6 +30,7 @@ from bkctl.commands.load.bookie_loads import (
 )
 from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
+from bkctl.host import Host
 from bkctl.output.charts import Canvas
 from bkctl.session.session import Session
 from tests.bkclient.worlds import World
@@ -192,6 +195,14 @@ def in_utc() -> Iterator[None]:
 
 
 class TestScreen:
+    def test_a_key_that_came_before_the_screen_is_taken(self) -> None:
+        main, inner = os.openpty()
+        with os.fdopen(main, "wb", 0) as keyboard, os.fdopen(inner) as stdin:
+            host = Host(stdin=stdin, stdout=io.StringIO())
+            keyboard.write(b"q")
+            with top_screen.Screen(host) as screen:
+                assert screen.key(10.0) == "q"
+
     @pytest.mark.parametrize("width", [40, *WIDTHS])
     @pytest.mark.parametrize("unicode", [True, False])
     @pytest.mark.usefixtures("in_utc")
