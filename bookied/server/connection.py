@@ -210,7 +210,8 @@ class BookieConnection(Protocol):
             return 0  # When reading goes on, ``update_reading`` has the connection wait again.
         self._dispatch.is_waiting = False
         self._go_on(requests_max)
-        return self._dispatch.requests_taken
+        # No turns are left out after one with large entries: it was long, and has ended.
+        return min(self._dispatch.requests_taken, requests_max)
 
     @property
     def waiting(self) -> WaitTimes:
