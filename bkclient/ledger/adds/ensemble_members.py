@@ -86,6 +86,7 @@ class Member:
         self._ailing = False
         self._gone = False
         self._last_copies: PendingCopies | None = None
+        self._lacking, self._why_lacking = 0, ""
         self._acked_to = self._broken_at = NO_ENTRY
         channel = pool.ready(bookie, self._keys.ledger_id, self._protocol)
         if channel is not None:
@@ -154,16 +155,33 @@ class Member:
             self._stream.close()
             self._stream = None
 
-    def part_when_answered(self, last_copies: PendingCopies) -> None:
-        """Leave the bookie once it has answered, or failed; nothing more is reported."""
-        self._on_acked, self._on_failed = _ignore, _warn_of_lack
+    def part_when_answered(self, last_copies: PendingCopies, last: EntryId) -> None:
+        """Leave the bookie once it has answered, or failed; nothing more is reported.
+
+        One warning tells of the entries up to ``last``, where the ledger ends, that it refused.
+        """
+
+        def note_lack(_member: Member, entries: list[int], error: ClientError) -> None:
+            self._lacking += sum(entry_id <= last for entry_id in entries)
+            self._why_lacking = str(error)
+
+        self._on_acked, self._on_failed = _ignore, note_lack
         self._last_copies = last_copies
         last_copies.expect(self)
         self._part_if_answered()
 
     def _part_if_answered(self) -> None:
-        if self._last_copies is not None and not self.in_flight:
-            self.part()
+        if self._last_copies is None or self.in_flight:
+            return
+        if self._lacking:
+            log.warn(
+                "bookie {bookie} may lack {count} of the last entries of ledger {ledger}: {why}",
+                bookie=self.bookie,
+                count=self._lacking,
+                ledger=self._keys.ledger_id,
+                why=self._why_lacking,
+            )
+        self.part()
 
     def _full(self) -> ClientError:
         return TooManyRequestsClientError(f"the connection to bookie {self.bookie} takes nothing")
@@ -249,15 +267,6 @@ def _ignore(_member: Member, _entries: list[int]) -> None:
     """Take an answer that decides nothing any more."""
 
 
-def _warn_of_lack(member: Member, entries: list[int], error: ClientError) -> None:
-    log.warn(
-        "bookie {bookie} may lack the last {count} entries of a closed ledger: {error}",
-        bookie=member.bookie,
-        count=len(entries),
-        error=error,
-    )
-
-
 class EnsembleMembers:
     """One ``Member`` for each index.
 
@@ -319,10 +328,13 @@ class EnsembleMembers:
         for member in self._members:
             member.part()
 
-    def leave_when_answered(self, last_copies: PendingCopies) -> None:
-        """Release each connection once its bookie has answered what was sent."""
+    def leave_when_answered(self, last_copies: PendingCopies, last: EntryId) -> None:
+        """Release each connection once its bookie has answered what was sent.
+
+        The ledger ends with the entry ``last``.
+        """
         for member in self._members:
-            member.part_when_answered(last_copies)
+            member.part_when_answered(last_copies, last)
 
     def that_lost(self, forced: EntryId) -> list[BookieId]:
         """Return the bookies that may have lost an acknowledged entry after ``forced``."""

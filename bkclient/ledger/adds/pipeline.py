@@ -382,7 +382,7 @@ class AddPipeline:
         if last_copies is None:
             self.members.leave()
         else:
-            self.members.leave_when_answered(last_copies)
+            self.members.leave_when_answered(last_copies, EntryId(self.quorum.last_confirmed))
         self._timeout.stop()
         if self._flush_call is not None and self._flush_call.active():
             self._flush_call.cancel()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from bkclient.client import Client
+from bkclient.errors import ClientUnauthorizedError
 from bkclient.ledger.writer import LedgerWriter
-from tests.bkclient.worlds import FakeBookie, Fate, World, is_add, when
+from tests.bkclient.worlds import FakeBookie, FakeLedger, Fate, World, is_add, when
 from wire.codes import ProtocolVersion
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
@@ -82,3 +86,47 @@ def test_a_bookie_that_was_replaced_is_not_waited_for() -> None:
     world.run(writer.close())
     world.settle()
     world.run(client.close(), limit_s=0)
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What the log gets."""
+    lines: list[str] = []
+
+    def note(event: LogEvent) -> None:
+        lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(note)
+    yield lines
+    globalLogPublisher.removeObserver(note)
+
+
+def test_a_bookie_that_refuses_its_last_copies_is_told_of_in_one_line(said: list[str]) -> None:
+    world = World(3)
+    client, writer, slow = written(world, Fate.HOLD)
+    slow.ledgers[writer.ledger_id] = FakeLedger(b"another key")
+    assert slow.release() == len(PAYLOADS)
+    world.run(client.close())
+    (line,) = [line for line in said if "may lack" in line]
+    which = f"may lack 50 of the last entries of ledger {writer.ledger_id}: "
+    assert line.startswith(f"bookie {slow.bookie_id} {which}")
+
+
+def test_entries_after_the_end_of_the_ledger_are_no_lack(said: list[str]) -> None:
+    world = World(3)
+    client = world.client()
+    writer = world.run(client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2))
+    for bookie in world.bookies.values():
+        bookie.ledgers[writer.ledger_id] = FakeLedger(b"another key")
+        bookie.policy = when(is_add, Fate.HOLD)
+    adding = writer.add_many(PAYLOADS)
+    world.settle()
+    first, *others = world.bookies.values()
+    first.release()
+    world.settle()
+    assert isinstance(world.failure(adding), ClientUnauthorizedError)
+    world.run(writer.close())
+    for bookie in others:
+        bookie.release()
+    world.run(client.close())
+    assert not [line for line in said if "may lack" in line]
