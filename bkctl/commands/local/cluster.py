@@ -319,7 +319,12 @@ class LocalCluster:
                 yield bookie.bookie_id, status, bookie.log
 
     def start_requested(self, warn: Callable[[str], None]) -> None:
-        """Start the bookies for which ``bkctl local start`` has left a request."""
+        """Start the bookies for which ``bkctl local`` has left a request, new ones included."""
+        while (self.directory.bookie(number := len(self._bookies) + 1) / START_REQUEST).exists():
+            (port,) = _ports(1, 0, [one.port for one in self._bookies])
+            host = host_of(number, self._racks)
+            self._bookies.append(BookieProcess(host, port, self.directory.bookie(number)))
+            self.save()
         for bookie in self._bookies:
             request = bookie.directory / START_REQUEST
             if not request.exists():

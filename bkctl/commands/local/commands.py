@@ -39,7 +39,11 @@ class _Size(_ParamType):
         if value in {"list", "ls"}:
             self.fail("`bkctl local status` names the clusters that run here", param, ctx)
         if value == "add":
-            self.fail("`bkctl local N --dir DIR` with a larger N adds bookies", param, ctx)
+            self.fail(
+                "`bkctl local N --dir DIR` with a larger N adds bookies while it runs",
+                param,
+                ctx,
+            )
         if value == "restart":
             self.fail(
                 "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local start DIR BOOKIE_ID`",
@@ -101,7 +105,8 @@ local = Command(
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
-    that starts it again; the other bookies keep running. If some bookies of an existing DIR do not
+    that starts it again; the other bookies keep running. With a larger N and the DIR of a cluster
+    that runs, the command adds bookies to it and ends. If some bookies of an existing DIR do not
     start, the others run, and --background ends with status 8. If the ZooKeeper ends, the cluster
     ends with status 5.
 

@@ -125,10 +125,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
 def how_to_grow(directory: Path) -> str:
     """Return the commands that add bookies to a running cluster."""
     where = shlex.quote(str(directory))
-    return (
-        f"for more bookies: bkctl local stop {where}, then bkctl local N --dir {where} "
-        "--background (N counts decommissioned bookies)"
-    )
+    return f"for more bookies: bkctl local N --dir {where} (N counts decommissioned bookies)"
 
 
 class LocalDirectory:

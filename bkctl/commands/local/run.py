@@ -136,12 +136,18 @@ def _local(
     background: bool,
     uri: str = "",
 ) -> None:
+    from bkctl.commands.local import running_bookie, running_cluster
     from bkctl.commands.local.cluster import LocalCluster
     from bkctl.errors import UsageError
     from bkctl.output.units import counted
 
     if background and directory is None:
         raise UsageError("--background needs --dir DIR, to know where it is")
+    is_plain = not (zookeeper or uri or settings or racks)
+    if is_plain and directory and running_bookie.add(session, Path(directory), bookies):
+        if not session.dry_run:
+            running_cluster.status(session, Path(directory))
+        return
     if session.dry_run:
         place = directory or "a temporary directory"
         session.plan([f"start {counted(bookies, 'bookie')} in {place}"])

@@ -1,4 +1,4 @@
-"""``bkctl local start`` and ``stop`` with a BOOKIE_ID: one bookie of a cluster that runs.
+"""``bkctl local start`` and ``stop`` with a BOOKIE_ID, and more bookies for a cluster that runs.
 
 The process that runs the cluster stays the parent of its bookies. A stop sends SIGTERM to the
 bookie. A start leaves a request in the bookie's directory, which that process polls.
@@ -14,7 +14,16 @@ from pathlib import Path
 
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.columns import LocalBookie
-from bkctl.commands.local.directory import START_REQUEST, how_to_grow, write_private
+from bkctl.commands.local.directory import (
+    START_REQUEST,
+    bookie_directory,
+    holds_cluster,
+    how_to_grow,
+    make_own,
+    read_record,
+    refuse_others_directory,
+    write_private,
+)
 from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.commands.local.running_cluster import (
     cookies_of,
@@ -25,6 +34,7 @@ from bkctl.commands.local.running_cluster import (
     wait_until,
 )
 from bkctl.errors import ConflictError, NothingFoundError
+from bkctl.output.units import counted
 from bkctl.session.session import Session
 from bookied.directories.lock import is_locked
 from wire.errors import BookKeeperError
@@ -61,10 +71,42 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         _start(session, found.uri, one)
 
 
-def _start(session: Session, uri: str, one: LocalBookie) -> None:
-    """Ask the process of the cluster for one bookie, and wait until it is registered."""
+def add(session: Session, directory: Path, bookies: int) -> bool:
+    """Add bookies to a cluster that runs, so that it has so many; return whether it has fewer.
+
+    Raises:
+        LocalStartError: a new bookie did not start; the message has its reason.
+    """
+    if not holds_cluster(directory):
+        return False
+    refuse_others_directory(directory)
+    known = read_record(directory)
+    if known is None or bookies <= len(known.ports) or not is_locked(directory):
+        return False
+    numbers = range(len(known.ports) + 1, bookies + 1)
+    if session.dry_run:
+        session.plan([f"start {counted(len(numbers), 'bookie')} more in {directory}"])
+        return True
+    for number in numbers:
+        home = bookie_directory(directory, number)
+        make_own(home)
+        write_private(home / START_REQUEST, "")
+    owner = insist_owner(directory)
+    wait_until(
+        lambda: len(read(directory).bookies) >= bookies,
+        f"process {owner}, which runs the cluster, adds no bookie",
+        "a cluster that an older bkctl started has to be stopped and started for that",
+    )
+    with ClusterMetadata(lambda: known.uri) as metadata:
+        for one in read(directory).bookies[len(known.ports) :]:
+            _wait(session, metadata, one)
+            session.note(f"started bookie {one.bookie_id}; its log is {one.log}")
+    return True
+
+
+def _wait(session: Session, metadata: ClusterMetadata, one: LocalBookie, written: int = 0) -> None:
+    """Wait until a bookie is registered; its log has the reason, after ``written``, if not."""
     bookie_id, log = one.bookie_id, Path(one.log)
-    written = log.stat().st_size if log.exists() else 0
 
     def is_registered() -> bool:
         if (reason := printed_reason(log, written)) is not None:
@@ -73,6 +115,14 @@ def _start(session: Session, uri: str, one: LocalBookie) -> None:
             )
         return bookie_id in metadata.writable()
 
+    with session.messages.waiting(f"waiting for bookie {bookie_id} to register"):
+        wait_until(is_registered, f"{bookie_id} is not registered", f"its log is {log}")
+
+
+def _start(session: Session, uri: str, one: LocalBookie) -> None:
+    """Ask the process of the cluster for one bookie, and wait until it is registered."""
+    bookie_id, log = one.bookie_id, Path(one.log)
+    written = log.stat().st_size if log.exists() else 0
     request = Path(one.directory) / START_REQUEST
     with ClusterMetadata(lambda: uri) as metadata:
         with session.messages.waiting("waiting until the registration of the last start has ended"):
@@ -83,8 +133,7 @@ def _start(session: Session, uri: str, one: LocalBookie) -> None:
             )
         write_private(request, "")
         try:
-            with session.messages.waiting(f"waiting for bookie {bookie_id} to register"):
-                wait_until(is_registered, f"{bookie_id} is not registered", f"its log is {log}")
+            _wait(session, metadata, one, written)
         finally:
             request.unlink(missing_ok=True)
     session.note(f"started bookie {bookie_id}; its log is {one.log}")

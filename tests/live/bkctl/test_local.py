@@ -407,6 +407,30 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_bookies_are_added_while_the_cluster_runs_and_are_there_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 1) as cluster:
+        first = run_here("local", "status", directory, "-o", "id").stdout.split()
+        planned = _run("local", "3", "--dir", directory, "--dry-run")
+        assert planned.stdout == f"would start 2 bookies more in {directory}\n"
+        added = _run("local", "3", "--dir", directory, "-o", "id")
+        assert added.returncode == 0, added.stderr
+        ids = added.stdout.split()
+        assert (len(ids), ids[:1]) == (3, first)
+        writable = ("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
+        assert sorted(run_here(*writable).stdout.split()) == sorted(ids)
+        assert len(_processes(directory)) == 3
+        for words in (("3",), ("4", "--set", "gcWaitTime=1000"), ("4", "--zookeeper")):
+            refused = _run("local", words[0], "--dir", directory, *words[1:])
+            assert refused.returncode == ExitStatus.CONFLICT, refused.stderr
+    with local_cluster(directory, 3) as cluster:
+        again = run_here("local", "status", directory, "-o", "id").stdout.split()
+        assert again == ids
+
+
+@pytest.mark.processes
 def test_a_bookie_that_was_killed_counts_as_started_only_when_it_runs(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     words = ("local", "status", directory, "--json")

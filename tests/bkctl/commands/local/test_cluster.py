@@ -71,8 +71,8 @@ def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
     finally:
         held.release()
     assert caught.value.hint == (
-        f"to use it: . {tmp_path}/bkctl.env; for more bookies: bkctl local stop {tmp_path}, then "
-        f"bkctl local N --dir {tmp_path} --background (N counts decommissioned bookies)"
+        f"to use it: . {tmp_path}/bkctl.env; for more bookies: bkctl local N --dir {tmp_path} "
+        "(N counts decommissioned bookies)"
     )
 
 
