@@ -337,11 +337,6 @@ class LocalCluster:
                     bookie.log_reason(error)  # `local start` waits for it.
             request.unlink(missing_ok=True)
 
-    @property
-    def running(self) -> int:
-        """How many bookies run."""
-        return sum(state.state == "up" for state in self.states())
-
     def states(self) -> list[LocalBookie]:
         """Return the cluster's processes, for a table."""
         return [bookie.state() for bookie in self._bookies]

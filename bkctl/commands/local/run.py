@@ -289,7 +289,7 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
             else:
                 session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
             session.note(f"to start it again: {start}")
-            if not cluster.running:
+            if all(one.state != "up" for one in cluster.states()):
                 session.warn("no bookie is left; the metadata stays until Ctrl-C")
 
 
