@@ -150,6 +150,7 @@ class BookieSetting:
     origin: str | None = field(
         "A line of a file, a variable, an option, default, or set at run time, if the bookie "
         "reports it.",
+        optional=True,
         default=None,
     )
 
