@@ -323,6 +323,6 @@ def test_javas_auditor_is_waited_for_and_its_marks_go_once_they_are_needless(
     needed = side.ours("autorecovery", "forget", lost.closed.ledger_id, ok=False)
     assert (needed.status, "lacks replicas" in needed.err) == (7, True)
     side.ours("recover", lost.gone, "--yes", "--concurrency", 3)
-    for one in found:
-        side.ours("autorecovery", "forget", one["ledger_id"])
+    left = side.ours("bookie", "decommission-status", lost.gone, "--json").json
+    assert (left["ledgers"], left["marked"]) == (0, 0)
     cluster.wait_whole(lost.gone)
