@@ -219,7 +219,7 @@ class DeclaredSetting:
     def _number(self, text: str) -> float:
         if not text:
             raise ValueError("is empty where a number must be")
-        number = _int(text) if self.type is int else _float(text)
+        number = _int(text, self.spec.unit) if self.type is int else _float(text)
         low, high = self.spec.minimum, self.spec.maximum
         if (low is not None and number < low) or (high is not None and number > high):
             raise ValueError("is out of range")
@@ -275,9 +275,9 @@ def _bool(text: str) -> bool:
     raise ValueError("is not a boolean")
 
 
-def _int(text: str) -> int:
+def _int(text: str, unit: str) -> int:
     if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)", text):
-        raise ValueError("is not a whole number")
+        raise ValueError(f"is not a whole number{f' of {unit}' if unit else ''}")
     number = int(text, 16) if "x" in text.lower() else int(text)
     if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
         raise ValueError("does not fit into 64 bits")

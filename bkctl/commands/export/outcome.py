@@ -46,7 +46,7 @@ def _exported_sentence(report: ExportReport) -> str:
         if left := report.files - report.verified_files:
             done += f", not {left} of earlier exports"
     return (
-        f"{done}; {report.target} now holds {counted(report.entries, 'entry')}, "
+        f"{done}; the directory {report.target} now holds {counted(report.entries, 'entry')}, "
         f"{human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')}, {'' if report.files == 1 else 'together '}"
         f"{human_bytes(report.file_bytes)}"

@@ -252,6 +252,7 @@ def test_the_newer_name_wins_over_the_older() -> None:
         ("bookiePort=", "'' is empty where a number must be; allowed: 0 to 65535"),
         ("bookiePort=x", "'x' is not a whole number; allowed: 0 to 65535"),
         ("bookiePort=1.5", "'1.5' is not a whole number; allowed: 0 to 65535"),
+        ("waitMSec=5m", "'5m' is not a whole number of ms"),
         ("bookiePort=65536", "'65536' is out of range; allowed: 0 to 65535"),
         ("level=9223372036854775808", "'9223372036854775808' does not fit into 64 bits; allowed"),
         ("usage=nan", "'nan' is not a number; allowed: 0 to 1"),

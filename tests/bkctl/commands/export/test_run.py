@@ -668,7 +668,7 @@ class TestCommand:
         assert told["files"] == len(files) == 2
         assert (told["copied_entries"], told["copied_ledgers"]) == (5, 1)
         again = run("export", *chosen, "-o", "table")
-        assert f"nothing is new; {tmp_path} now holds 12 entries" in again.out
+        assert f"nothing is new; the directory {tmp_path} now holds 12 entries" in again.out
 
     def test_a_dry_run_plans_what_the_export_does(self, run: Run, client, tmp_path) -> None:
         ids = [str(write(client, [b"abc"] * n)) for n in (5, 7)]
