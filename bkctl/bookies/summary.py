@@ -44,6 +44,8 @@ class BookieSummary:
     """Its network location, where a topology script is configured."""
     unreachable: str = ""
     """Why it did not tell its disks; empty if it did, or was not asked."""
+    refuses: bool = False
+    """Whether it answers, and refuses this client."""
     http: HttpAddress | None = None
     """Where its HTTP server listens, if it has published one."""
     version: str | None = field("Version, if the bookie reports it.", rank=WIDE, default=None)

@@ -39,4 +39,5 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
     if silent:
         session.finish()  # The table comes first.
     for one in silent:
-        session.warn(f"{one.bookie_id} is registered and does not answer: {one.unreachable}")
+        how = "refuses this client" if one.refuses else "is registered and does not answer"
+        session.warn(f"{one.bookie_id} {how}: {one.unreachable}")

@@ -390,9 +390,21 @@ def _same_address(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             )
 
 
+def _refusing(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    refusing = [one for one in seen.bookies if one.refuses]
+    if refusing:
+        what = (
+            f"{_does(len(refusing), 'refuses', 'refuse')} this client, so their disks and entries "
+            f"were not looked at: {refusing[0].unreachable}"
+        )
+        fix = "put the client's login or TLS settings into a file, and name it with -c"
+        ids = [one.bookie_id for one in refusing]
+        yield from _about(Severity.TROUBLE, "bookies-refuse", ids, what, fix)
+
+
 def _unreachable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for one in seen.bookies:
-        if one.unreachable:
+        if one.unreachable and not one.refuses:
             ledgers = seen.ledgers.holds[one.bookie_id]
             lists = f", and {counted(ledgers, 'ledger')} {_list_it(ledgers)}" if ledgers else ""
             what = f"{one.bookie_id} is registered and does not answer{lists}: {one.unreachable}"
@@ -675,6 +687,7 @@ def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 _WITHOUT_LEDGERS: Final[tuple[Rule, ...]] = (
     _unreachable,
+    _refusing,
     _same_address,
     _no_racks,
     _disabled,
@@ -698,6 +711,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _down,
     _unknown,
     _unreachable,
+    _refusing,
     _same_address,
     _no_racks,
     _lacking,

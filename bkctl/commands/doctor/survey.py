@@ -211,7 +211,7 @@ async def examine_cluster(
         marks={mark.ledger_id: mark for mark in marks},
         limits=limits,
         rack_losses=RackLosses.of(bookies),
-        silent=frozenset(one.bookie_id for one in bookies if one.unreachable),
+        silent=frozenset(one.bookie_id for one in bookies if one.unreachable and not one.refuses),
     )
     logs: tuple[str, ...] = ()
     if identity.layout is not None:  # Without it ledgers cannot be found.

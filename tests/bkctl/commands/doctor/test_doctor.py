@@ -37,7 +37,13 @@ from wire import digest
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.messages import BookieInfoRequest, BookieInfoResponse, Request
+from wire.messages import (
+    BookieInfoRequest,
+    BookieInfoResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+)
 from wire.records.cookie import Cookie, encode_cookie
 
 A, B, C, D = (BookieId(f"b{n}") for n in (1, 2, 3, 4))
@@ -452,6 +458,26 @@ def test_17_a_bookie_that_is_registered_and_dead_is_seen(patient: Patient) -> No
     found = patient.findings()["ledgers-unanswered"]
     assert (found["count"], found["fix"]) == (1, "bring back one of b1, b2")
     assert found["what"].endswith("they cannot be read now")
+
+
+def test_bookies_that_refuse_the_client_are_no_loss(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+
+    def refuse(request: Request) -> Ruling:
+        if isinstance(request, BookieInfoRequest):
+            return BookieInfoResponse(ReturnCode.EUA)
+        if isinstance(request, ReadRequest):
+            return ReadResponse(ReturnCode.EUA, request.ledger_id, request.entry_id)
+        return Fate.SERVE
+
+    for bookie in patient.world.bookies.values():
+        bookie.policy = refuse
+    found = patient.findings()
+    assert set(found) == {"bookies-refuse"}
+    assert found["bookies-refuse"]["what"].startswith("4 bookies refuse this client, so their ")
+    assert "-c" in found["bookies-refuse"]["fix"]
+    listed = run_in(patient.world, "bookie", "list").err
+    assert "b1 refuses this client: " in listed
 
 
 def test_18_programs_get_the_same_as_people(patient: Patient) -> None:

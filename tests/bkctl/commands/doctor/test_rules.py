@@ -67,6 +67,13 @@ def everything_wrong() -> ClusterSurvey:
         bookies=(
             BookieSummary(bookie_id=BookieId("full:1"), state=up, address="h:1", free=1, total=99),
             BookieSummary(bookie_id=BookieId("twin:1"), state=up, address="h:1", unreachable="no"),
+            BookieSummary(
+                bookie_id=BookieId("shut:1"),
+                state=up,
+                address="s:1",
+                unreachable="no",
+                refuses=True,
+            ),
             BookieSummary(bookie_id=BookieId("ro:1"), state=BookieState.READ_ONLY.value),
             BookieSummary(bookie_id=BookieId("down:1"), state=BookieState.DOWN.value),
             BookieSummary(bookie_id=BookieId("empty:1"), state=BookieState.DOWN.value),
