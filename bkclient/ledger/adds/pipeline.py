@@ -532,7 +532,7 @@ def _as_outcome(command: FailAdds, ledger_id: LedgerId) -> ClientError:
     which = f"entry {first}" if first == last else f"entries {first} to {last}"
     error = type(command.error)(
         f"{which} of ledger {ledger_id} not confirmed: {command.error}; "
-        "the outcome is unknown until a recovery or autorecovery has closed the ledger"
+        "the outcome is unknown until the ledger is closed"
     )
     error.__cause__, error.outcome_unknown = command.error, True
     return error

@@ -239,7 +239,9 @@ class EntryPump:
             Interrupted: the stop came, and then an add failed.
         """
         session = self._session
-        session.failed = f"{_recover(self._writer.ledger_id)}, and shows its last entry"
+        session.failed = (
+            f"{_recover(self._writer.ledger_id)}, if it is open, and shows its last entry"
+        )
         try:
             self._add_all(stop)
         except BookKeeperError as error:

@@ -121,7 +121,8 @@ def test_a_failure_after_the_time_limit_ends_as_the_time_limit_does() -> None:
     with pytest.raises(Interrupted, match="time limit reached"):
         pump.run(stop)
     assert session.resume == (
-        "a bookie failed; `bkctl ledger recover 7` closes it, and shows its last entry"
+        "a bookie failed; `bkctl ledger recover 7` closes it, if it is open, and shows its last "
+        "entry"
     )
 
 
