@@ -82,12 +82,12 @@ def _checked(
     findings: Findings,
 ) -> int:
     """Show what is odd about settings that can be used, and about the files that they name."""
-    from bkclient.connection.security.used_files import used_files
+    from bkclient.connection.security.file_checks import check_files
 
     if not options.autorecovery_only:
-        findings = (*findings, *used_files(config))
+        findings = (*findings, *check_files(config))
     if client_config is not None:
-        own = (one for one in used_files(client_config) if one not in findings)
+        own = (one for one in check_files(client_config) if one not in findings)
         findings = (*findings, *own)
     return _show(findings)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -67,19 +67,6 @@ def known_keys(cls: Any) -> frozenset[str]:
     return frozenset(
         key for one in declared(cls) for key in (one.spec.key, *one.spec.aliases)
     ) | frozenset(other.pattern for other in other_keys(cls) if "*" not in other.pattern)
-
-
-def settings_of_environment(environ: Mapping[str, str], *classes: type) -> dict[str, str]:
-    """Return what ``BK_<key>`` variables set, as the Java container scripts have it.
-
-    ``BK_`` and a word in capitals (``BK_HOME``) is not a setting; any other name that no class
-    knows is passed on, so that ``load`` can warn about it.
-    """
-    known = frozenset().union(*(known_keys(cls) for cls in classes))
-    found = {name[3:]: text for name, text in environ.items() if name.startswith("BK_")}
-    return {
-        key: text for key, text in found.items() if key in known or re.match(r"[a-z]+[A-Z_.]", key)
-    }
 
 
 def load(

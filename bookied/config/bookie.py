@@ -2,7 +2,7 @@
 
 ``BookieConfig`` reads an unmodified Java ``bk_server.conf`` (BookKeeper 4.18.0,
 ServerConfiguration). What it cannot give is refused where going on would lose safety, and named
-otherwise; see ``java_keys``.
+otherwise; see ``java_keys``. The keys are declared by group in the modules beside this one.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import value_text
+from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import Findings
 from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import (
@@ -22,7 +23,7 @@ from bkclient.config.properties import (
     java_system_properties,
     read_properties,
 )
-from bkclient.config.settings import setting_origins, settings_of_environment
+from bkclient.config.settings import setting_origins
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 from bookied.process.own_version import own_version

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.loads.load import BookieRefusedError, Load, Result, run
 from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, init_cluster, zookeeper_client

@@ -29,7 +29,7 @@ from twisted.internet.task import deferLater
 
 from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.loads.load import cpu_seconds
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.our_bookie import OurBookie

@@ -31,7 +31,7 @@ from typing import Any
 
 import attrs
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.loads.load import cpu_seconds
 from tests.bench.loads.many_ledgers import ManyLedgers

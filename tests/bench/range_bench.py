@@ -28,7 +28,7 @@ import attrs
 
 from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.cluster_bench import (
     BOOKIES,
     KINDS,

@@ -27,7 +27,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.loads.load import cpu_seconds, rss_bytes
 from tests.bench.loads.many_ledgers import ManyLedgers

@@ -32,8 +32,8 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.quorum.distribution import write_set
 from bkclient.repair.replica_check import LedgerChecker
-from bkctl.commands.local.metadata import ZooKeeperProcess
 from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.repair.autorecovery.audits import check_all_ledgers
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes
 from tests.interop.peers.jvm import java_command

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.loads.load import BookieRefusedError, peak_rss_bytes
 from tests.bench.loads.many_ledgers import ManyLedgers

@@ -13,7 +13,7 @@ from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
 from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.contract.metadata_drivers import MemoryDriver, SqliteDriver, ZooKeeperDriver
 from tests.support import reactor
 from tests.support.programs import missing

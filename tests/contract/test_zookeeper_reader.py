@@ -16,7 +16,7 @@ from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.zookeeper_reader import open_metadata_reader
 from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.contract.metadata_drivers import ZooKeeperDriver
 from tests.support import reactor

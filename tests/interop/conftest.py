@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.class_archive import ensure_class_archive
 from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.jvm import JavaVM

@@ -11,7 +11,7 @@ import attrs
 
 from bkclient.client import Client
 from bkclient.metadata import open_metadata
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, zookeeper_client
 from tests.proof.clients import ClientProcess

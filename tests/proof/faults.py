@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from bkctl.commands.local.metadata import ZooKeeperStartError
+from bkctl.commands.local.zookeeper import ZooKeeperStartError
 from tests.interop.peers.peers import JavaBookie, PeerFailed
 from tests.proof.cluster import ZOOKEEPER_S, ProofCluster
 from tests.proof.damage import flip, truncate

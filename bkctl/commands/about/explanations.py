@@ -43,7 +43,7 @@ MODULES: Final = (
     "bkctl.commands.export.task.rows",
     "bkctl.commands.ledger.framing",
     "bkctl.commands.local.java",
-    "bkctl.commands.local.metadata",
+    "bkctl.commands.local.zookeeper",
     "bkctl.commands.local.bookie",
     "bookied.offline.repair.convert_logs",
     "bookied.errors",

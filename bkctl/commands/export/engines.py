@@ -1,6 +1,7 @@
 """Run the tasks of an export: on Spark, or in processes of this machine.
 
-Both run ``bkctl.commands.export.task.copy.copy_task``, and return what it returned for every task.
+``run`` chooses between them. Both run ``bkctl.commands.export.task.copy.copy_task``, and return
+what it returned for every task.
 """
 
 from __future__ import annotations

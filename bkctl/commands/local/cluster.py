@@ -25,8 +25,8 @@ from bkctl.commands.local.directory import (
     refuse_started_by_hand,
     write_private,
 )
-from bkctl.commands.local.metadata import HOST, LocalMetadataService
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.metadata import LocalMetadataService
+from bkctl.commands.local.process import HOST, free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
 from bkctl.session.safety import some_names

@@ -13,6 +13,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
+HOST: Final = "127.0.0.1"
+
 
 class ChildProcess:
     """A child whose output goes to a file, and that ends when this process ends.

@@ -93,7 +93,7 @@ def local(
     _refuse_bookie_id(str(bookies), bookie_id)
     directory = directory or where
     if not isinstance(bookies, int):
-        from bkctl.commands.local import metadata as local_zookeeper
+        from bkctl.commands.local import zookeeper as local_zookeeper
 
         local_zookeeper.run(session, directory, port_base, keep=keep)
         return
@@ -272,7 +272,7 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
     Raises:
         ZooKeeperEndedError: without it nothing goes on.
     """
-    from bkctl.commands.local.metadata import ZooKeeperEndedError
+    from bkctl.commands.local.zookeeper import ZooKeeperEndedError
 
     while True:
         time.sleep(_POLL_EVERY_S)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared, is_secret_key
+from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import Properties
@@ -15,10 +16,9 @@ from bkclient.config.settings import (
     known_keys,
     load,
     setting_origins,
-    settings_of_environment,
     settings_text,
 )
-from bkclient.connection.security.used_files import used_files
+from bkclient.connection.security.file_checks import check_files
 from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
@@ -107,12 +107,12 @@ def findings(properties: Properties, side: str, *, strict: bool) -> list[Setting
     config, some = _loaded(CLASSES[side], properties, strict=strict)
     found = list(some)
     if config is not None:
-        found += used_files(config)
+        found += check_files(config)
     if side == "bookie":
         only_clients = known_keys(ClientConfig) - known_keys(BookieConfig)
         client, some = _loaded(ClientConfig, properties, strict=False)
         if client is not None and config is not None and config.has_client:
-            some = (*some, *used_files(client))
+            some = (*some, *check_files(client))
         found += [
             one for one in some if one.kind is not FindingKind.UNKNOWN and one.key in only_clients
         ]

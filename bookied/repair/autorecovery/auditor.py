@@ -40,7 +40,7 @@ from bookied.repair.autorecovery.audits import (
     check_replicas,
     overdue_marks,
 )
-from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
+from bookied.repair.autorecovery.lost_bookie_delay import Audit, AuditLater, Command, LostBookies
 from bookied.repair.autorecovery.wake_up import until_enabled
 from bookied.stats.metrics import AuditorStats
 from bookied.stats.summary import Summary

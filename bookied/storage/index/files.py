@@ -1,7 +1,8 @@
 """The index files on disk: found, read, and written in the order that a crash survives.
 
 A new file is written under another name and renamed once it is complete and synced: so every
-``.idx`` has a whole header, and a bad one is damage, never a crash of ours.
+``.idx`` has a whole header, and a bad one is damage, never a crash of ours. Damage that
+a start meets is for ``bookied.storage.replay``.
 """
 
 from __future__ import annotations

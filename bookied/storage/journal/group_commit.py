@@ -7,7 +7,12 @@ measured, so it is used only when asked for.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
+
+GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A group is closed once it has this much (``queue``)."""
 
 
 @attrs.frozen(kw_only=True)

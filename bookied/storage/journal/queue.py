@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from bookied.storage.files.files import Buffer
-from bookied.storage.journal.group_commit import GroupCommit
-
-GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A group is closed once it has this much."""
+from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit
 
 
 class QueuedRecords(NamedTuple):

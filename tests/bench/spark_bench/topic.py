@@ -20,7 +20,7 @@ import pulsar  # type: ignore[import-untyped]
 from bkclient.blocking import BlockingClient
 from bkclient.topic.read import read_topic
 from bkctl.commands.export.spark.session import spark_session
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.peek import columns

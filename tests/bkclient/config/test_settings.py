@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.config.declaration import OtherKey, declared, is_secret_key, setting, value_text
+from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import ConfigError, FindingKind, SettingFinding, Severity
 from bkclient.config.properties import (
     Origin,
@@ -27,7 +28,6 @@ from bkclient.config.settings import (
     load,
     non_default_settings,
     sample_settings,
-    settings_of_environment,
 )
 
 

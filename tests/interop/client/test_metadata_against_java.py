@@ -14,7 +14,7 @@ from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.metadata.errors import NotInitializedError
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.interop.peers.java_client import PATIENT, JavaClient
 from tests.interop.peers.jvm import JavaVM

@@ -14,7 +14,7 @@ from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bkctl.exit_status import ExitStatus
 from bkctl.host import Host
 from tests.bkclient.metadata.values import B1, B2, closed, info

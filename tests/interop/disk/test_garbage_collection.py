@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.errors import LedgersMapError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.commands.local.java import Java, find_java, pyspark_jars
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers import jars as jars_module
 from tests.interop.peers.jars import VERSION, archive_path, common_class_path
 from tests.interop.peers.java_shell import java_shell_process

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.jvm import JavaVM
 from tests.interop.peers.peers import Peers
 from tests.interop.replication.cluster import MixedCluster

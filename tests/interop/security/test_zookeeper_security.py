@@ -18,7 +18,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.java import Java
-from bkctl.commands.local.metadata import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.jvm import FAST_JVM
 from tests.interop.peers.our_bookie import our_bookie

@@ -20,10 +20,10 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.directory import BACKGROUND_LOG, CONF_FILE
-from bkctl.commands.local.metadata import ZooKeeperProcess
-from bkctl.commands.local.metadata import settings as zookeeper_settings
 from bkctl.commands.local.process import free_port
 from bkctl.commands.local.run import without_settings
+from bkctl.commands.local.zookeeper import ZooKeeperProcess
+from bkctl.commands.local.zookeeper import settings as zookeeper_settings
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL, local_cluster

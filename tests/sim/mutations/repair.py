@@ -22,7 +22,7 @@ from bkclient.repair.replica_check import LedgerChecker, LedgerView
 from bookied.repair.autorecovery import auditor, worker
 from bookied.repair.autorecovery.audit_schedule import AuditJob
 from bookied.repair.autorecovery.auditor import Auditor
-from bookied.repair.autorecovery.lost_bookies import LostBookies
+from bookied.repair.autorecovery.lost_bookie_delay import LostBookies
 from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import AddFlag

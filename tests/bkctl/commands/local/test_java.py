@@ -23,8 +23,8 @@ from bkctl.commands.local.java import (
     pyspark_jars,
     spark_java_home,
 )
-from bkctl.commands.local.metadata import ZooKeeperProcess, ZooKeeperStartError
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.zookeeper import ZooKeeperProcess, ZooKeeperStartError
 from tests.support.waiting import START_S, until
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")

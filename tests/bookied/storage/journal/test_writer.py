@@ -16,10 +16,9 @@ import pytest
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.journal.queue import GROUP_BYTES_MAX
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.journal.writer import Journal
 from tests.bookied.worlds.thread_limit import threads_left

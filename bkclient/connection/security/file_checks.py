@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bkclient.config.tls import TlsSettings
 
 
-def used_files(config: Any) -> Iterator[SettingFinding]:
+def check_files(config: Any) -> Iterator[SettingFinding]:
     """Yield TLS files that cannot be used, and files with secrets that others may read."""
     yield from open_to_others(config)
     is_client = isinstance(config, ClientConfig)

@@ -1,4 +1,4 @@
-"""When the loss of a bookie is worth an audit: rules, no I/O and no clock.
+"""When the loss of a bookie is worth an audit (``audits``): rules, no I/O and no clock.
 
 One lost bookie may be on its way back: it has ``lostBookieRecoveryDelay`` to do so. When a second
 one goes, that is no restart any more. Agrees with BookKeeper 4.18.0, Auditor.
