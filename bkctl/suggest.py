@@ -43,6 +43,7 @@ _COPY: Final = (
 )
 
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
+    "autorecovery history": ("autorecovery list",),
     "autorecovery lost": ("autorecovery list", "doctor"),
     "bookie df": ("bookie show",),
     "bookie ledgers": ("ledger list --bookie BOOKIE_ID",),
@@ -171,6 +172,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
     "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
+    "ledger gc": ("ledger orphans --keep-file FILE", "bookie gc BOOKIE_ID"),
     "ledger lac": ("ledger map LEDGER_ID",),
     "ledger copy": (_COPY,),
     "ledger cp": (_COPY,),
@@ -257,7 +259,15 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger delete --older-than": _FIND_AND_DELETE.format("--older-than 30d"),
     "ledger create --custom-metadata": "use --meta",
     "ledger create --metadata": "use --meta",
+    "ledger create --copies": "use -W for copies of each entry",
     "ledger create --replicas": "use -W for copies of each entry",
+    "ledger write --copies": "use -W for copies of each entry",
+    "ledger write --replicas": "use -W for copies of each entry",
+    "ledger read --from": "name the entries: `bkctl ledger read 42 100-199`",
+    "ledger read --start": "name the entries: `bkctl ledger read 42 100-199`",
+    "ledger list --exclude-file": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
+    "ledger list --not-in-log": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
+    "ledger list --unused": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
     "ledger list -n": "use --limit",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",

@@ -273,4 +273,5 @@ def _rolls(how: LogOptions) -> str:
     limits += [f"after {human_duration(how.roll_s)}"] if how.roll_s else []
     if not limits:
         return "no limit begins a new ledger"
-    return f"a new ledger begins {' or '.join([', '.join(limits[:-1]), *limits[-1:]][-2:])}"
+    first = [", ".join(limits[:-1])] if limits[1:] else []
+    return f"a new ledger begins {' or '.join([*first, limits[-1]])}"

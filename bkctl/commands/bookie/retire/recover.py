@@ -100,6 +100,10 @@ def recover(
     )
     if ledger_id is not None and not found:
         session.call(lambda client: client.read_metadata(ledger_id))
+        session.note(
+            f"no fragment of ledger {ledger_id} lists {', '.join(bookies)}: its entries are on "
+            f"other bookies, which `bkctl ledger map {ledger_id}` shows"
+        )
     insist_known(session, bookies, found)
     if to in bookies:
         rewrite(session, bookies[0], [one.ledger_id for one in found], unreadable, bytes_per_s)

@@ -279,6 +279,8 @@ class TestRecover:
         assert (nobody.status, "takes no adds" in nobody.err) == (3, True)
         run_in(world, "recover", "b2", "--to", spare, "--concurrency", "2", "--yes")
         assert spare in check_whole(world, ledger_id, payloads(10)).all_bookies()
+        again = run_in(world, "recover", "b2", "--ledger", ledger_id, "--to", spare, "--yes")
+        assert f"no fragment of ledger {ledger_id} lists b2: its entries are on" in again.err
 
     def test_the_cookie_goes_last_and_wants_the_bookies_id(self) -> None:
         world = World(5)

@@ -240,6 +240,9 @@ def test_what_begins_a_new_ledger_is_shown_with_the_log() -> None:
     said = run_in(world, "log", "show", "rolled").err
     assert said == "no ledgers\na new ledger begins at 1.0 GiB, after 5 entries or after 1h\n"
     assert run_in(world, "log", "show", "endless").err == "no limit begins a new ledger\n"
+    run_in(world, "log", "create", "usual")
+    usual = run_in(world, "log", "show", "usual").err
+    assert usual == "no ledgers\na new ledger begins at 1.0 GiB\n"
     run_in(world, "log", "append", "endless", "b", "--seal")
     assert run_in(world, "log", "show", "endless").err == "the log is sealed\n"
     row = json.loads(run_in(world, "log", "list", "-o", "jsonl").out.splitlines()[1])
