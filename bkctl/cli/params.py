@@ -272,6 +272,7 @@ def _parse_entry_size(text: str) -> int:
 
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
+LEDGER_STATE: Final = click.Choice(["open", "in-recovery", "closed"])
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
 LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 

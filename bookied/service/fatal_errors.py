@@ -1,4 +1,4 @@
-"""The first error after which a bookie cannot go on: told once, whichever part it comes from.
+"""The first error after which a bookie cannot go on: reported once, whichever part raised it.
 
 What a ``MemoryError`` interrupts may be half done, and the next request needs memory too: a bookie
 that went on would stay registered and close one connection after the other.

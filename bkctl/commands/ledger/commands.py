@@ -13,6 +13,7 @@ from bkctl.cli.params import (
     KEY_VALUE,
     LEDGER_ID,
     LEDGER_IDS,
+    LEDGER_STATE,
     argument,
     option,
 )
@@ -238,7 +239,7 @@ ledger.command(
     params=(
         option(
             "--state",
-            type=click.Choice(["open", "in-recovery", "closed"]),
+            type=LEDGER_STATE,
             help="Only ledgers in this state.",
         ),
         option(

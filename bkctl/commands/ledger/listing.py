@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
     from wire.ledger_metadata import LedgerMetadata
-
-
-LEDGER_STATES: Final = {state.name.lower().replace("_", "-"): state for state in LedgerState}
-"""The states of ledgers by their names on the command line."""
 
 
 @attrs.frozen
@@ -41,14 +38,14 @@ class LedgerFilter:
         cls,
         *,
         state: str | None,
-        bookie: str | None,
-        older_than_s: float | None,
-        meta: Mapping[str, str],
+        bookie: str | None = None,
+        older_than_s: float | None = None,
+        meta: Mapping[str, str] = MappingProxyType({}),
     ) -> LedgerFilter:
-        """Return the filter of the options of ``ledger list``."""
+        """Return the filter of the options of ``ledger list`` or ``ledger verify --all``."""
         before = None if older_than_s is None else int((time.time() - older_than_s) * 1000)
         return cls(
-            state=None if state is None else LEDGER_STATES[state],
+            state=None if state is None else LedgerState[state.upper().replace("-", "_")],
             bookie=None if bookie is None else BookieId(bookie),
             created_before_ms=before,
             custom={key: text.encode(errors="surrogateescape") for key, text in meta.items()},

@@ -17,7 +17,7 @@ from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, LedgerVerification
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file
-from bkctl.commands.ledger.listing import LEDGER_STATES, LedgerFilter, each, ledgers
+from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError
 from bkctl.output.progress import Progress
@@ -43,22 +43,23 @@ def verify(
 ) -> None:
     """Verify a ``share`` of the entries of ledgers one by one, printing each.
 
-    Of ``everything``, or of what is in a ``state``, a ledger that is gone by now is passed over. Of
-    several that are named it is told of, as is one whose metadata cannot be read.
+    ``state`` selects from ``everything``. A ledger of everything that was deleted meanwhile is
+    passed over. Where several ledgers are named, one that does not exist is reported, and one whose
+    metadata cannot be read, and the others are verified.
 
     Raises:
         NothingFoundError: no ledger is named, or none that is named exists.
         PartlyDoneError: some that are named do not exist.
         ProblemsError: a copy is bad, or could not be read.
     """
-    if everything and state is not None:
-        wanted = LedgerFilter(state=LEDGER_STATES[state])
-        some = ledgers(session, wanted, after=None, limit=None, ids_only=False)
-        ids: Iterator[LedgerId] = (one.ledger_id for one in each(some))
-    elif state is not None:
-        raise UsageError("--state selects from all ledgers", next_step="add --all")
-    else:
+    if state is None:
         ids = ids_from_arguments(session, given, from_file, everything=everything)
+    elif everything and not (given or from_file):
+        wanted = LedgerFilter.of(state=state)
+        some = ledgers(session, wanted, after=None, limit=None, ids_only=False)
+        ids = (one.ledger_id for one in each(some))
+    else:
+        raise UsageError("--state selects from all ledgers", next_step="add --all, and give no ids")
     found = _VerifyCounts(
         is_selection=everything, is_list=len(given) > 1 or "-" in given or from_file is not None
     )

@@ -7,7 +7,16 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, RATE, SHARE, argument, option
+from bkctl.cli.params import (
+    DURATION,
+    LEDGER_ID,
+    LEDGER_IDS,
+    LEDGER_STATE,
+    RATE,
+    SHARE,
+    argument,
+    option,
+)
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 REPLICAS: Final = (
@@ -60,7 +69,7 @@ REPLICAS: Final = (
             option("--all", "everything", is_flag=True, help="All ledgers of the cluster."),
             option(
                 "--state",
-                type=click.Choice(["open", "in-recovery", "closed"]),
+                type=LEDGER_STATE,
                 help="With --all: only ledgers in this state.",
             ),
             option(

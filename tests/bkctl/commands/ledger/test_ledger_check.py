@@ -123,9 +123,10 @@ def test_all_ledgers_in_a_state_are_verified(world: World) -> None:
         found = run_in(world, "ledger", "verify", "--all", "--state", state, "-o", "id")
         assert found.out == f"{its}\n"
     assert not run_in(world, "ledger", "verify", "--all", "--state", "in-recovery").out
-    refused = run_in(world, "ledger", "verify", closed, "--state", "closed", ok=False)
-    assert refused.status == ExitStatus.USAGE
-    assert "add --all" in refused.err
+    for given in ((closed,), (closed, "--all"), ("--all", "--from-file", "ids")):
+        refused = run_in(world, "ledger", "verify", *given, "--state", "closed", ok=False)
+        assert refused.status == ExitStatus.USAGE
+        assert "add --all" in refused.err
 
 
 def test_how_much_is_left_of_several_ledgers_is_not_guessed(world: World) -> None:
