@@ -41,10 +41,17 @@ class LogSummary:
     length: int | None = field("Bytes of those.", kind=Kind.BYTES)
     trimmed: int | None = field("Ledgers dropped off the front.", rank=1)
     roll_size: int | None = field(
-        "A new ledger begins at this size; 0 is never.", kind=Kind.BYTES, rank=2, default=None
+        "A new ledger begins at this size; 0 is never.",
+        kind=Kind.BYTES,
+        rank=2,
+        default=None,
+        cell=lambda v: human_bytes(v.roll_size) if v.roll_size else "never",
     )
     roll_entries: int | None = field(
-        "A new ledger begins after so many entries; 0 is never.", rank=2, default=None
+        "A new ledger begins after so many entries; 0 is never.",
+        rank=2,
+        default=None,
+        cell=lambda v: str(v.roll_entries or "never"),
     )
     roll_after_s: float | None = field(
         "A new ledger begins after this time; 0 is never.",
@@ -52,6 +59,7 @@ class LogSummary:
         header="ROLL AFTER",
         rank=2,
         default=None,
+        cell=lambda v: human_duration(v.roll_after_s) if v.roll_after_s else "never",
     )
 
 
@@ -140,13 +148,14 @@ def _appended_sentence(appended: LogAppended) -> str:
     seal = "; the log is sealed" if appended.sealed else ""
     if appended.first is None:
         return f"nothing to append to log {appended.name}{seal}"
+    what = f"appended {counted(appended.entries, 'entry')} to log {appended.name}"
     if appended.entries == 1:
-        return f"appended {appended.first} to log {appended.name}{seal}"
+        return f"{what}, at {appended.first}, in a new ledger{seal}"
+    first, last = (str(one).partition(":")[0] for one in (appended.first, appended.last))
+    ledgers = int(last) - int(first) + 1
+    where = "in a new ledger" if ledgers == 1 else f"in {ledgers} new ledgers"
     how = f"{human_bytes(appended.size)} in {human_duration(appended.seconds)}"
-    return (
-        f"appended {counted(appended.entries, 'entry')}, {appended.first} to {appended.last}, "
-        f"to log {appended.name} ({how}){seal}"
-    )
+    return f"{what}, from {appended.first} to {appended.last}, {where} ({how}){seal}"
 
 
 @shown("additions", kw_only=True, id="last", sentence=_appended_sentence)

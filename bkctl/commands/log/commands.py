@@ -66,9 +66,9 @@ log.command(
     body="bkctl.commands.log.append:append",
     help="""Append entries to the log NAME, one for each DATA; `-` reads stdin.
 
-    Each run adds a ledger to the log and closes it. The command takes over the log: the current
-    writer fails at its next entry. If bookies fail and cannot be replaced, the command waits up to
-    `logWriterPatienceSec` (60 s) for them.
+    Each run adds a ledger to the log and closes it: to append many entries, pipe them to one run.
+    The command takes over the log: the current writer fails at its next entry. If bookies fail and
+    cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
 
     A writer that lost the log ends with status 7, or with 6 if its last entries may be in the log.
     """,

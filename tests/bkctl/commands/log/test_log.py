@@ -44,9 +44,12 @@ def run(cluster: Cluster) -> Iterator[Run]:
 
 def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
     assert run("log", "create", "turns").out == "log turns created\n"
-    assert run("log", "append", "turns", "one").out == "appended 0:0 to log turns\n"
+    one = run("log", "append", "turns", "one").out
+    assert one == "appended 1 entry to log turns, at 0:0, in a new ledger\n"
     more = run("log", "append", "turns", "-", typed="two\nthree\n").out
-    assert more.startswith("appended 2 entries, 1:0 to 1:1, to log turns (8 B in ")
+    assert more.startswith(
+        "appended 2 entries to log turns, from 1:0 to 1:1, in a new ledger (8 B in "
+    )
     assert run("log", "tail", "turns").out == "one\ntwo\nthree\n"
     assert run("log", "tail", "turns", "--from", "1:1").out == "three\n"
     assert run("log", "tail", "turns", "-n", "2").out == "two\nthree\n"
@@ -236,6 +239,11 @@ def test_what_begins_a_new_ledger_is_shown_with_the_log() -> None:
     world = World(3)
     run_in(world, "log", "create", "rolled", "--roll-entries", "5", "--roll-after", "1h")
     run_in(world, "log", "create", "endless", "--roll-size", "0")
+    table = run_in(world, "log", "list").out.splitlines()
+    assert [line.split()[-4:] for line in table[1:]] == [
+        ["0", "never", "never", "never"],
+        ["1.0", "GiB", "5", "1h"],
+    ]
     run_in(world, "log", "append", "endless", "a")
     said = run_in(world, "log", "show", "rolled").err
     assert said == "no ledgers\na new ledger begins at 1.0 GiB, after 5 entries or after 1h\n"
