@@ -57,6 +57,8 @@ class Emitter:
         self._select = selection(options, self._machine.record)
         self._below: list[str] = []
         """What is said of tables once they are on the screen."""
+        self.shown = 0
+        """Values printed or counted so far: those that the filters leave."""
 
     def one(self, value: Any) -> None:
         """Print one value."""
@@ -103,8 +105,10 @@ class Emitter:
     ) -> None:
         """Print how many values the options' filters leave, at most ``limit``, as a ``result``."""
         picked = itertools.islice(self._select(view_of(kind), values), limit)
-        counted = result(sum(1 for _ in picked))
+        number = sum(1 for _ in picked)
+        counted = result(number)
         self._one(view_of(type(counted)), counted)
+        self.shown = number
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
@@ -172,12 +176,13 @@ class Emitter:
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
-        """Let the watch see what is shown."""
+        """Let the watch see what is shown, and count it."""
         for value in values:
             self._see(view, value)
             yield value
 
     def _see(self, view: View, value: Any) -> None:
+        self.shown += 1
         if self._watch is not None:
             self._watch.see(view, value, self._machine.record(view, value))
 

@@ -61,6 +61,7 @@ autorecovery.command(
         option("--older-than", "older_than_s", type=DURATION, help="Only marks older than TIME."),
         option("--detail", is_flag=True, help="Show each ledger's size, and why it waits."),
         option("--count", is_flag=True, help="Print only the number of ledgers."),
+        option("--fail-if-any", is_flag=True, help="End with status 10 if any ledger is listed."),
     ),
     effect=Effect.READ,
     examples=(
@@ -71,11 +72,11 @@ autorecovery.command(
         ),
         ("bkctl autorecovery list --detail", "sizes, and why each ledger waits"),
         (
-            "bkctl autorecovery list --older-than 1h -o id",
-            "ids of ledgers that have waited for an hour",
+            "bkctl autorecovery list --older-than 1h --fail-if-any",
+            "for scripts: status 10 if a ledger has waited for an hour",
         ),
     ),
-    exits=(*FAILURES, ExitStatus.PARTLY),
+    exits=(*FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
 )
 

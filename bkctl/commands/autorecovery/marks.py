@@ -14,7 +14,7 @@ from bkclient.repair.autorecovery import Mark
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
-from bkctl.errors import PartlyDoneError
+from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted
 from bkctl.session.safety import some_names
 from bkctl.session.safety_names import DAMAGED_MARK
@@ -30,8 +30,14 @@ def list_marked(
     older_than_s: float | None,
     detail: bool,
     count: bool,
+    fail_if_any: bool,
 ) -> None:
-    """List the ledgers that are marked as lacking replicas."""
+    """List the ledgers that are marked as lacking replicas.
+
+    Raises:
+        PartlyDoneError: some marks cannot be read.
+        ProblemsError: a ledger is listed, and ``fail_if_any``.
+    """
     damaged: list[LedgerId] = []
     listed = _marks(session, missing, not_missing, older_than_s, damaged)
     first = list(itertools.islice(listed, 1))
@@ -51,6 +57,9 @@ def list_marked(
             f"{'; '.join(why)}; ledgers may lack replicas without a mark: see `bkctl doctor`, or "
             "`bkctl ledger list --bookie ID` for all ledgers of a lost bookie"
         )
+    if fail_if_any and (marked := session.emitter.shown):
+        verb = "lacks" if marked == 1 else "lack"
+        raise ProblemsError(f"{counted(marked, 'ledger')} {verb} replicas")
 
 
 _DISABLED: Final = "autorecovery is disabled"

@@ -143,7 +143,14 @@ def test_old_marks_can_be_told_from_new_ones(world: World, store: MemoryMetadata
     world.run(store.mark_underreplicated(LedgerId(1), (B1,)))
     world.clock.advance(time.time() - world.clock.seconds())
     world.run(store.mark_underreplicated(LedgerId(2), (B1,)))
-    assert run_in(world, "autorecovery", "list", "--older-than", "1h", "-o", "id").out == "1\n"
+    old = "autorecovery", "list", "--older-than", "1h"
+    assert run_in(world, *old, "-o", "id").out == "1\n"
+    found = run_in(world, *old, "--fail-if-any", ok=False)
+    assert (found.status, found.out.split()[4]) == (10, "1")
+    assert "1 ledger lacks replicas" in found.err
+    for more in (["--filter", "ledger=7"], ["--filter", "ledger=7", "--count"], ["--missing", B2]):
+        assert run_in(world, *old, "--fail-if-any", *more).status == 0
+    assert run_in(world, *old, "--fail-if-any", "--count", ok=False).status == 10
 
 
 def test_no_auditor_is_status_3_with_what_starts_one(world: World, store: MemoryMetadata) -> None:
