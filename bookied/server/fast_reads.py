@@ -2,7 +2,7 @@
 
 A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
 One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
-write it. Ledgers that are asked for and are not in memory are loaded together; V2 reads of unknown
+write it. Ledgers that are asked for and are not in memory are loaded together; reads of unknown
 ledgers are refused. Any other read is left to the plain path, as is a read that must not overtake
 one that waits for the disk. The same test as for adds compares the two paths.
 
@@ -26,7 +26,7 @@ from bookied.storage.storages import Storages
 from wire.codes import STRIDE_MAX, V2_BY_RETURN_CODE, OpCode, ReturnCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
-from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3
+from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3, refuse_v3
 from wire.frames.packets import Packets
 from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
@@ -240,7 +240,7 @@ class FastReads:
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
     ) -> FastReadResult:
         answers: list[bytes] = []
-        reads, size_bytes, loads, alone_until, ledger = 0, 0, 0, at, b""
+        reads, size_bytes, loads, refused, alone_until, ledger = 0, 0, 0, 0, at, b""
         run, requests = range(0), list[PlainRequest]()
         aside: dict[int, _Aside] = {}
         while size_bytes < most.size_bytes and reads < most.reads:
@@ -254,6 +254,12 @@ class FastReads:
             if ledger_id in aside:  # Answers about one ledger are given in order.
                 break
             state = storage.hot.get(ledger_id)
+            if state is None and storage.ledgers.is_absent(ledger_id):
+                if must_wait(ledger_id):
+                    break
+                answers.append(refuse_v3(asked, ReturnCode.ENOLEDGER))
+                refused, reads, at = refused + 1, reads + 1, asked.end
+                continue
             if (state is None or state.lac_is_unread) and loads < most.loads:
                 loads += self._load_with_lacs(_read_next_v3(data, at), most.loads - loads)
                 state = storage.hot.get(ledger_id)
@@ -297,7 +303,7 @@ class FastReads:
             at = asked.end
         left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
         reads, size_bytes = reads - len(left), size_bytes + late_bytes
-        return FastReadResult(at, answers, reads, size_bytes, loads, left=b"".join(left))
+        return FastReadResult(at, answers, reads, size_bytes, loads, refused, b"".join(left))
 
 
 def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> int | None:

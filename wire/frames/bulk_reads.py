@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from wire.codes import OpCode
+from wire.codes import OpCode, ReturnCode
 from wire.frames import v2
 from wire.frames.varint import decode_varint, encode_varint
 from wire.ids import LedgerId
@@ -95,6 +95,21 @@ def answer_v3(asked: PlainRequest, packet: bytes, max_lac: int) -> tuple[bytes, 
         ids,
     )
     return first, packet, last
+
+
+def refuse_v3(asked: PlainRequest, code: ReturnCode) -> bytes:
+    """Return the frame that answers a plain V3 read with an error."""
+    status, header = encode_varint(code), len(_V3_HEADER) + len(asked.txn)
+    ids = b"\x08%b\x10%b\x18%b" % (status, asked.ledger, asked.entry)
+    frame = b"\x0a%c%b%b\x10%b\xa2\x06%c%b" % (
+        header,
+        _V3_HEADER,
+        asked.txn,
+        status,
+        len(ids),
+        ids,
+    )
+    return v2.LENGTH.pack(len(frame)) + frame
 
 
 def take_reads_v2(buffer: bytearray, frame_bytes_max: int) -> list[PlainRead]:

@@ -728,11 +728,16 @@ def test_a_ledger_that_v2_reads_have_loaded_takes_its_first_add_on_the_plain_pat
 
 def test_reads_of_ledgers_that_are_not_here_are_refused_in_one_go(client: Client) -> None:
     asked = [1 << power for power in range(10, 63)]
-    frames = b"".join(v2.encode_request(ReadRequest(LedgerId(one), EntryId(0))) for one in asked)
+    requests = [ReadRequest(LedgerId(one), EntryId(-(one % 3))) for one in asked]
+    frames = b"".join(encode(one, client._protocol, 7, 0) for one in requests)
     reads, stats = client._serving.server.shared.fast_reads, client._serving.bookie.stats
     taken = reads.take(frames, 0, lambda _ledger_id: False, AnswerLimits(1 << 20, 1000, 16))
     assert (taken.reads, taken.refused, taken.loads) == (len(asked), len(asked), 0)
     assert taken.end == len(frames)
+    client.connection.transport.write(b"".join(taken.answers))  # type: ignore[union-attr]
+    answers = [(one.ledger_id, one.entry_id, one.rc, one.max_lac) for one in client.answers()]
+    missing = ReturnCode.ENOLEDGER
+    assert answers == [(one.ledger_id, one.entry_id, missing, None) for one in requests]
     refused = stats.requests[READ].failure
     refused.fold()
     assert refused.count == len(asked)
