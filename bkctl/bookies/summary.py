@@ -24,6 +24,14 @@ if TYPE_CHECKING:
         Kind.STATE,
         after="bookie_id",
     ),
+    Column(
+        "used",
+        "Per cent of its disks in use.",
+        "used_percent",
+        rank=2,
+        cell=lambda v: f"{v.used_percent:.0f} %",
+        after="total",
+    ),
     healthy=lambda v: v.state_seen == "writable",
 )
 class BookieSummary:
@@ -76,6 +84,11 @@ class BookieSummary:
         if self.free is None or not self.total:
             return None
         return 1 - self.free / self.total
+
+    @property
+    def used_percent(self) -> float | None:
+        """``used`` in per cent, with one digit."""
+        return None if self.used is None else round(100 * self.used, 1)
 
 
 def bookies(session: Session, wanted: str | None) -> list[BookieSummary]:

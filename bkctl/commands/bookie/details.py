@@ -71,9 +71,9 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
     Column(
         "used",
         "Per cent of its disks in use.",
-        lambda v: None if v.bookie.used is None else round(100 * v.bookie.used, 1),
+        "bookie.used_percent",
         Kind.NUMBER,
-        cell=lambda v: "-" if v.bookie.used is None else f"{100 * v.bookie.used:.0f} %",
+        cell=lambda v: f"{v.bookie.used_percent:.0f} %",
     ),
     Column(
         "unreachable", "Why it does not answer.", lambda v: v.bookie.unreachable or None, rank=1

@@ -448,13 +448,14 @@ def _full(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             )
 
 
-_SPACE: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
+_SPACE: Final = "on its machine: bkctl disk usage -c FILE, which shows what can be freed"
 
 
 def _fullness(one: BookieSummary) -> str:
-    if one.free is None or one.total is None:
+    if one.free is None or one.total is None or one.used_percent is None:
         return ""
-    return f" ({human_bytes(one.free)} free of {human_bytes(one.total)})"
+    used = f"{one.used_percent:.0f} % used"
+    return f" ({used}, {human_bytes(one.free)} free of {human_bytes(one.total)})"
 
 
 def _cookies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

@@ -75,7 +75,7 @@ class BookieLoad:
         """Per cent of its fullest directory in use, or of its disks together."""
         if self.figures.disk_used is not None:
             return self.figures.disk_used
-        return None if self.bookie.used is None else 100 * self.bookie.used
+        return self.bookie.used_percent
 
 
 TIME: Final = Column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)

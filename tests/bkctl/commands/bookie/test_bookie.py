@@ -30,6 +30,9 @@ class TestInfo:
         assert (shown["state"], shown["free"], shown["total"]) == ("writable", 400, 1000)
         assert shown["endpoints"][0]["host"] == "host-b1"
         assert shown["used"] == 60.0
+        listed = run_in(world, "bookie", "list", "--filter", "used>=60").out.splitlines()
+        assert listed[0].split() == ["BOOKIE", "STATE", "ADDRESS", "FREE", "TOTAL", "USED"]
+        assert listed[1].split()[-2:] == ["60", "%"]
         assert "bookie-rpc host-b1:1" in run_in(world, "bookie", "info", "b1").out
 
     def test_all_together_count_a_shared_disk_once(self) -> None:

@@ -398,7 +398,9 @@ def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient
     service = patient.world.run(session.service_info(B))
     patient.world.run(session.register(B, service, read_only=True))
     found = patient.findings()
-    assert found["bookie-nearly-full"]["what"] == "b3 is nearly full (40 B free of 1000 B)"
+    assert found["bookie-nearly-full"]["what"] == (
+        "b3 is nearly full (96 % used, 40 B free of 1000 B)"
+    )
     assert "bookie-nearly-full" not in patient.findings("--full", "97%")
     assert "bookie-nearly-full" not in patient.findings("--full", "0.97")
     assert found["bookie-read-only"]["examples"] == ["b2"]
