@@ -108,6 +108,8 @@ class Column:
     cell: Callable[[Any], str] | None = attrs.field(default=None, kw_only=True)
     optional: bool = attrs.field(default=False, kw_only=True)
     """Left out of JSON and YAML where there is none, instead of null."""
+    if_any: bool = attrs.field(default=False, kw_only=True)
+    """Left out of a table in which no row holds anything there, unless -o wide or --columns."""
     cell_of_none: bool = attrs.field(default=False, kw_only=True)
     """Whether ``cell`` also has a text where the field holds nothing, in place of a dash."""
     after: str = attrs.field(default="", kw_only=True)

@@ -78,8 +78,8 @@ bookie.command(
     In full means published addresses, disks and cookie.
 
     Version, uptime and load are shown if the bookie has published its HTTP server: for one bookie,
-    and for several with -o json or --columns. Without BOOKIE_ID the command shows all bookies, and
-    their disks together.
+    for several the first two with -o wide, and all with -o json. Without BOOKIE_ID the command
+    shows all bookies, and their disks together.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),

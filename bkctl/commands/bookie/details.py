@@ -47,11 +47,13 @@ def _endpoints(v: BookieDetails) -> str:
     return ", ".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
 
-def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any) -> Column:
+def _figure(
+    name: str, doc: str, get: Callable[[LoadFigures], Any], rank: int = NEVER, **more: Any
+) -> Column:
     def of(value: BookieDetails) -> Any:
         return None if value.figures is None else get(value.figures)
 
-    return Column(name, doc, of, rank=NEVER, **more)
+    return Column(name, doc, of, rank=rank, **more)
 
 
 @shown(
@@ -76,16 +78,21 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         cell=lambda v: f"{v.bookie.used_percent:.0f} %",
     ),
     Column(
-        "unreachable", "Why it does not answer.", lambda v: v.bookie.unreachable or None, rank=1
+        "unreachable",
+        "Why it does not answer.",
+        lambda v: v.bookie.unreachable or None,
+        rank=1,
+        if_any=True,
     ),
-    Column("ledgers", "Ledgers that list it.", rank=3),
-    Column("not_closed", "Of these, not closed.", rank=3),
+    Column("ledgers", "Ledgers that list it.", rank=3, if_any=True),
+    Column("not_closed", "Of these, not closed.", rank=3, if_any=True),
     Column(
         "size",
         "Bytes of its copies of closed ones, by the metadata.",
         "size_bytes",
         Kind.BYTES,
         rank=3,
+        if_any=True,
     ),
     *(attrs.evolve(one, rank=WIDE) for one in COOKIE_COLUMNS),
     Column(
@@ -97,11 +104,12 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.bookie.properties.items()) or "-",
     ),
     Column("rack", "Its network location.", "bookie.rack", rank=WIDE),
-    _figure("version", "What it runs, by its metrics.", lambda f: f.version),
+    _figure("version", "What it runs, by its metrics.", lambda f: f.version, rank=WIDE),
     _figure(
         "uptime_s",
         "How long it has been up, by its metrics.",
         lambda f: None if f.started_s is None else max(0.0, time.time() - f.started_s),
+        rank=WIDE,
         kind=Kind.SECONDS,
         header="UPTIME",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -47,12 +47,17 @@ class Table:
         headers: bool = True,
         color: bool = False,
         records: bool = False,
+        if_any: Container[int] = (),
     ) -> None:
         """``columns``: title, rank (0 never gives way, the highest goes first), right-aligned.
 
         ``records`` allows rows one below the other where the columns do not fit side by side.
+        ``if_any`` has the numbers of columns that are left out where the first rows have only
+        dashes there.
         """
-        self._columns, self._width = columns, width
+        self._columns, self._width, self._if_any = columns, width, if_any
+        self._filled: list[int] = []
+        """The numbers of the columns that are not left out."""
         self._headers, self._color = headers, color
         self._widths: list[int] = []
         self._wrapped: frozenset[int] = frozenset()
@@ -66,7 +71,7 @@ class Table:
     @property
     def hidden(self) -> list[str]:
         """The titles of columns that did not fit."""
-        return [c[0] for n, c in enumerate(self._columns) if self.started and n not in self._shown]
+        return [self._columns[n][0] for n in self._filled if n not in self._shown]
 
     def lines(self, rows: Sequence[Sequence[Cell | str]]) -> Iterator[str]:
         """Yield the lines of some more rows, after the header the first time.
@@ -93,12 +98,17 @@ class Table:
             max([title, *(display_width(_text(row[n])) for row in rows)])
             for n, title in enumerate(titles)
         ]
-        self._shown = list(range(len(self._columns)))
+        self._filled = [
+            n
+            for n in range(len(self._columns))
+            if n not in self._if_any or any(_text(row[n]) != "-" for row in rows)
+        ]
+        self._shown = list(self._filled)
         if self._width is not None:
             self._fit(self._width, self._narrowest(rows))
             self._as_records = self._may_be_records and self._total() > self._width
         if self._as_records:
-            self._shown = list(range(len(self._columns)))
+            self._shown = list(self._filled)
         aligned = (f"%{'' if self._columns[n][2] else '-'}{self._widths[n]}s" for n in self._shown)
         self._form = _GAP.join(aligned)
 
@@ -139,8 +149,8 @@ class Table:
         if self._has_record:
             yield ""
         self._has_record = True
-        cells = (cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
-        titled = zip((title for title, _, _ in self._columns), cells, strict=True)
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        titled = ((self._columns[n][0], cells[n]) for n in self._filled)
         yield from vertical(titled, color=self._color, width=self._width)
 
     def _lines_of(self, row: Sequence[Cell | str]) -> Iterator[list[Cell | str]]:

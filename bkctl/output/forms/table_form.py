@@ -62,6 +62,7 @@ class TableForm:
             headers=not self._options.no_headers,
             records=True,
             color=self.color,
+            if_any={n for n, f in enumerate(fields) if f.if_any} if may_give_way else (),
         )
         return table, self.row_of(view, fields)
 

@@ -38,6 +38,7 @@ class TestInfo:
     def test_all_together_count_a_shared_disk_once(self) -> None:
         world = World(3)
         said = run_in(world, "bookie", "info")
+        assert said.out.splitlines()[0].split() == ["BOOKIE", "STATE", "FREE", "TOTAL", "USED"]
         assert "together 1.2 KiB free of 2.9 KiB" in said.err
 
         def one(name: str, host: str, total: int) -> BookieSummary:
@@ -63,6 +64,9 @@ class TestInfo:
         assert {one["bookie_id"]: one["ledgers"] for one in shown} == {
             bookie: int(bookie in listed) for bookie in world.bookies
         }
+        table = run_in(world, "bookie", "show", "--ledgers").out.splitlines()
+        assert table[0].split()[5:] == ["LEDGERS", "NOT", "CLOSED", "SIZE"]
+        assert "VERSION" in run_in(world, "bookie", "show", "-o", "wide").out.splitlines()[0]
 
     def test_a_bookie_that_does_not_answer_says_why_and_an_unknown_one_is_status_3(self) -> None:
         world = World(2)

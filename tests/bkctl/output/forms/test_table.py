@@ -112,3 +112,18 @@ def test_rows_stay_rows_where_they_fit_or_have_no_titles() -> None:
     assert next(iter(fits.lines([["uri", URI]]))) == "KEY  FIRST"
     bare = Table((("KEY", 0, False),), width=40, records=True, headers=False)
     assert list(bare.lines([[URI]])) == [URI]
+
+
+def test_columns_of_what_is_rare_are_left_out_where_no_row_has_any() -> None:
+    columns = (("KEY", 0, False), ("WHY", 1, False), ("SIZE", 1, True))
+    for width in (80, 5):
+        table = Table(columns, width=width, if_any={1, 2}, records=True)
+        assert list(table.lines([["a", "-", "-"]])) == ["KEY", "a"]
+        assert table.hidden == []
+    table = Table(columns, width=80, if_any={1, 2})
+    assert list(table.lines([["a", "-", "-"], ["b", "-", "3"]])) == [
+        "KEY  SIZE", "a       -", "b       3",
+    ]  # fmt: skip
+    record = Table((("KEY", 0, False), ("LONGER", 0, False), ("WHY", 0, False)),
+                   width=9, if_any={2}, records=True)  # fmt: skip
+    assert list(record.lines([["a", "bcdefg", "-"]])) == ["key     a", "longer  bcdefg"]
