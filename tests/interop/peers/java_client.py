@@ -103,8 +103,9 @@ class JavaFuture:
 class JavaClient:
     """A BookKeeper client of its own in ``vm``: own configuration, session and connections.
 
-    ``conf`` takes the Java names: ``explicitLacInterval=100``; it wins over ``PATIENT``. Digests
-    are CRC32, CRC32C, MAC and DUMMY. Every call raises ``JavaError`` where Java throws.
+    ``conf`` takes the Java names: ``explicitLacInterval=100``; it wins over ``PATIENT``, and over
+    no ``throttle``, for where nothing is said Java sends 5,000 requests a second. Digests are
+    CRC32, CRC32C, MAC and DUMMY. Every call raises ``JavaError`` where Java throws.
     """
 
     def __init__(self, vm: JavaVM, uri: str, *, v2: bool = False, **conf: object) -> None:
@@ -112,7 +113,7 @@ class JavaClient:
         configuration = vm.bookkeeper.conf.ClientConfiguration()
         configuration.setMetadataServiceUri(uri)
         configuration.setUseV2WireProtocol(v2)
-        for key, value in {**PATIENT, **conf}.items():
+        for key, value in {"throttle": 0, **PATIENT, **conf}.items():
             configuration.setProperty(key, value)
         self._configuration = configuration
         self._client = vm.call(vm.bookkeeper.client.BookKeeper, configuration)
@@ -232,9 +233,7 @@ class JavaClient:
 
     def _forget_what_is_scheduled(self) -> None:
         """Else closing waits for every speculative read, of entries that were read long ago."""
-        field = self._client.getClass().getDeclaredField("scheduler")
-        field.setAccessible(True)
-        scheduler = field.get(self._client)
+        scheduler = self.vm.field(self._client, "scheduler")
         self.vm.call(scheduler.forceShutdown, 0, self.vm.once(_milliseconds))
 
     def _digest(self, name: str) -> Any:
@@ -602,10 +601,9 @@ def java_load(
     """Run a load through a Java client of its own, on a new ledger that is deleted afterwards.
 
     ``warm_up`` adds go to another ledger before, so that the compilers have done their work; a
-    ``vm`` to measure with is made without ``FAST_JVM``. Java's client holds itself to 5000 adds a
-    second where nothing is said; here ``throttle`` is 0, unless ``conf`` has it.
+    ``vm`` to measure with is made without ``FAST_JVM``.
     """
-    with JavaClient(vm, uri, v2=v2, **{"throttle": 0, **conf}) as client:
+    with JavaClient(vm, uri, v2=v2, **conf) as client:
         for count in (warm_up, adds) if warm_up else (adds,):
             ledger = client.create_ledger(ensemble_size, write_quorum, ack_quorum, digest=digest)
             result = ledger.load(count, entry_bytes, window)

@@ -45,10 +45,7 @@ def java_commands(vm: JavaVM) -> dict[str, list[str]]:
 
 def _of_shell(vm: JavaVM) -> dict[str, list[str]]:
     """Ask the shell's own table, which it keeps to itself."""
-    shell = vm.bookkeeper.bookie.BookieShell()
-    field = shell.getClass().getDeclaredField("commands")
-    field.setAccessible(True)
-    commands = field.get(shell)
+    commands = vm.field(vm.bookkeeper.bookie.BookieShell(), "commands")
     found = {}
     for name in commands.keySet():
         command = commands.get(name)
