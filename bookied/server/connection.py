@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 from typing import Protocol as Interface
 
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IDelayedCall,
+    IHalfCloseableProtocol,
     IHandshakeListener,
     IPushProducer,
     ITCPTransport,
@@ -52,7 +54,7 @@ class ConnectionOwner(Interface):
         """Flush at the end of the journal group if in one, else now."""
 
 
-@implementer(IPushProducer, IHandshakeListener)
+@implementer(IPushProducer, IHandshakeListener, IHalfCloseableProtocol)
 class BookieConnection(Protocol):
     """One client. Frames are taken off in order; answers come when they are ready.
 
@@ -61,13 +63,14 @@ class BookieConnection(Protocol):
     is broken. Adds are answered in the order they came, as their journal syncs them.
 
     From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
+    A client that ends its half of the connection gets its answers, but for long polls.
     """
 
     def __init__(self, shared: ServerContext, owner: ConnectionOwner) -> None:
         self._shared, self._owner = shared, owner
         framing = ServerConnection(frame_bytes_max=shared.frame_bytes_max)
         self._answers = AnswerBuffer(
-            shared.stats, flush_soon=owner.flush_soon, stalled=self._count_unsent
+            shared.stats, flush_soon=owner.flush_soon, stalled=partial(shared.unsent.add, self)
         )
         self._load = ConnectionLoad(self.update_reading)
         self._replies = Replies(
@@ -77,7 +80,7 @@ class BookieConnection(Protocol):
             fetched=self._fetched,
             failed=self._fail,
             close=self._close,
-            finished=self._close_if_drained,
+            finished=self._close_if_done,
         )
         self._admission = Admission(shared, framing)
         self._dispatch = FrameDispatch(
@@ -90,7 +93,7 @@ class BookieConnection(Protocol):
             close=self._close,
         )
         self._cut: IDelayedCall | None = None
-        self._is_closing = self._is_lost = self._is_draining = False
+        self._is_closing = self._is_lost = self._is_draining = self._is_ended = False
         self._is_reading = True
         self._turns = 0  # Since reads from the disk were begun.
         self._host = ""
@@ -136,9 +139,19 @@ class BookieConnection(Protocol):
         self._admission.handshake_completed()
         self._answers.flush()
 
+    def readConnectionLost(self) -> None:  # noqa: N802 - Twisted's.
+        """Answer what has come, then close: the client sends nothing more."""
+        self._is_ended = True
+        self._replies.drop_polls()
+        self.update_reading()
+        self._close_if_done()
+
+    def writeConnectionLost(self) -> None:  # noqa: N802 - Twisted's.
+        """Do nothing: the bookie never ends its half alone."""
+
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Drop answers that cannot be sent; adds in progress are stored all the same."""
-        broken = not (self._is_closing or reason.check(ConnectionDone))
+        broken = not (self._is_closing or self._is_ended or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)
         if self._cut is not None and self._cut.active():
@@ -193,7 +206,7 @@ class BookieConnection(Protocol):
                 shared.handshakes.wait(self, self._host)
             else:
                 shared.turns.wait(self, self._admission.address)
-        wanted = not (is_paused or self._is_closing or self._is_draining)
+        wanted = not (is_paused or self._is_closing or self._is_draining or self._is_ended)
         self._dispatch.waiting.is_read = wanted
         if wanted != self._is_reading:
             self._is_reading = wanted
@@ -231,7 +244,7 @@ class BookieConnection(Protocol):
         self._is_draining = True
         self._replies.drop_polls()
         self.update_reading()
-        self._close_if_drained()
+        self._close_if_done()
 
     def time_is_up(self, limit: Limit) -> None:
         """Cut the connection for what it does not do; a silent one is closed in order."""
@@ -279,6 +292,7 @@ class BookieConnection(Protocol):
             self._obey(requests_max=requests_max)
         self._start_fetches()
         self.update_reading()
+        self._close_if_done()
 
     def _start_fetches(self) -> None:
         """Read from the disk what came together; with more to come soon, a full batch at least.
@@ -297,11 +311,15 @@ class BookieConnection(Protocol):
         if self._dispatch.is_stopped and not (is_full or self._is_lost):
             self._go_on()
 
-    def _count_unsent(self, size_bytes: int) -> None:
-        self._shared.unsent.add(self, size_bytes)
-
-    def _close_if_drained(self) -> None:
-        if self._is_draining and not self._replies.count:
+    def _close_if_done(self) -> None:
+        has_more = (
+            self._dispatch.is_waiting
+            or self._dispatch.is_stopped
+            or self._answers.is_stalled
+            or self._answers.is_corked
+        )
+        is_done = self._is_draining or (self._is_ended and not has_more)
+        if is_done and not self._replies.count:
             self._close()
 
     def _fail(self, failure: Failure) -> None:

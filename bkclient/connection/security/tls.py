@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from OpenSSL import SSL, crypto
@@ -21,6 +22,7 @@ from zope.interface import implementer
 
 from bkclient.config.tls import TlsSettings, is_tls13, openssl_suite, split, versions
 from bkclient.connection.security.key_stores import read_own_key, read_revoked, read_trusted
+from bkclient.connection.security.tls_reads import TlsReads
 from bkclient.errors import SecurityError
 
 CERTIFICATE_FAULTS: Final = {
@@ -230,6 +232,21 @@ class TlsContexts:
         context.set_verify(SSL.VERIFY_PEER | fails)
 
 
+class _HalfClosable(SSL.Connection):
+    """An end that still sends after the peer's close_notify, where Twisted would close at once."""
+
+    def __init__(self, context: SSL.Context, ended: Callable[[], None]) -> None:
+        super().__init__(context, None)
+        self._ended = ended
+
+    def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
+        try:
+            return super().recv(bufsiz, flags)
+        except SSL.ZeroReturnError:
+            self._ended()
+            raise SSL.WantReadError from None
+
+
 @implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
 class TlsEnd:
     """Our end of one connection: what Twisted needs to begin TLS, and what has come of it."""
@@ -257,12 +274,18 @@ class TlsEnd:
             connection.set_tlsext_host_name(self._host.encode("idna"))
         return connection
 
-    def serverConnectionForTLS(self, _protocol: object) -> SSL.Connection:  # noqa: N802 - Twisted's
+    def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:  # noqa: N802 - Twisted's
         """Return what waits for the handshake."""
-        return self._made()
+        behind = protocol.wrappedProtocol
+        ended = behind.ended if isinstance(behind, TlsReads) else None
+        return self._made(ended)
 
-    def _made(self) -> SSL.Connection:
-        self._connection = connection = SSL.Connection(self._context, None)
+    def _made(self, ended: Callable[[], None] | None = None) -> SSL.Connection:
+        self._connection = connection = (
+            SSL.Connection(self._context, None)
+            if ended is None
+            else _HalfClosable(self._context, ended)
+        )
         mode = self._context.get_verify_mode()
         if mode != SSL.VERIFY_NONE:
             connection.set_verify(mode, self._verified)

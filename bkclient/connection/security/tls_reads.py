@@ -42,6 +42,7 @@ class TlsReads:
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
         self._records: list[bytes] = []
+        self._has_ended = False
         self.read_bytes_max = READ_BYTES_MIN
         """How much to read next, by how long the records of the last read were."""
 
@@ -51,6 +52,9 @@ class TlsReads:
         if records:
             self.read_bytes_max = max(READ_BYTES_MIN, RECORDS_MAX * (read_bytes // len(records)))
             self._protocol.dataReceived(b"".join(records))
+        if self._has_ended:
+            self._has_ended = False
+            self._protocol.readConnectionLost()
 
     # Called by TLS -----------------------------------------------------------------------------
 
@@ -68,6 +72,10 @@ class TlsReads:
     def dataReceived(self, data: bytes) -> None:
         """Keep the plain text of one record."""
         self._records.append(data)
+
+    def ended(self) -> None:
+        """Note that the peer has ended its half of TLS."""
+        self._has_ended = True
 
     def connectionLost(self, reason: Failure) -> None:
         """Tell the protocol; plain text that it has not been given is dropped."""

@@ -45,6 +45,9 @@ class Heard(Protocol):
         self.parts.append(data)
         self.told.append(data)
 
+    def readConnectionLost(self) -> None:  # noqa: N802
+        self.told.append("ended")
+
     def connectionLost(self, reason: Failure) -> None:
         self.told.append("lost")
 
@@ -128,7 +131,10 @@ def test_what_came_with_the_end_of_tls_is_handed_over_before_the_end(in_tls: InT
         in_tls.client.unwrap()
     in_tls.send()
     in_tls.turns()
-    assert in_tls.heard.told == [b"the last words", "lost"]
+    assert in_tls.heard.told == [b"the last words", "ended"]
+    in_tls.connection.loseConnection()
+    in_tls.turns()
+    assert in_tls.heard.told == [b"the last words", "ended", "lost"]
 
 
 @pytest.mark.parametrize("end", ["reset", "fin"])

@@ -1,5 +1,7 @@
 """A peer that ends TLS while it has not taken all: whoever still had to send lets go of it.
 
+A client that ends its half of a connection, in TLS as Java's bookie has it, still gets its answers.
+
 Twisted waits with the end until what is sent is taken, and then for the producer to be gone.
 """
 
@@ -21,14 +23,21 @@ from bkclient.connection.channel import BookieChannel
 from bkclient.connection.security.handshake import greeting_of
 from bkclient.connection.tcp import TcpConnect
 from tests.bookied.worlds.raw_client import RawClient
+from tests.bookied.worlds.served_bookie import KEY, packet
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.reactor import begin, call, the_reactor
-from wire.codes import ProtocolVersion, ReturnCode
+from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection
 from wire.frames import v2, v3
 from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import ReadRequest, ReceivedRequest, StartTlsRequest, StartTlsResponse
+from wire.messages import (
+    AddRequest,
+    ReadRequest,
+    ReceivedRequest,
+    StartTlsRequest,
+    StartTlsResponse,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -63,6 +72,10 @@ class Peer:
         self._tls.write(data)
         self._send()
 
+    def write_with_end(self, data: bytes) -> None:
+        self._tls.write(data)
+        self.end_tls()
+
     def end_tls(self) -> None:
         """Say that nothing more comes."""
         with contextlib.suppress(ssl.SSLError):
@@ -85,9 +98,32 @@ class Peer:
                 return True
         return False
 
+    def answers(self) -> bytes:
+        """Take all that comes until the other end ends TLS too."""
+        taken = bytearray()
+        with contextlib.suppress(ssl.SSLZeroReturnError):
+            while True:
+                try:
+                    taken += self._tls.read(1 << 16)
+                except ssl.SSLWantReadError:
+                    received = self._sock.recv(1 << 16)
+                    assert received, "closed without an end of TLS"
+                    self._in.write(received)
+        return bytes(taken)
+
 
 def small_buffers(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+
+
+def begin_tls(sock: socket.socket) -> Peer:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    sock.sendall(v3.encode_request(StartTlsRequest(), 1))
+    sock.recv(4096)
+    peer = Peer(sock, context, is_server=False)
+    peer.shake_hands()
+    return peer
 
 
 @pytest.fixture
@@ -99,20 +135,42 @@ def bookie(tmp_path: Path) -> Iterator[BookieProcess]:
     found.kill()
 
 
+ADDS = [
+    v2.encode_request(AddRequest(LedgerId(9), EntryId(entry_id), KEY, packet(9, entry_id)))
+    for entry_id in range(100)
+]
+"""More than are taken in one turn of the reactor, with the reads."""
+
+MISSING = v2.encode_request(ReadRequest(LedgerId(8), EntryId(0), ReadFlag.FENCE, KEY))
+ANSWER_BYTES = 28
+
+
+@pytest.mark.parametrize("ends", ["tls", "tcp"])
+@pytest.mark.parametrize("requests", [ADDS[:1], ADDS + [MISSING] * 100])
+def test_requests_in_one_segment_with_the_end_are_answered(
+    bookie: BookieProcess, ends: str, requests: list[bytes]
+) -> None:
+    with socket.create_connection(("127.0.0.1", bookie.port), ENDS_S) as sock:
+        if ends == "tls":
+            peer = begin_tls(sock)
+            peer.write_with_end(b"".join(requests))
+            answers = peer.answers()
+        else:
+            sock.sendall(b"".join(requests))
+            sock.shutdown(socket.SHUT_WR)
+            answers = b"".join(iter(lambda: sock.recv(1 << 16), b""))
+    assert len(answers) == len(requests) * ANSWER_BYTES
+
+
 def test_a_bookie_lets_go_of_a_client_that_ends_tls_and_then_takes_its_answers(
     bookie: BookieProcess,
 ) -> None:
     with RawClient(bookie.port) as client:
         assert client.add(7, 0, b"x" * 100_000) is ReturnCode.EOK
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.socket() as sock:
         small_buffers(sock)
         sock.connect(("127.0.0.1", bookie.port))
-        sock.sendall(v3.encode_request(StartTlsRequest(), 1))
-        sock.recv(4096)
-        peer = Peer(sock, context, is_server=False)
-        peer.shake_hands()
+        peer = begin_tls(sock)
         read = v2.encode_request(ReadRequest(LedgerId(7), EntryId(0)))
         peer.write(read * (MUCH // 100_000))
         time.sleep(1.0)
