@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,6 +15,7 @@ from bkclient.config.declaration import MASKED, declared, is_secret_key
 from bkclient.metadata.errors import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
 from bkctl.session.settings import cluster_properties
@@ -69,6 +71,12 @@ class Mode:
 _SINCE: Final = "since the bookie started; of `gc --wait` in this collection"
 
 
+def _last_round(v: GarbageRun) -> str:
+    if v.last_ms is None:
+        return "never" if v.rounds == 0 else "-"
+    return f"{human_duration(max(0.0, time.time() - v.last_ms / 1000))} ago"
+
+
 @shown("collectors", kw_only=True, done=lambda v: not v.running)
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
@@ -76,6 +84,25 @@ class GarbageRun:
     number: int = field("One for each storage.", header="NO", rank=4)
     running: bool = field("Whether it is at work.")
     compacting: str | None = field("major or minor, if it compacts.", rank=2)
+    last_ms: int | None = field(
+        "When the last round ended.",
+        name="last_round",
+        header="LAST",
+        kind=Kind.TIME_MS,
+        rank=2,
+        default=None,
+        cell=_last_round,
+        cell_of_none=True,
+    )
+    next_ms: int | None = field(
+        "When the next round begins.",
+        name="next_round",
+        header="NEXT",
+        kind=Kind.TIME_MS,
+        rank=2,
+        default=None,
+        cell=lambda v: f"in {human_duration(max(0.0, v.next_ms / 1000 - time.time()))}",
+    )
     rounds: int | None = field(f"Rounds {_SINCE}.", rank=5, default=None)
     minor_compactions: int = field(f"Minor compactions {_SINCE}.", header="MINOR", rank=3)
     major_compactions: int = field(f"Major compactions {_SINCE}.", header="MAJOR", rank=3)
@@ -402,6 +429,8 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
         GarbageRun,
         one,
         number=number,
+        last_ms=_ms(one["last_ended_s"]),
+        next_ms=_ms(one.get("next_s")),  # None of a bookie of a release before.
         last_minor_ms=_ms(one["last_minor_s"]),
         last_major_ms=_ms(one["last_major_s"]),
         freed_bytes=one["freed_by_removal_bytes"] + one["freed_by_compaction_bytes"],

@@ -24,7 +24,7 @@ class CollectorConfig:
         reloads=True,
         group="Garbage collection",
         minimum=1,
-        doc="Pause between collections.",
+        doc="Pause between collections; the first begins up to twice that after the start.",
     )
     minor_interval_s: int = setting(
         3600,

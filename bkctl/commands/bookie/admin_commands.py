@@ -138,13 +138,17 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin_requests:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
-    Counts and times are since the bookie's start. LOGS, TOTAL and LIVE leave out entry logs that
-    the bookie still writes, and damaged ones.
+    Counts are since the bookie's start. Rounds begin every `gcWaitTime`, the first one up to twice
+    that after the start; Java bookies do not report when. LOGS, TOTAL and LIVE leave out entry logs
+    that the bookie still writes, and damaged ones.
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
         examples=(
-            ("bkctl bookie gc-status 10.0.0.1:3181", "the present phase, and the freed space"),
+            (
+                "bkctl bookie gc-status 10.0.0.1:3181",
+                "the last and the next round, and the freed space",
+            ),
             ("bkctl bookie gc-status 10.0.0.1:3181 -o wide", "with the times of compactions"),
         ),
         exits=_EXITS,

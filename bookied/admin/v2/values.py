@@ -104,6 +104,7 @@ class Collection:
     failed_rounds: int
     last_began_s: float | None
     last_ended_s: float | None
+    next_s: float | None
     last_error: str | None
     minor_compactions: int
     major_compactions: int

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -107,8 +108,11 @@ class Collector:
 
     @property
     def status(self) -> CollectorStatus:
-        """What it does and has done so far."""
-        return self._collection.status
+        """What it does and has done so far, and when it works again."""
+        next_s = None
+        if self._call is not None and self._call.active():
+            next_s = wall_s(self._clock) + self._call.getTime() - self._clock.seconds()
+        return attrs.evolve(self._collection.status, next_s=next_s)
 
     @property
     def stats(self) -> CollectorStats:

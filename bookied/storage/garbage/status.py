@@ -24,6 +24,8 @@ class CollectorStatus:
     failed_rounds: int = 0
     last_began_s: float | None = None
     last_ended_s: float | None = None
+    next_s: float | None = None
+    """When the next round is due; None while one runs."""
     last_error: str | None = None
     """What ended the last round early."""
     minor_compactions: int = count("MINOR_COMPACTION_TOTAL")

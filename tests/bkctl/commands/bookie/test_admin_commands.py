@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -123,6 +124,8 @@ def test_garbage_is_collected_on_demand(stage: Stage) -> None:
     assert found.rounds == (None if stage.v1 else 1)
     assert stage.v1 or (found.logs is not None and found.total_bytes is not None)
     assert found.unreadable_logs == (None if stage.v1 else 0)
+    assert (new.last_ms, found.last_ms is None) == (None, stage.v1)
+    assert stage.v1 or found.next_ms > found.last_ms
 
 
 def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
@@ -301,7 +304,7 @@ def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (80, "NO RUNNING COMPACTING MINOR MAJOR TOTAL LIVE FREED LAST ERROR"),
+        (80, "RUNNING COMPACTING LAST NEXT TOTAL LIVE FREED LAST ERROR"),
         (40, "RUNNING COMPACTING FREED LAST ERROR"),
     ],
 )
@@ -313,11 +316,24 @@ def test_a_narrow_terminal_shows_what_a_collection_freed_and_its_error(
     host = FakeHost(tty=True, environ={"PAGER": "", "NO_COLOR": "1"})
     found = work.GarbageRun(
         number=0, running=False, compacting=None, minor_compactions=1, major_compactions=2,
-        last_minor_ms=None, last_major_ms=None, rounds=3, ledgers=4, logs=5,
+        last_minor_ms=None, last_major_ms=None, last_ms=0, next_ms=0, rounds=3, ledgers=4, logs=5,
         total_bytes=10_000_000, live_bytes=2_000_000, freed_bytes=8_000_000,
     )  # fmt: skip
     Emitter(Options(), host).many([found], work.GarbageRun)
     assert host.out.text.splitlines()[0].split() == shown.split()
+
+
+def test_when_garbage_was_collected_last_and_is_next_is_shown() -> None:
+    now_ms = int(time.time() * 1000)
+    began = _collected(0, 0, 0)
+    later = attrs.evolve(began, rounds=1, last_ms=now_ms - 90_000, next_ms=now_ms + 509_500)
+    java = attrs.evolve(began, rounds=None)
+    options, host = Options(), FakeHost()
+    options.columns = "last_round,next_round"
+    Emitter(options, host).many([began, later, java], work.GarbageRun)
+    first, second, third = host.out.text.splitlines()[1:]
+    assert (first.split(), third.split()) == (["never", "-"], ["-", "-"])
+    assert [second.split()[n][:2] for n in (0, 1, 2, 3)] == ["1m", "ag", "in", "8m"]
 
 
 def test_jmx_attributes_are_told_by_what_replaces_them(stage: Stage) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bkclient.concurrency import wall_s
 from bookied.errors import IndexTruncatedError, StorageError
 from bookied.storage.entrylog.format import file_name
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
@@ -484,11 +485,16 @@ def test_rounds_come_by_themselves_after_a_first_longer_wait() -> None:
     schedule = Schedule(threshold=0.5, interval_s=150, time_s_max=None)
     never = attrs.evolve(schedule, interval_s=0)
     world = make_world(wait_s=100, schedules=Schedules(minor=schedule, major=never))
-    rounds = []
+    rounds, due_in_s = [], []
     for _ in range(8):
         rounds.append((status(world).rounds, status(world).minor_compactions))
+        due_in_s.append(round(status(world).next_s - wall_s(world.clock)))
         world.clock.advance(50)
         world.run_jobs()
+    assert due_in_s == [200, 150, 100, 50, 100, 50, 100, 50]
+    world.begin_collection()
+    world.clock.advance(0)
+    assert status(world).next_s is None
     assert rounds == [(0, 0), (0, 0), (0, 0), (0, 0), (1, 1), (1, 1), (2, 1), (2, 1)]
 
 
