@@ -133,7 +133,7 @@ def test_what_came_with_the_end_of_tls_is_handed_over_before_the_end(in_tls: InT
     in_tls.turns()
     assert in_tls.heard.told == [b"the last words", "ended"]
     in_tls.connection.loseConnection()
-    in_tls.turns()
+    in_tls.pair.turn()
     assert in_tls.heard.told == [b"the last words", "ended", "lost"]
 
 
