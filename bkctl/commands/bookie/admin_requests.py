@@ -21,7 +21,7 @@ from bkctl.bookies.admin_client import AdminClient
 from bkctl.cli.params import BOOKIE_ID, KEY_VALUE
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, field, shown
+from bkctl.output.views import BOOKIE, evolve, field, shown
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
@@ -149,10 +149,11 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
             session.warn("a Java bookie takes any key and value, and looks at most of them no more")
         return planned(admin, bookie_id, pairs)
 
+    plans = {some[0].bookie_id: some for some in asked.of_each(plan)}
     steps = [
         f"set {one.key} of bookie {one.bookie_id} to {one.value}; it is "
         f"{'not set' if one.was is None else one.was}"
-        for some in asked.of_each(plan)
+        for some in plans.values()
         for one in some
     ]
     if session.dry_run:
@@ -161,7 +162,7 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
         return
     if len(bookies) > 1 and steps:
         session.confirm(steps, f"Change {counted(len(asked.bookies), 'bookie')}?")
-    changes = asked.of_each(lambda admin, one: change(admin, one, pairs))
+    changes = asked.of_each(lambda admin, one: change(admin, pairs, plans[one]))
     session.emit_all((one for some in changes for one in some), ChangedSetting)
     if changes:
         session.finish()
@@ -276,29 +277,38 @@ def planned(
         NothingFoundError: there is no such setting.
         ConflictError: one cannot be changed while the bookie runs.
     """
-    given, before = _given(admin, pairs)
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise UsageError("each key once")
+    before = all_settings(admin)
     if admin.speaks_v2:
+        _insist_known(given, before)
         _insist_changeable(given, before)
-    return _changed(bookie_id, before, given)
+    return [
+        ChangedSetting(
+            bookie_id=bookie_id,
+            key=key,
+            was=masked(key, before[key]) if key in before else None,
+            value=masked(key, value),
+        )
+        for key, value in given.items()
+    ]
 
 
 def change(
-    admin: AdminClient, bookie_id: BookieId, pairs: Sequence[tuple[str, str]]
+    admin: AdminClient, pairs: Sequence[tuple[str, str]], plan: Sequence[ChangedSetting]
 ) -> list[ChangedSetting]:
-    """Change settings; return what they were, and what they are by the bookie's own word.
+    """Change settings as planned; return what they are then by the bookie's own word.
 
     Raises:
-        UsageError: something is set twice, or to an invalid value.
-        NothingFoundError: there is no such setting.
         ConflictError: one cannot be changed while the bookie runs; none is changed then.
     """
-    given, before = _given(admin, pairs)
-    if admin.speaks_v2:
-        _insist_changeable(given, before)
-    admin.ask("PUT", _CONFIG, given)
+    admin.ask("PUT", _CONFIG, dict(pairs))
     after = all_settings(admin)
-    in_effect = {key: after.get(key, value) for key, value in given.items()}
-    return _changed(bookie_id, before, in_effect)
+    return [
+        evolve(one, value=masked(one.key, after[one.key])) if one.key in after else one
+        for one in plan
+    ]
 
 
 def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: int = 1) -> str:
@@ -309,33 +319,6 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
     file = admin.ask("GET", "/api/v2/bookie").json.get("settings_file") if admin.speaks_v2 else None
     where = f"{file} on its host" if file else "its settings file"
     return f"a restart of the bookie loses this; to keep it, set in {where}:{lines}"
-
-
-def _given(
-    admin: AdminClient, pairs: Sequence[tuple[str, str]]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what is to be set, by existing settings, and what is set now."""
-    given = dict(pairs)
-    if len(given) != len(pairs):
-        raise UsageError("each key once")
-    before = all_settings(admin)
-    if admin.speaks_v2:
-        _insist_known(given, before)
-    return given, before
-
-
-def _changed(
-    bookie_id: BookieId, before: Mapping[str, str], after: Mapping[str, str]
-) -> list[ChangedSetting]:
-    return [
-        ChangedSetting(
-            bookie_id=bookie_id,
-            key=key,
-            was=masked(key, before[key]) if key in before else None,
-            value=masked(key, value),
-        )
-        for key, value in after.items()
-    ]
 
 
 def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
