@@ -4,13 +4,14 @@
 
 ``add COUNT``: allocate ids, create ledgers, and count up the custom metadata of ledger 0 by
 compare-and-swap, COUNT times each. ``hold BOOKIE``: register, lock ledger 0, print a line, wait to
-be killed. ``make``: open with ``create``, print the instance id.
+be killed. ``make``: make the cluster, print the instance id.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -20,6 +21,7 @@ from twisted.internet.task import react
 
 from bkclient.errors import MetadataVersionError
 from bkclient.metadata import open_metadata
+from bkclient.metadata.errors import AlreadyInitializedError
 from tests.bkclient.metadata.values import info, metadata
 from wire.ids import BookieId, LedgerId
 
@@ -49,6 +51,8 @@ async def hold(store: Any, bookie: str) -> None:
 
 
 async def make(store: Any) -> None:
+    with suppress(AlreadyInitializedError):
+        await store.initialize()
     print(await store.instance_id(), flush=True)
 
 
@@ -64,7 +68,6 @@ async def main(_reactor: Any, path: str, role: str, *arguments: str) -> None:
         f"sqlite://{path}",
         reactor=the_global_one,
         session_timeout_s=4.0,
-        create=role == "make",
     )
     await store.connect()
     try:

@@ -46,7 +46,8 @@ def files(tmp_path: Path) -> Iterator[SqliteDriver]:
 
 
 async def _made(driver: SqliteDriver) -> None:
-    store = await driver.open(create=True)
+    store = await driver.open()
+    await store.initialize()
     await store.close()
 
 
@@ -124,9 +125,8 @@ class TestPlaces:
     def test_another_file_is_not_touched(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "notes.txt"
         path.write_bytes(content)
-        for options in ({}, {"create": True}):
-            with pytest.raises(IncompatibleLayoutError, match="is not a metadata file"):
-                reactor.run(open_at(path, **options).connect())
+        with pytest.raises(IncompatibleLayoutError, match="is not a metadata file"):
+            reactor.run(open_at(path).connect())
         assert path.read_bytes() == content
 
     def test_another_programs_database_is_not_touched(self, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ class TestPlaces:
         connection.close()
         before = path.read_bytes()
         with pytest.raises(IncompatibleLayoutError, match="another program"):
-            reactor.run(open_at(path, create=True).connect())
+            reactor.run(open_at(path).connect())
         assert path.read_bytes() == before
 
     def test_a_newer_schema_is_refused(self, files: SqliteDriver) -> None:
@@ -388,7 +388,8 @@ class TestFiles:
             await files.until(lambda: SessionEvent.LOST in events)
             with pytest.raises(NotInitializedError):
                 await store.read_ledger(L1)
-            fresh = await files.open(create=True)
+            fresh = await files.open()
+            await fresh.initialize()
             assert [ids async for ids in fresh.ledger_ranges()] == []
             assert [ids async for ids in store.ledger_ranges()] == []
             await store.register(B1, info(B1), read_only=False)

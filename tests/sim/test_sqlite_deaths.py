@@ -35,7 +35,7 @@ class Stage:
         self.wait(at_s)
         self.cluster = SqliteCluster(self.clock)
         if image is None:
-            self.open(create=True)
+            self.run(self.open().initialize())
         else:
             for name in (self.cluster.path.name, f"{self.cluster.path.name}-wal"):
                 if (image / name).exists():

@@ -217,17 +217,14 @@ class SqlitePart:
 
     # Steps on the thread
 
-    async def _read(self, step: Callable[[Rows, int], T], *, needs_cluster: bool = True) -> T:
-        return await self._do(step, write=False, needs_cluster=needs_cluster)
+    def _read(self, step: Callable[[Rows, int], T], *, needs_cluster: bool = True) -> Deferred[T]:
+        return self._do(step, write=False, needs_cluster=needs_cluster)
 
-    async def _write(self, step: Callable[[Rows, int], T], **how: bool) -> T:
-        return await self._do(step, write=True, **how)
+    def _write(self, step: Callable[[Rows, int], T], **how: bool) -> Deferred[T]:
+        return self._do(step, write=True, **how)
 
-    async def _do(self, step: Callable[[Rows, int], T], **how: bool) -> T:
-        outcome = await self._run(partial(self._core.do, step, **how))
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value  # type: ignore[return-value] # None only where T is None.
+    def _do(self, step: Callable[[Rows, int], T], **how: bool) -> Deferred[T]:
+        return self._run(partial(self._core.do, step, **how)).addCallback(_value_of)
 
     async def _has_meta(self, path: str) -> bool:
         return await self._read(lambda rows, _: rows.get(META, path)) is not None
@@ -318,6 +315,12 @@ class SqlitePart:
     def _tell(self, changes: set[tuple[str, Key]] | None) -> None:
         for watch in tuple(self._watches):
             watch.tell(changes)
+
+
+def _value_of(outcome: StepOutcome[T]) -> T:
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value  # type: ignore[return-value] # None only where T is None.
 
 
 def is_own(rows: Rows, kind: str, key: Key, session_id: int) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
-from bkclient.metadata.errors import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
@@ -34,26 +33,6 @@ class SqliteMetadata(
     SqliteElection,
 ):
     """Implements ``MetadataStore``. A session begins with the first thing that needs one."""
-
-    def __init__(
-        self, uri: str, core: Core, options: SqliteOptions, *, reactor: Any, create: bool
-    ) -> None:
-        """See ``open_sqlite``."""
-        super().__init__(uri, core, options, reactor=reactor)
-        self._create = create
-
-    async def connect(self) -> None:
-        """See ``SqlitePart``; with ``create``, make a cluster where there is none."""
-        await super().connect()
-        if not self._create:
-            return
-        try:
-            await self.layout()
-        except NotInitializedError:
-            try:
-                await self.initialize()
-            except AlreadyInitializedError:
-                return  # By another process, just now.
 
 
 def parse_uri(uri: str) -> Path:
@@ -83,7 +62,6 @@ def open_sqlite(
     lock_owner: str | None = None,
     registration_wait_s: float | None = None,
     mark_times: bool = True,
-    create: bool = False,
     busy_timeout_s: float = 10.0,
     poll_interval_s: float = 0.2,
     monotonic_s: Callable[[], float] = time.monotonic,
@@ -98,7 +76,6 @@ def open_sqlite(
         lock_owner: what locks say of us; the host's name by default.
         registration_wait_s: how long an older session may keep our bookie id.
         mark_times: whether the marks of under-replicated ledgers hold their time.
-        create: make the file, and a cluster in it, where there is none.
         busy_timeout_s: how long another process may hold the file locked.
         poll_interval_s: how often other processes' changes are read, while a watch is set.
         monotonic_s: a clock that cannot be set, to check the wall clock by.
@@ -124,5 +101,4 @@ def open_sqlite(
             poll_interval_s=poll_interval_s,
         ),
         reactor=reactor,
-        create=create,
     )

@@ -134,10 +134,9 @@ class SimCluster:
 
         file.begun = begun
         program = Process(self.clock, "initialize")
-        store = file.metadata(
-            chance=Random(0), clock=program, session_timeout_s=SESSION_S, create=True
-        )
+        store = file.metadata(chance=Random(0), clock=program, session_timeout_s=SESSION_S)
         self.run(self.begin(program, store.connect()))
+        self.run(self.begin(program, store.initialize()))
         program.kill()
         file.is_made = True
 

@@ -106,10 +106,8 @@ class SimSession:
 class SimSqlite(SqliteMetadata):
     """The driver, in one process of the world."""
 
-    def __init__(
-        self, cluster: SqliteCluster, core: Core, options: Any, process: Any, *, create: bool
-    ) -> None:
-        super().__init__(cluster.uri, core, options, reactor=process, create=create)
+    def __init__(self, cluster: SqliteCluster, core: Core, options: Any, process: Any) -> None:
+        super().__init__(cluster.uri, core, options, reactor=process)
         self.cluster, self.core, self.process = cluster, core, process
         self.thread: SimThread | None = None
         self.session = SimSession(self)
@@ -147,10 +145,8 @@ class SqliteCluster:
         self.is_made = False
         """Whether there is a cluster in the file."""
 
-    def metadata(
-        self, *, chance: Random, clock: Any, session_timeout_s: float, create: bool = False
-    ) -> SimSqlite:
-        """Return a store on the file, not yet connected; with ``create`` it makes the file."""
+    def metadata(self, *, chance: Random, clock: Any, session_timeout_s: float) -> SimSqlite:
+        """Return a store on the file, not yet connected."""
         self._close_dead()
         core = Core(
             self.path,
@@ -167,7 +163,7 @@ class SqliteCluster:
             mark_times=True,
             poll_interval_s=0.2,
         )
-        store = SimSqlite(self, core, options, clock, create=create)
+        store = SimSqlite(self, core, options, clock)
         self._stores.append(store)
         return store
 
