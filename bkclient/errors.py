@@ -85,6 +85,10 @@ class BookieUnavailableError(ClientError):
     exit_status = 5
 
 
+class LoginCutOffError(BookieUnavailableError):
+    """The bookie closed the connection during the login: it refused the login, or has ended."""
+
+
 class MetadataStoreError(ClientError):
     """The metadata service failed."""
 

@@ -23,6 +23,7 @@ from bkclient.errors import (
     ClientError,
     ClientUnauthorizedError,
     DigestNotInitializedError,
+    LoginCutOffError,
     MetadataSerializationError,
     NoSuchLedgerError,
     ReadFailedError,
@@ -107,6 +108,8 @@ class BadCopies:
     """What was said of the first of them."""
     is_silent: bool = False
     """Whether the bookie did not answer; else it answered with an error."""
+    is_refused: bool = False
+    """Whether the bookie refused the client."""
 
 
 @attrs.frozen(kw_only=True)
@@ -361,6 +364,7 @@ class _Verification:
         self._copies = CopyReader(client, ledger)
         self._found: dict[tuple[BookieId, Flaw], _Found] = {}
         self._silent: Counter[BookieId] = Counter()
+        self._refusing: set[BookieId] = set()
         self._entries_read = self._copies_read = self._size = self._entries_lost = 0
 
     async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[VerifyProgress]:
@@ -474,6 +478,8 @@ class _Verification:
             return await self._copies.read(bookie_id, entry_id)
         except ClientError as error:
             self._silent[bookie_id] += isinstance(error, _NO_ANSWER)
+            if isinstance(error, (ClientUnauthorizedError, LoginCutOffError)):
+                self._refusing.add(bookie_id)
             raise
 
     def _compare(
@@ -503,6 +509,7 @@ class _Verification:
                 one.entries.count,
                 one.why,
                 flaw is Flaw.UNREADABLE and self._silent[bookie] > 0,
+                flaw is Flaw.UNREADABLE and bookie in self._refusing,
             )
             for (bookie, flaw), one in self._found.items()
         )

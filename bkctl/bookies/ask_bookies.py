@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.admin import operations
 from bkclient.admin.operations import ANSWERS_WITHIN_S
-from bkclient.errors import ClientUnauthorizedError
+from bkclient.errors import ClientUnauthorizedError, LoginCutOffError
 from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.rack import DEFAULT_RACK
@@ -80,7 +80,7 @@ async def ask_bookie(
         disks = await operations.bookie_info(client, one.bookie_id, within_s)
     except BookKeeperError as error:
         # The state is what metadata says; the sizes stay unknown.
-        refuses = isinstance(error, ClientUnauthorizedError)
+        refuses = isinstance(error, (ClientUnauthorizedError, LoginCutOffError))
         return evolve(found, unreachable=error_message(error), refuses=refuses)
     return evolve(found, free=disks.free_bytes, total=disks.total_bytes)
 

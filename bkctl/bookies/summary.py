@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from bkctl.bookies.admin_client import HttpAddress
     from bkctl.session.session import Session
     from wire.ids import BookieId
+
+LOGIN_NEEDED: Final = "put the client's login or TLS settings into a file, and name it with -c"
+"""What helps where bookies refuse the client."""
 
 
 @shown(

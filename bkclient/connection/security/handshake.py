@@ -23,6 +23,7 @@ from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
     ClientUnauthorizedError,
+    LoginCutOffError,
     RequestTimeoutError,
     SecurityError,
 )
@@ -143,9 +144,9 @@ class Greeting:
             ) from error
         except BookieUnavailableError as error:
             # In V2 that is how strangers are refused; but it may have died as well.
-            raise BookieUnavailableError(
-                f"{who}: it closed the connection, as bookies do in V2 to a wrong password, to who"
-                " is unknown or not allowed, and without TLS where they insist on it"
+            raise LoginCutOffError(
+                f"{who}: it closed the connection. In V2 bookies do that after a wrong password,"
+                " for unknown or refused users, and without TLS if they require TLS"
             ) from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
             raise ClientUnauthorizedError(

@@ -13,7 +13,7 @@ from typing import Final
 from bkclient.config.findings import Severity
 from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
-from bkctl.bookies.summary import BookieSummary
+from bkctl.bookies.summary import LOGIN_NEEDED, BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import ClusterSurvey, LocalSurvey
@@ -397,9 +397,8 @@ def _refusing(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             f"{_does(len(refusing), 'refuses', 'refuse')} this client, so their disks and entries "
             f"were not looked at: {refusing[0].unreachable}"
         )
-        fix = "put the client's login or TLS settings into a file, and name it with -c"
         ids = [one.bookie_id for one in refusing]
-        yield from _about(Severity.TROUBLE, "bookies-refuse", ids, what, fix)
+        yield from _about(Severity.TROUBLE, "bookies-refuse", ids, what, LOGIN_NEEDED)
 
 
 def _unreachable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

@@ -15,6 +15,7 @@ from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, LedgerVerification
+from bkctl.bookies.summary import LOGIN_NEEDED
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
@@ -105,6 +106,8 @@ class _VerifyCounts:
     """Ledgers with entries of which no copy can be read."""
     silent: set[BookieId] = attrs.field(factory=set)
     """Bookies that did not answer."""
+    is_refused: bool = False
+    """Whether a bookie refused the client."""
     repairable: tuple[LedgerId, BookieId] | None = None
     """The first ledger with a bad copy on a bookie that answers, and this bookie."""
 
@@ -118,6 +121,7 @@ class _VerifyCounts:
             if one.entries_lost:
                 self.lost.append(one.ledger_id)
             self.silent |= {bad.bookie_id for bad in one.bad if bad.is_silent}
+            self.is_refused |= any(bad.is_refused for bad in one.bad)
             for bad in one.bad:
                 self.repairable = self.repairable or (one.ledger_id, bad.bookie_id)
             yield one
@@ -132,7 +136,9 @@ class _VerifyCounts:
 
     @property
     def remedy(self) -> str:
-        """What helps: a bookie that is down, a disk that has what is lost, or a copy elsewhere."""
+        """What helps: a login, a bookie that is down, a disk with the entries, or another copy."""
+        if self.is_refused:
+            return f"a bookie refuses this client: {LOGIN_NEEDED}"
         if self.silent:
             bookie_id = min(self.silent)
             return (

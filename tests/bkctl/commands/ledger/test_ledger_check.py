@@ -175,6 +175,21 @@ def test_the_remedy_for_a_bookie_that_is_down_is_to_start_it(world: World) -> No
     assert "readable copy" not in found.err
 
 
+def test_the_remedy_for_a_bookie_that_refuses_the_client_is_a_login(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+
+    def refuse(request: Request) -> Ruling:
+        if isinstance(request, ReadRequest):
+            return ReadResponse(ReturnCode.EUA, request.ledger_id, request.entry_id)
+        return Fate.SERVE
+
+    member(world, ledger_id, 1).policy = refuse
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    assert "a bookie refuses this client: put the client's login or TLS settings" in found.err
+    assert "again if" not in found.err
+
+
 def test_a_bookie_that_answers_with_an_error_is_not_to_be_started(world: World) -> None:
     ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
     broken = member(world, ledger_id, 1)

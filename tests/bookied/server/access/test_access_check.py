@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from bkclient.connection.security.handshake import Greeting
-from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
+from bkclient.errors import ClientUnauthorizedError, LoginCutOffError, SecurityError
 from bookied.server.access.access_check import REPORT_EVERY_S, Refusals
 from bookied.server.access.authenticators import open_again
 from bookied.server.access.login_delays import (
@@ -142,7 +142,7 @@ def test_a_wrong_password_and_a_name_that_is_not_allowed_are_refused(stage, logs
         " or it insists on TLS (it says EUA)"
     )
     failure = stage.connect(V2).failure
-    assert isinstance(failure, BookieUnavailableError)
+    assert isinstance(failure, LoginCutOffError)
     assert str(failure).startswith(f"bookie b1 rejects user '{user}': it closed the connection")
     assert stage.stats.auth_failures == 2
     why = {
