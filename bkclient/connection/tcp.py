@@ -9,7 +9,6 @@ from typing import Any, Final
 import attrs
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import ConnectionDone, ConnectionLost, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeoutError
 from twisted.internet.interfaces import IAddress, IProtocol, IStreamClientEndpoint
@@ -38,6 +37,12 @@ class TcpConnect:
         return connecting.addTimeout(timeout_s, self._reactor, _too_late)
 
     def _endpoint(self, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
+        from twisted.internet.endpoints import (
+            HostnameEndpoint,
+            TCP4ClientEndpoint,
+            TCP6ClientEndpoint,
+        )
+
         # An address needs no resolver, and the resolver is a thread pool.
         if isIPAddress(host):
             return TCP4ClientEndpoint(self._reactor, host, port, timeout_s)

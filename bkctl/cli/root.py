@@ -45,6 +45,7 @@ class RootGroup(Group):
     def main(  # type: ignore[override] # never returns: it is always a program's end
         self, args: Sequence[str] | None = None, obj: Host | None = None, **_: Any
     ) -> NoReturn:
+        from bkclient.connection.security.late_openssl import load_openssl_late
         from bookied.process.standard_streams import open_closed_streams, outlive_stderr
 
         if None in {sys.stdin, sys.stdout, sys.stderr}:
@@ -56,6 +57,7 @@ class RootGroup(Group):
             sys.exit(answer(self, os.environ))
         # What is imported stays: looking through it for garbage is a tenth of a short command.
         gc.set_threshold(GC_THRESHOLD)
+        load_openssl_late()
         status = self.run(sys.argv[1:] if args is None else args, obj)
         sys.exit(_flushed(status, lasting=obj is not None))
 

@@ -295,6 +295,19 @@ def test_a_look_at_metadata_imports_nothing_of_the_way_to_bookies(
     )
 
 
+def test_openssl_is_loaded_where_tls_is_used(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    assert cli.run(["cluster", "init", "-u", uri]) == 0
+    run_without(
+        ("OpenSSL", "cryptography"),
+        "from bkctl.cli.root import cli\n"
+        "try:\n"
+        f"    cli.main(['-u', {uri!r}, 'ledger', 'list'])\n"
+        "except SystemExit as end:\n"
+        "    status = end.code",
+    )
+
+
 def test_it_says_which_bkctl_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert "Python toolkit for Apache BookKeeper (not the Java bkctl)" in capsys.readouterr().out

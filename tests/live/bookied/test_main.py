@@ -498,6 +498,7 @@ def test_an_idle_bookie_is_small(machine: Machine, record_property: Any) -> None
     record_property("start_s", round(started_s, 2))
     record_property("rss_idle_kib", bookie.rss_kib())
     assert bookie.rss_kib() < 100 * 1024
+    assert "/cryptography/" not in Path(f"/proc/{bookie.pid}/maps").read_text()  # Nor TLS.
     assert bookie.stop() == 0
 
 
