@@ -108,7 +108,7 @@ class Engine:
 
         Args:
             may_be_missing: go on with directories that were emptied: what they held is fetched
-                from other bookies afterwards (``bookied.repair.integrity``).
+                from other bookies afterwards (``bookied.data_integrity``).
 
         Raises:
             CorruptError: a directory has not what it held; see ``check_losses``.

@@ -13,10 +13,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
+from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
-from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.runtime.dependencies import Dependencies, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart

@@ -17,7 +17,7 @@ from bookied.storage.storages import Storages
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
+    from bookied.autorecovery.sessions import AutoRecoveryBesideBookie
 
 
 class BackgroundWork:
@@ -44,7 +44,7 @@ class BackgroundWork:
     def _start_autorecovery(self, parts: Dependencies, bookie_id: BookieId) -> None:
         """Begin to repair, in a metadata session apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
-            from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
+            from bookied.autorecovery.sessions import AutoRecoveryBesideBookie
 
             self.autorecovery = AutoRecoveryBesideBookie(
                 # Who lists the locks on ledgers sees which bookie's worker has each.

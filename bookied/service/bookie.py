@@ -48,7 +48,7 @@ from wire.errors import BookKeeperError
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 if TYPE_CHECKING:
-    from bookied.repair.integrity.lifecycle import Integrity
+    from bookied.service.data_integrity import Integrity
 
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
@@ -391,7 +391,7 @@ async def _check_cookies(
         WrongIdentityError: they are not.
     """
     if config.check_integrity:
-        from bookied.repair.integrity.lifecycle import Integrity
+        from bookied.service.data_integrity import Integrity
 
         integrity = Integrity(config, parts, found, identity, instance_id)
         await integrity.check_cookies()

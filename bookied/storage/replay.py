@@ -98,7 +98,7 @@ def recover(
         journal_directories: the ``current`` directory of each, in configured order.
         skip_invalid: ``skipReplayJournalInvalidRecord``: pass over the rest of a damaged journal.
         may_be_missing: go on without journals that are gone: what they held is fetched from other
-            bookies afterwards (``bookied.repair.integrity``).
+            bookies afterwards (``bookied.data_integrity``).
         drain_bytes: how much may be in memory before it is written out.
         writes_beside: write in a second thread, while as much again is read.
         tell: hears now and then how many bytes of entries were replayed.

@@ -36,7 +36,7 @@ from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.commands.local.process import ChildProcess, free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
-from bookied.repair.autorecovery.audits import audit_bookies
+from bookied.autorecovery.audits import audit_bookies
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes, rss_bytes
 from tests.interop.peers.jars import admin_jars
 from tests.interop.peers.jvm import java_command

@@ -34,7 +34,7 @@ from bkclient.quorum.distribution import write_set
 from bkclient.repair.replica_check import LedgerChecker
 from bkctl.commands.local.process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
-from bookied.repair.autorecovery.audits import check_all_ledgers
+from bookied.autorecovery.audits import check_all_ledgers
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes
 from tests.interop.peers.jvm import java_command
 from tests.interop.peers.our_bookie import OurBookie

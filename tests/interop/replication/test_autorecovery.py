@@ -22,9 +22,9 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.repair.decommission import decommission
 from bkclient.repair.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
+from bookied.autorecovery.auditor import Auditor
+from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.auditor import Auditor
-from bookied.repair.autorecovery.worker import Worker
 from tests.interop.peers.lost_bookies import (
     HEALED_S,
     Cluster,

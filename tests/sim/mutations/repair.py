@@ -19,11 +19,11 @@ from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
 from bkclient.repair import fragment_copy, replica_check
 from bkclient.repair.fragment_copy import FragmentRepairer
 from bkclient.repair.replica_check import LedgerChecker, LedgerView
-from bookied.repair.autorecovery import auditor, worker
-from bookied.repair.autorecovery.audit_schedule import AuditJob
-from bookied.repair.autorecovery.auditor import Auditor
-from bookied.repair.autorecovery.lost_bookie_delay import LostBookies
-from bookied.repair.autorecovery.worker import RepairOutcome, Worker
+from bookied.autorecovery import auditor, worker
+from bookied.autorecovery.audit_schedule import AuditJob
+from bookied.autorecovery.auditor import Auditor
+from bookied.autorecovery.lost_bookie_delay import LostBookies
+from bookied.autorecovery.worker import RepairOutcome, Worker
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import AddFlag
 from wire.ids import BookieId, LedgerId
@@ -31,8 +31,8 @@ from wire.ledger_metadata import Fragment, LedgerMetadata
 
 Stack = contextlib.ExitStack
 
-WORKER: Final = "tests.bookied.repair.autorecovery.test_worker"
-AUDITOR: Final = "tests.bookied.repair.autorecovery.test_auditor"
+WORKER: Final = "tests.bookied.autorecovery.test_worker"
+AUDITOR: Final = "tests.bookied.autorecovery.test_auditor"
 FRAGMENTS: Final = "tests.bkclient.quorum.test_fragments"
 
 

@@ -20,8 +20,8 @@ from bkclient.metadata.api import Version
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TOMBSTONE, TreeLogs
 from bkclient.metadata.tree.nodes import NoNodeError
-from bookied.repair.autorecovery.worker import RepairOutcome, Worker
-from bookied.repair.integrity import check as integrity
+from bookied.autorecovery.worker import RepairOutcome, Worker
+from bookied.data_integrity import check as integrity
 from bookied.runtime.registration import Registration
 from bookied.storage.entrylog import entry_rows
 from bookied.storage.garbage.live_records import WrittenRecords
@@ -326,7 +326,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "13",
         "I20",
         _unknown_end_is_whole,
-        "tests.bookied.repair.autorecovery.test_worker:"
+        "tests.bookied.autorecovery.test_worker:"
         "test_l2_a_ledger_of_which_nobody_knows_the_end_stays_marked",
         0,
     ),

@@ -18,9 +18,9 @@ from twisted.python.failure import Failure
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
+from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.simulation import LEDGER, PASSWORD, Simulation, change_of, kind_of

@@ -27,7 +27,7 @@ from tests.bkctl.support.terminal import FakeHost
 from wire.errors import BookKeeperError
 
 ELSEWHERE = (
-    "bookied.admin.", "bookied.repair.autorecovery.", "bookied.storage.garbage.",
+    "bookied.admin.", "bookied.autorecovery.", "bookied.storage.garbage.",
     "bookied.runtime.", "bookied.service.", "bookied.config.reload", "bkctl.commands.export.spark.",
 )  # fmt: skip
 """Modules whose errors end in a daemon or in Spark, and never a command."""

@@ -26,9 +26,9 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
 from bkclient.quorum.fragments import fragments_of
+from bookied.data_integrity.peers import OtherBookies
+from bookied.data_integrity.storage import RepairedStorages
 from bookied.errors import CorruptError
-from bookied.repair.integrity.peers import OtherBookies
-from bookied.repair.integrity.storage import RepairedStorages
 from wire.digest import master_key
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

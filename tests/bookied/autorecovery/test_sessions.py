@@ -15,9 +15,9 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
+from bookied.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.repair.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
 from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
@@ -30,7 +30,7 @@ from tests.bkclient.repair_world import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, Running, World, is_recovery_add
-from tests.bookied.repair.autorecovery.workers import (
+from tests.bookied.autorecovery.workers import (
     CHECKS_OFF,
     RunningAutoRecovery,
     RunningWorker,

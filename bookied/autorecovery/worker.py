@@ -38,9 +38,9 @@ from bkclient.quorum.fragments import (
 )
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bkclient.repair.replica_check import LedgerChecker, LedgerView, view_ledger
+from bookied.autorecovery.repair_retries import RepairFailures, RepairPauses
+from bookied.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.repair_retries import RepairFailures, RepairPauses
-from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.stats.metrics import WorkerStats
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId

@@ -13,8 +13,8 @@ from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.repair.autorecovery import request_checks
+from bookied.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
 from tests.bkclient.repair_world import (
     TRIPLE,
     closed_ledger,

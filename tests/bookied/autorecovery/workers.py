@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 from bkclient.client import Client
+from bookied.autorecovery.sessions import AutoRecoverySession
+from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.sessions import AutoRecoverySession
-from bookied.repair.autorecovery.worker import Worker
 from tests.bkclient.repair_world import marks
 from tests.bkclient.worlds import Running, World
 from tests.support.memory_zookeeper import MemoryMetadata

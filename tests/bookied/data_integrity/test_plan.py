@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
-from bookied.repair.integrity.check import belongs_here, entries_owed, may_have_forgotten
+from bookied.data_integrity.check import belongs_here, entries_owed, may_have_forgotten
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata

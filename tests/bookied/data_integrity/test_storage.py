@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.repair.integrity.storage import RepairedStorages
+from bookied.data_integrity.storage import RepairedStorages
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage

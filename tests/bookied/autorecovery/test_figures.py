@@ -10,12 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from bkclient.repair.autorecovery import trigger_audit
 from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
+from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.stats.metrics import FAILURES_MAX, RepairStats, WorkerStats
 from tests.bkclient.repair_world import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
-from tests.bookied.repair.autorecovery.workers import CHECKS_OFF, run_until_no_marks
+from tests.bookied.autorecovery.workers import CHECKS_OFF, run_until_no_marks
 from wire.ids import BookieId, LedgerId
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from bookied.repair.integrity.lifecycle import UncancelledRuns
+from bookied.service.data_integrity import UncancelledRuns
 
 
 def results_of(waited: Deferred[Any]) -> list[Any]:

@@ -24,15 +24,14 @@ from bkclient.metadata.api import Versioned, Watch, registered_bookies
 from bkclient.metadata.errors import UNREADABLE
 from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
 from bkclient.repair.replica_check import LedgerChecker
-from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.audit_schedule import (
+from bookied.autorecovery.audit_schedule import (
     PATIENT,
     AuditJob,
     AuditSchedule,
     check_intervals_s,
     first_run_s,
 )
-from bookied.repair.autorecovery.audits import (
+from bookied.autorecovery.audits import (
     DisabledError,
     audit_bookies,
     check_all_ledgers,
@@ -40,8 +39,9 @@ from bookied.repair.autorecovery.audits import (
     check_replicas,
     overdue_marks,
 )
-from bookied.repair.autorecovery.lost_bookie_delay import Audit, AuditLater, Command, LostBookies
-from bookied.repair.autorecovery.wake_up import until_enabled
+from bookied.autorecovery.lost_bookie_delay import Audit, AuditLater, Command, LostBookies
+from bookied.autorecovery.wake_up import until_enabled
+from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import AuditorStats
 from bookied.stats.summary import Summary
 from wire.errors import BookKeeperError

@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bookied.repair.autorecovery.audit_schedule import AuditJob, AuditSchedule, first_run_s
+from bookied.autorecovery.audit_schedule import AuditJob, AuditSchedule, first_run_s
 
 DAY_MS = 86_400_000
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from bookied.autorecovery.wake_up import WakeUp
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.wake_up import WakeUp
 
 
 class AuditJob(enum.Enum):

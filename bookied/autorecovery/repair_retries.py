@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata.api import BookieRegistry, Watch
-from bookied.repair.autorecovery.wake_up import WakeUp
+from bookied.autorecovery.wake_up import WakeUp
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, EntryId, LedgerId
 

@@ -16,7 +16,7 @@ from twisted.logger import capturedLogs, formatEvent
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.repair.autorecovery import Pause
-from bookied.repair.autorecovery.worker import REPORTED_MAX
+from bookied.autorecovery.worker import REPORTED_MAX
 from tests.bkclient.repair_world import (
     STRIPED,
     TRIPLE,
@@ -31,7 +31,7 @@ from tests.bkclient.repair_world import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
-from tests.bookied.repair.autorecovery.workers import RunningWorker, run_until_no_marks
+from tests.bookied.autorecovery.workers import RunningWorker, run_until_no_marks
 from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
@@ -218,7 +218,7 @@ def test_a_bookie_that_registers_ends_the_pause_after_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if all_held:
-        monkeypatch.setattr("bookied.repair.autorecovery.worker.HELD_MAX", 1)
+        monkeypatch.setattr("bookied.autorecovery.worker.HELD_MAX", 1)
     world = World(3)
     ledger_id = closed_ledger(world, world.client(), 6)
     lost = lose(world, ledger_id)

@@ -32,7 +32,7 @@ from tests.bkclient.repair_world import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, World
-from tests.bookied.repair.autorecovery.workers import RunningAutoRecovery, RunningWorker
+from tests.bookied.autorecovery.workers import RunningAutoRecovery, RunningWorker
 from wire.codes import LedgerState
 from wire.ids import BookieId
 

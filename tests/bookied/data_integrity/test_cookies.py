@@ -8,6 +8,7 @@ from pathlib import Path
 from twisted.internet.task import Clock
 
 from bookied.config.bookie import BookieConfig
+from bookied.data_integrity.cookies import IntegrityCookies
 from bookied.directories.emptied_directories import ContentKind, ContentsNotes, losses
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
@@ -19,7 +20,6 @@ from bookied.directories.last_journal_note import (
     note_journal,
 )
 from bookied.directories.roots import VERSION, directories, prepare
-from bookied.repair.integrity.cookies import IntegrityCookies
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import header
 from tests.bookied.worlds.fakes import config_for, done

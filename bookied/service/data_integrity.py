@@ -15,14 +15,14 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bookied.config.bookie import BookieConfig
+from bookied.data_integrity.check import IntegrityCheck
+from bookied.data_integrity.cookies import IntegrityCookies, StaleCookies
+from bookied.data_integrity.peers import OtherBookies
+from bookied.data_integrity.storage import RepairedStorages
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
 from bookied.errors import StorageError
-from bookied.repair.integrity.check import IntegrityCheck
-from bookied.repair.integrity.cookies import IntegrityCookies, StaleCookies
-from bookied.repair.integrity.peers import OtherBookies
-from bookied.repair.integrity.storage import RepairedStorages
 from bookied.runtime.dependencies import Dependencies, make_client
 from bookied.runtime.storage_engine import Engine
 from wire.ids import BookieId

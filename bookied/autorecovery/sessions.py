@@ -22,10 +22,10 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.metadata.api import MetadataStore, SessionEvent
+from bookied.autorecovery.auditor import Auditor
+from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.repair.autorecovery.auditor import Auditor
-from bookied.repair.autorecovery.worker import Worker
 from bookied.stats.metrics import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

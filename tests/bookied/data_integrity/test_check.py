@@ -13,9 +13,9 @@ from twisted.internet.task import Clock
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
+from bookied.data_integrity.check import IntegrityCheck
 from bookied.errors import DbRecordError
-from bookied.repair.integrity.check import IntegrityCheck
-from tests.bookied.repair.integrity.test_plan import HERE, metadata
+from tests.bookied.data_integrity.test_plan import HERE, metadata
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire.codes import DigestType, LedgerState
 from wire.digest import master_key

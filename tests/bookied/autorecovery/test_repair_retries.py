@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bookied.repair.autorecovery.repair_retries import REMEMBERED_MAX, RepairFailures
+from bookied.autorecovery.repair_retries import REMEMBERED_MAX, RepairFailures
 from wire.ids import EntryId, LedgerId
 
 ONE, OTHER = LedgerId(1), LedgerId(2)

@@ -1,1 +1,0 @@
-"""Repair of the cluster by bookies: autorecovery, and a bookie's own data integrity."""
