@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
 
-from bkclient.errors import IncorrectParameterError
+from bkclient.errors import IncorrectParameterError, QuorumError
 from bkclient.log.errors import LogDamagedError
 from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType
@@ -90,7 +91,7 @@ class LogOptions:
     def check(self) -> None:
         """Raise ``QuorumError`` or ``IncorrectParameterError`` if an option is invalid."""
         check_quorums(self.ensemble_size, self.write_quorum, self.ack_quorum)
-        if min(self.roll_bytes, self.roll_entries, self.roll_s) < 0:
+        if min(self.roll_bytes, self.roll_entries) < 0 or not 0 <= self.roll_s < math.inf:
             raise IncorrectParameterError("limits for rolling are 0 (none) or more")
 
 
@@ -237,6 +238,7 @@ def decode_json(what: str, stored: bytes, decode: Callable[[Any], T]) -> T:
         OverflowError,
         RecursionError,
         IncorrectParameterError,
+        QuorumError,
     ) as error:
         raise LogDamagedError.unreadable(what, error) from error
 
@@ -268,7 +270,7 @@ def _options_to_json(options: LogOptions) -> dict[str, Any]:
 
 
 def _options_from_json(value: Mapping[str, Any]) -> LogOptions:
-    return LogOptions(
+    options = LogOptions(
         ensemble_size=int(value["ensemble_size"]),
         write_quorum=int(value["write_quorum"]),
         ack_quorum=int(value["ack_quorum"]),
@@ -278,6 +280,8 @@ def _options_from_json(value: Mapping[str, Any]) -> LogOptions:
         roll_entries=int(value["roll_entries"]),
         roll_s=float(value["roll_s"]),
     )
+    options.check()
+    return options
 
 
 def position_of(index: int, ledger: LogLedger, entry_id: int) -> Position:

@@ -66,6 +66,9 @@ def test_a_record_comes_back_as_it_was(record: LogRecord) -> None:
         b'{"v":"1"}',
         b"[" * 100_000,
         LogRecord().encode().replace(b'"roll_bytes":', b'"roll_bytes":1e999,"x":'),
+        LogRecord().encode().replace(b'"ensemble_size":3', b'"ensemble_size":1'),
+        LogRecord().encode().replace(b'"roll_s":0.0', b'"roll_s":NaN'),
+        LogRecord().encode().replace(b'"roll_s":0.0', b'"roll_s":1e999'),
     ],
 )
 def test_what_is_no_record_is_refused(stored: bytes) -> None:
