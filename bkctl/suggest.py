@@ -180,6 +180,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger export": ("export LEDGER_ID --to DIR", "ledger read LEDGER_ID -o jsonl"),
     "ledger find": ("ledger list", "ledger map LEDGER_ID"),
     "ledger locate": ("ledger map LEDGER_ID",),
+    "ledger leaked": ("ledger orphans --keep-file FILE",),
+    "ledger unused": ("ledger orphans --keep-file FILE",),
     "ledger prune": ("ledger list --older-than 30d -o id | bkctl ledger delete -",),
     "ledger repair": (
         "ledger verify LEDGER_ID",
@@ -221,6 +223,7 @@ _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete
 _EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
 _NEW_FILE: Final = "it never replaces a file: give another name"
+_ORPHANS: Final = "`bkctl ledger orphans --keep-file FILE` lists unused ledgers"
 _RANGE: Final = "`bkctl ledger read LEDGER_ID 0-4` prints the first five entries"
 _LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
 _LACKING: Final = (
@@ -265,9 +268,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger write --replicas": "use -W for copies of each entry",
     "ledger read --from": "name the entries: `bkctl ledger read 42 100-199`",
     "ledger read --start": "name the entries: `bkctl ledger read 42 100-199`",
-    "ledger list --exclude-file": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
-    "ledger list --not-in-log": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
-    "ledger list --unused": "`bkctl ledger orphans --keep-file FILE` lists unused ledgers",
+    "doctor --orphans": _ORPHANS,
+    "ledger list --exclude-file": _ORPHANS,
+    "ledger list --not-in-log": _ORPHANS,
+    "ledger list --orphans": _ORPHANS,
+    "ledger list --unused": _ORPHANS,
     "ledger list -n": "use --limit",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",

@@ -74,6 +74,9 @@ TERMS: Final = MappingProxyType(
         "metrics": "The counts and times of a bookie: `bkctl bookie metrics BOOKIE` prints them, "
         "and /metrics of httpServerPort serves them to Prometheus. The project's directory "
         "monitoring has a dashboard for Grafana and alert rules.",
+        "orphan": "A ledger that no application needs any more. BookKeeper does not record who "
+        "needs a ledger: `bkctl ledger orphans --keep-file FILE` lists the ledgers that neither a "
+        "log nor a file with the ids of the application names.",
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
         "rack": "The location of a bookie's host. The script that networkTopologyScriptFileName "

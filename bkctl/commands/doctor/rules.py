@@ -447,7 +447,10 @@ def _full(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             )
 
 
-_SPACE: Final = "on its machine: bkctl disk usage -c FILE, which shows what can be freed"
+_SPACE: Final = (
+    "on its machine: bkctl disk usage -c FILE, which shows what can be freed; "
+    "bkctl ledger orphans --keep-file IDS lists ledgers that the application no longer names"
+)
 
 
 def _fullness(one: BookieSummary) -> str:

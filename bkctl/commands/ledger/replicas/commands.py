@@ -105,7 +105,7 @@ REPLICAS: Final = (
         "orphans",
         body="bkctl.commands.ledger.replicas.check:orphans",
         help="""\
-    List ledgers that the application does not name, with their custom metadata.
+    List orphans: ledgers that the application does not name, with their custom metadata.
 
     Ledgers of `bkctl log` are always in use. The command deletes nothing. Write the list of ids
     after all writers have reported their new ledgers. --older-than keeps ledgers that are newer
