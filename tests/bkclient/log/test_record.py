@@ -26,7 +26,7 @@ from wire.ids import LedgerId
 
 options = st.builds(
     LogOptions,
-    ensemble_size=st.integers(1, 9),
+    ensemble_size=st.integers(2, 9),
     digest_type=st.sampled_from(DigestType),
     password=st.binary(max_size=30),
     roll_bytes=st.integers(0, 2**40),
