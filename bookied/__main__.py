@@ -214,7 +214,7 @@ class Process:
 
     def run(self) -> int:
         """Run until the bookie has stopped; return the exit status."""
-        from bookied.runtime.process_limits import raise_open_files_limit
+        from bookied.process.process_limits import raise_open_files_limit
 
         raise_open_files_limit()
         self._signals.begin()
@@ -235,14 +235,14 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.dependencies import real_dependencies
-        from bookied.runtime.heap_trim import HeapTrim
-        from bookied.runtime.process_limits import (
+        from bookied.process.heap_trim import HeapTrim
+        from bookied.process.process_limits import (
             insist_enough_open_files,
             insist_enough_threads,
             warn_of_small_files,
         )
         from bookied.service.bookie import BookieService
+        from bookied.service.dependencies import real_dependencies
         from bookied.service.fatal_errors import OutOfMemoryWatch
 
         gc.freeze()

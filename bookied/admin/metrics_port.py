@@ -16,9 +16,9 @@ from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.listener import BoundPort
+from bookied.server.listener import BoundPort
 from bookied.service.autorecovery import AutoRecoveryService
+from bookied.service.dependencies import Dependencies
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts

@@ -23,7 +23,7 @@ from bookied.admin.monitoring.prometheus_text import Family, gauge
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
-from bookied.runtime.listener import BoundPort
+from bookied.server.listener import BoundPort
 from bookied.service.bookie import BookieService
 from bookied.stats.metrics import Summaries
 from wire.records.service_info import Endpoint

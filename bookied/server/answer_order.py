@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
-from bookied.server.disk_reads import DiskReadQueues
 from bookied.server.limits.backpressure import ConnectionLoad
+from bookied.server.reads.disk_reads import DiskReadQueues
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
 from bookied.stats.metrics import ADD, operation_of

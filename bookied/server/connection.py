@@ -23,12 +23,12 @@ from bookied.server.admission import Admission
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
-from bookied.server.disk_reads import BATCH_MAX
 from bookied.server.frame_dispatch import FrameDispatch
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
+from bookied.server.reads.disk_reads import BATCH_MAX
 from wire.connection import ServerConnection
 from wire.errors import RemoteProtocolError, TlsOrderError
 

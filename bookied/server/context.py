@@ -11,8 +11,6 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.server.access.access_check import Authenticator, Refusals
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.adds.fast_adds import FastAdds
-from bookied.server.disk_reads import RunBlocking
-from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
@@ -20,6 +18,8 @@ from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
+from bookied.server.reads.disk_reads import RunBlocking
+from bookied.server.reads.fast_reads import FastReads
 from bookied.server.rules.bookie import Bookie
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from bookied.server.admission import Admission
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
 from bookied.server.context import ServerContext
-from bookied.server.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
+from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
 from wire.codes import ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection

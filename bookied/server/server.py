@@ -12,10 +12,10 @@ from twisted.logger import Logger
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
-from bookied.server.disk_reads import RunBlocking
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.timeouts import TimeoutWatch
+from bookied.server.reads.disk_reads import RunBlocking
 from bookied.server.rules.bookie import Bookie
 
 log = Logger()

@@ -1,1 +1,1 @@
-"""The places that build a service from its parts."""
+"""A bookie, and autorecovery, as services: built from their parts, started, and stopped."""

@@ -17,7 +17,7 @@ from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
-from bookied.runtime.dependencies import Dependencies, make_client
+from bookied.service.dependencies import Dependencies, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart
 from bookied.stats.metrics import RepairStats

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.runtime.dependencies import Dependencies, make_client
-from bookied.runtime.garbage_collectors import Collectors
+from bookied.service.dependencies import Dependencies, make_client
+from bookied.service.garbage_collectors import Collectors
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.storages import Storages

@@ -24,11 +24,6 @@ from bookied.directories.identity import Identity, identify
 from bookied.directories.last_journal_note import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.garbage_collectors import ledger_garbage
-from bookied.runtime.registration import Registration
-from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
-from bookied.runtime.storage_engine import Engine, EngineEvents
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
@@ -36,11 +31,16 @@ from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
+from bookied.service.dependencies import Dependencies
 from bookied.service.disk_effects import DiskEffects, DiskMode, keep_status, stored_status
 from bookied.service.fatal_errors import FatalErrors
+from bookied.service.garbage_collectors import ledger_garbage
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start import ServiceStart
+from bookied.service.storage_engine import Engine, EngineEvents
+from bookied.state.bookie_state import SERVING, BookieLifecycle, Event, State
+from bookied.state.registration import Registration
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.unneeded_ledgers import ClusterMembership
 from bookied.storage.storages import Storages

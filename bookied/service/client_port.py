@@ -11,16 +11,16 @@ from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import listen_host
 from bookied.errors import SecurityStartError
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.listener import BoundPort
 from bookied.server.access.access_check import Authenticator
 from bookied.server.access.open_port_warning import open_port_warning
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
+from bookied.server.listener import BoundPort
 from bookied.server.rules.bookie import Bookie
 from bookied.server.server import BookieServer
+from bookied.service.dependencies import Dependencies
 from bookied.storage.ledger_storage.limits import StorageLimits
 
 SPARE_FILES: Final = 256

@@ -23,8 +23,8 @@ from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
 from bookied.errors import StorageError
-from bookied.runtime.dependencies import Dependencies, make_client
-from bookied.runtime.storage_engine import Engine
+from bookied.service.dependencies import Dependencies, make_client
+from bookied.service.storage_engine import Engine
 from wire.ids import BookieId
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, DiskWatch, sample_disks
 from bookied.directories.roots import Directories
 from bookied.directories.status_file import PersistedMode, read_status, write_status
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
-from bookied.runtime.state import BookieLifecycle
+from bookied.service.dependencies import Dependencies
 from bookied.service.fatal_errors import FatalErrors
+from bookied.state.bookie_state import BookieLifecycle
+from bookied.state.read_only_mode import ModeEffects, ReadOnlyMode
 from bookied.storage.storages import Storages
 
 log = Logger()

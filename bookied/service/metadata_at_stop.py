@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
-from bookied.runtime.dependencies import Dependencies
+from bookied.service.dependencies import Dependencies
 from wire.errors import BookKeeperError
 
 METADATA_AT_STOP_S: Final = 5.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bookied.directories.disk_fullness import DiskWatch
-from bookied.runtime.garbage_collectors import Collectors
-from bookied.runtime.storage_engine import Engine
 from bookied.server.server import BookieServer
+from bookied.service.garbage_collectors import Collectors
+from bookied.service.storage_engine import Engine
 
 
 def service_state(

@@ -25,8 +25,8 @@ from bkclient.repair.autorecovery import (
 )
 from bookied.admin.v2.values import ClusterSummary
 from bookied.errors import ChangeRefusedError, TooMuchError
-from bookied.runtime.dependencies import make_client
 from bookied.service.bookie import BookieService
+from bookied.service.dependencies import make_client
 from wire.digest import Entry
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

@@ -28,10 +28,10 @@ from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import ChangeRefusedError, NotServingError, WrongIdentityError
-from bookied.runtime.read_only_mode import ReadOnlyMode
-from bookied.runtime.state import SERVING, State
 from bookied.server.rules.add_requests import Writes
 from bookied.service.bookie import BookieService
+from bookied.state.bookie_state import SERVING, State
+from bookied.state.read_only_mode import ReadOnlyMode
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.status import CollectorStatus
 from wire.errors import BookKeeperError

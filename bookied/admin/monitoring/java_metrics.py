@@ -24,10 +24,10 @@ from bookied.admin.monitoring.prometheus_text import (
     summary,
 )
 from bookied.config.bookie import StorageClass
-from bookied.runtime.garbage_collectors import Collectors
-from bookied.runtime.state import State
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
+from bookied.service.garbage_collectors import Collectors
+from bookied.state.bookie_state import State
 from bookied.stats.metrics import (
     ADD,
     FENCE,

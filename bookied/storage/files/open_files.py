@@ -1,8 +1,8 @@
 """Descriptors kept open for reading, up to a limit.
 
 Where no descriptor is left for a checkpoint, ``bookied.storage.checkpoints`` says so and
-``bookied.runtime.read_only_mode`` refuses adds. The least that a bookie needs to start:
-``bookied.runtime.process_limits``.
+``bookied.state.read_only_mode`` refuses adds. The least that a bookie needs to start:
+``bookied.process.process_limits``.
 """
 
 from __future__ import annotations

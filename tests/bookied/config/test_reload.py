@@ -15,7 +15,7 @@ from bkclient.config.declaration import declared
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import reloaded
-from bookied.runtime.state import State
+from bookied.state.bookie_state import State
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import config_for, done
 from tests.live.bookied.processes import SESSION_MS, BookieProcess, make_cluster, write_conf

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.fast_reads import ASIDE_MAX, AnswerLimits, FastReadResult, FastReads
+from bookied.server.reads.fast_reads import ASIDE_MAX, AnswerLimits, FastReadResult, FastReads
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage

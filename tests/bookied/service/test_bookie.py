@@ -34,11 +34,11 @@ from bookied.errors import (
     SecurityStartError,
     WrongIdentityError,
 )
-from bookied.runtime.dependencies import Dependencies, real_dependencies
-from bookied.runtime.state import State
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
 from bookied.service.bookie import BookieService
+from bookied.service.dependencies import Dependencies, real_dependencies
 from bookied.service.start import StopRequestedError
+from bookied.state.bookie_state import State
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from tests.bkclient.metadata.values import metadata

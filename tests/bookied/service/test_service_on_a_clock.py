@@ -12,7 +12,7 @@ import pytest
 
 from bookied.config.bookie import StorageClass
 from bookied.errors import DamagedError
-from bookied.runtime.state import State
+from bookied.state.bookie_state import State
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bkclient.metadata.values import closed
 from tests.bookied.worlds.clock_world import World, started

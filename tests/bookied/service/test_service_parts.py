@@ -18,7 +18,7 @@ from bkclient.config.client import KeepAlive
 from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict, DiskWatch
 from bookied.errors import AddressError, BookieExitStatus, DiskWriteFailedError, PortInUseError
 from bookied.process.watchdog import Notifier
-from bookied.runtime.listener import ACCEPTS_MAX, TcpListener
+from bookied.server.listener import ACCEPTS_MAX, TcpListener
 from bookied.storage.checkpoints import LOOK_S, Checkpoints
 from bookied.storage.storages import Storages
 from tests.support.reactor import call, run, the_reactor

@@ -12,11 +12,11 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.state import State
-from bookied.runtime.threads import ThreadQueue
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
+from bookied.service.dependencies import Dependencies
+from bookied.service.threads import ThreadQueue
+from bookied.state.bookie_state import State
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import FakeHost, config_for, done, nobody_there

@@ -22,7 +22,7 @@ from bkclient.metadata.tree.logs import TOMBSTONE, TreeLogs
 from bkclient.metadata.tree.nodes import NoNodeError
 from bookied.autorecovery.worker import RepairOutcome, Worker
 from bookied.data_integrity import check as integrity
-from bookied.runtime.registration import Registration
+from bookied.state.registration import Registration
 from bookied.storage.entrylog import entry_rows
 from bookied.storage.garbage.live_records import WrittenRecords
 from bookied.storage.garbage.transactional_compaction import (

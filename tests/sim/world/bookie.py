@@ -20,11 +20,11 @@ from twisted.python.failure import Failure
 
 from bookied.config.bookie import BookieConfig
 from bookied.errors import DiskWriteFailedError
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.state import SERVING
-from bookied.runtime.storage_engine import Engine
 from bookied.server.limits.backpressure import PressureLevel
 from bookied.service.bookie import BookieService
+from bookied.service.dependencies import Dependencies
+from bookied.service.storage_engine import Engine
+from bookied.state.bookie_state import SERVING
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.followers import LaggingCluster

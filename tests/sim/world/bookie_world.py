@@ -25,11 +25,11 @@ from twisted.python.failure import Failure
 
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.roots import VERSION, directories, was_dirty
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.state import SERVING
 from bookied.server.connection import BookieConnection
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
+from bookied.service.dependencies import Dependencies
+from bookied.state.bookie_state import SERVING
 from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import file_name as journal_name
 from bookied.storage.journal.mark import file_name, read_mark

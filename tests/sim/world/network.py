@@ -22,7 +22,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
 from bookied.errors import PortInUseError
-from bookied.runtime.listener import BoundPort
+from bookied.server.listener import BoundPort
 from tests.sim.world.processes import Process, SimClock
 from wire.codes import ProtocolVersion
 from wire.connection import FrameBuffer

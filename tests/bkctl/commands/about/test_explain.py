@@ -28,7 +28,7 @@ from wire.errors import BookKeeperError
 
 ELSEWHERE = (
     "bookied.admin.", "bookied.autorecovery.", "bookied.storage.garbage.",
-    "bookied.runtime.", "bookied.service.", "bookied.config.reload", "bkctl.commands.export.spark.",
+    "bookied.state.", "bookied.service.", "bookied.config.reload", "bkctl.commands.export.spark.",
 )  # fmt: skip
 """Modules whose errors end in a daemon or in Spark, and never a command."""
 

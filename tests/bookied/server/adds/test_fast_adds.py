@@ -18,7 +18,7 @@ from bookied.errors import IndexTruncatedError
 from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
-from bookied.server.fast_reads import AnswerLimits, FastReadResult, FastReads
+from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.stats.metrics import READ

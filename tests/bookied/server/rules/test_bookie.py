@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
+from bookied.server.reads.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S

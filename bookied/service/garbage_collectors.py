@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.runtime.dependencies import Dependencies
+from bookied.service.dependencies import Dependencies
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings

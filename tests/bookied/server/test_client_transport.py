@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 
-from bookied.runtime.client_transport import PromptConnection
+from bookied.server.client_transport import PromptConnection
 
 
 class Reactor:

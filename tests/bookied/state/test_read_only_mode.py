@@ -18,9 +18,9 @@ from bookied.directories.status_file import (
     write_status,
 )
 from bookied.errors import NoSpaceError, StatusFileError
-from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
-from bookied.runtime.state import BookieLifecycle, State
 from bookied.server.rules.add_requests import Writes
+from bookied.state.bookie_state import BookieLifecycle, State
+from bookied.state.read_only_mode import ModeEffects, ReadOnlyMode
 from bookied.storage.files.files import RealFiles
 
 ROOMY = DiskVerdict((), (), read_only=False, high_priority_allowed=True)

@@ -1,6 +1,6 @@
 """One connection's answers that wait for the disk: fetched in batches, given in order.
 
-The threads that read are those of ``bookied.runtime.threads``, ``numReadWorkerThreads`` of them.
+The threads that read are those of ``bookied.service.threads``, ``numReadWorkerThreads`` of them.
 """
 
 from __future__ import annotations

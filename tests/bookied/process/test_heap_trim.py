@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.runtime.heap_trim import HeapTrim
+from bookied.process.heap_trim import HeapTrim
 
 PIECES, PIECE_BYTES = 100_000, 1000
 

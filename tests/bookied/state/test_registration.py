@@ -16,7 +16,7 @@ from bookied.errors import (
     RegistrationError,
     WrongIdentityError,
 )
-from bookied.runtime.registration import Registration
+from bookied.state.registration import Registration
 from tests.bookied.worlds.fakes import done
 from tests.support.memory_zookeeper import MemoryZooKeeper
 from wire.ids import BookieId

@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from bkclient.connection.security.tls import TlsContexts
 from bookied.config.bookie import load_bookie_config
-from tests.bookied.runtime.test_client_transport import Pair
+from tests.bookied.server.test_client_transport import Pair
 from tests.bookied.worlds.secured_link import conf
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from tests.support.waiting import is_readable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bkclient.config.client import ClientConfig
-from bookied.runtime.dependencies import (
+from bookied.service.dependencies import (
     host_to_read_near,
 )
 from tests.bookied.worlds.fakes import FakeHost

@@ -9,8 +9,8 @@ import pytest
 
 from bookied.config.bookie import BookieConfig
 from bookied.errors import ThreadsError
-from bookied.runtime.dependencies import Dependencies, real_dependencies
-from bookied.runtime.threads import BLOCKING_THREADS, SWITCH_SOON_S, switch_threads_soon
+from bookied.service.dependencies import Dependencies, real_dependencies
+from bookied.service.threads import BLOCKING_THREADS, SWITCH_SOON_S, switch_threads_soon
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.reactor import call, run, the_reactor
 

@@ -18,8 +18,8 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.directories.status_file import PersistedMode
 from bookied.errors import NoSpaceError
-from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
 from bookied.server.rules.add_requests import Writes
+from bookied.state.bookie_state import SERVING, BookieLifecycle, Event, State
 from wire.errors import BookKeeperError
 
 log = Logger()

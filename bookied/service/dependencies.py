@@ -29,8 +29,9 @@ from bookied.errors import (
     BookieStopError,
     SecurityStartError,
 )
-from bookied.runtime.listener import Listener, TcpListener
-from bookied.runtime.threads import (
+from bookied.server.listener import Listener, TcpListener
+from bookied.server.reads.disk_reads import RunBlocking
+from bookied.service.threads import (
     BLOCKING_THREADS,
     ThreadQueue,
     give_way,
@@ -38,7 +39,6 @@ from bookied.runtime.threads import (
     stop_pools,
     switch_threads_soon,
 )
-from bookied.server.disk_reads import RunBlocking
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_values import OpenKeyValues

@@ -10,7 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from bookied.config.bookie import BookieConfig
 from bookied.errors import ThreadsError
-from bookied.runtime.process_limits import (
+from bookied.process.process_limits import (
     THREADS_MIN,
     insist_enough_threads,
     warn_of_small_files,

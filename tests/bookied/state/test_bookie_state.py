@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bookied.runtime.state import SERVING, TRANSITIONS, BookieLifecycle, Event, State
+from bookied.state.bookie_state import SERVING, TRANSITIONS, BookieLifecycle, Event, State
 from wire.errors import LocalProtocolError
 
 

@@ -26,8 +26,8 @@ from bookied.directories.last_journal_note import (
 )
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import DamagedError, DiskWriteFailedError
-from bookied.runtime.dependencies import Dependencies
-from bookied.runtime.threads import in_own_thread
+from bookied.service.dependencies import Dependencies
+from bookied.service.threads import in_own_thread
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.index.files import IndexFiles

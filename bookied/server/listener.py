@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReact
 
 from bkclient.config.client import KeepAlive
 from bookied.errors import AddressError, PortInUseError
-from bookied.runtime.client_transport import PromptConnection
+from bookied.server.client_transport import PromptConnection
 
 BACKLOG: Final = 512
 

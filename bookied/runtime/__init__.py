@@ -1,1 +1,0 @@
-"""The parts of a running bookie and their life: engine, listener, registration, mode."""
