@@ -20,8 +20,8 @@ from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientError, IncorrectParameterError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.append import DEPOSED, Append, AppendQueue, not_appended
-from bkclient.log.append_repair import AppendRepair, RetrySchedule
 from bkclient.log.errors import LogWriterClosedError, NotLeaderError
+from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord, Position
 from bkclient.log.segments import Segments

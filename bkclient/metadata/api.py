@@ -25,8 +25,8 @@ from bkclient.metadata.errors import MetadataAccessError
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo
+from wire.records.underreplication import UnderreplicatedMark
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from bkclient.repair import autorecovery
-from bkclient.repair.autorecovery import Pause
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.autorecovery_admin import Pause
 from bkctl.output.units import human_duration
 
 _TEXT_MAX: Final = 200
@@ -15,7 +15,7 @@ _TEXT_MAX: Final = 200
 
 def reminder(note: bytes) -> str:
     """Return what to say where autorecovery is off, by the note that was left then."""
-    pause = autorecovery.decode_pause(note)
+    pause = autorecovery_admin.decode_pause(note)
     return f"bkctl: autorecovery is disabled{pause_text(pause, time.time())}"
 
 

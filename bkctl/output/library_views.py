@@ -11,23 +11,27 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+_AUTORECOVERY: Final = "bkctl.commands.autorecovery.columns"
+_REPLICAS: Final = "bkctl.commands.ledger.replicas.columns"
+_RETIRE: Final = "bkctl.commands.bookie.retire.columns"
+
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bkclient.admin.sanity_checks.BookieCheck": "bkctl.commands.bookie.details",
         "bkclient.admin.sanity_checks.ClusterCheck": "bkctl.commands.cluster.status",
         "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.stored_cookies",
         "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.config_files",
-        "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.columns",
-        "bkclient.repair.autorecovery.RemovedMark": "bkctl.commands.autorecovery.columns",
-        "bkclient.repair.autorecovery.Mark": "bkctl.commands.autorecovery.columns",
-        "bkclient.repair.autorecovery.Status": "bkctl.commands.autorecovery.columns",
-        "bkclient.repair.decommission.DecommissionReport": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.decommission.DecommissionStatus": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.repair_states.LedgerRepairState": "bkctl.commands.autorecovery.columns",
-        "bkclient.repair.recover_bookies.BookieLedger": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.recover_bookies.LedgerMove": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.recover_bookies.RecoverReport": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.verify.LedgerVerification": "bkctl.commands.ledger.replicas.columns",
+        "bkclient.metadata.api.HeldLock": _AUTORECOVERY,
+        "bkclient.replication.autorecovery_admin.RemovedMark": _AUTORECOVERY,
+        "bkclient.replication.autorecovery_admin.Mark": _AUTORECOVERY,
+        "bkclient.replication.autorecovery_admin.Status": _AUTORECOVERY,
+        "bkclient.replication.decommission.DecommissionReport": _RETIRE,
+        "bkclient.replication.decommission.DecommissionStatus": _RETIRE,
+        "bkclient.replication.repair_states.LedgerRepairState": _AUTORECOVERY,
+        "bkclient.replication.recover_bookies.BookieLedger": _RETIRE,
+        "bkclient.replication.recover_bookies.LedgerMove": _RETIRE,
+        "bkclient.replication.recover_bookies.RecoverReport": _RETIRE,
+        "bkclient.replication.verify.LedgerVerification": _REPLICAS,
         "bookied.offline.check.findings.DiskFinding": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.files.BookieFile": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.inspect.columns",

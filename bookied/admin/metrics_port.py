@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http_messages import NOT_FOUND, HttpReply, HttpRequest
-from bookied.admin.monitoring import bookied_metrics, repair_metrics
+from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
@@ -112,6 +112,6 @@ class RepairMetrics:
             await self._port.close()
 
     def _families(self) -> Iterator[Family]:
-        yield from repair_metrics.families(self._service.stats, prefix="")
+        yield from autorecovery_metrics.families(self._service.stats, prefix="")
         yield from bookied_metrics.of_process(self.metrics.lag)
         yield from self._http.families()

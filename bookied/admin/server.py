@@ -16,7 +16,7 @@ from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
 from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
-from bookied.admin.monitoring import bookied_metrics, java_metrics, repair_metrics
+from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics, java_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import Family, gauge
@@ -175,7 +175,7 @@ class AdminServer:
             stats.settle()
         yield from java_metrics.families(service)
         if autorecovery is not None:
-            yield from repair_metrics.families(autorecovery.stats)
+            yield from autorecovery_metrics.families(autorecovery.stats)
         yield gauge("bookied_info", 1, self._info())
         yield gauge("bookied_config_warnings", self._config_warnings)
         yield from bookied_metrics.families(service)

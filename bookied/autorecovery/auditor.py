@@ -22,8 +22,8 @@ from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
 from bkclient.metadata.api import Versioned, Watch, registered_bookies
 from bkclient.metadata.errors import UNREADABLE
-from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
-from bkclient.repair.replica_check import LedgerChecker
+from bkclient.replication.autorecovery_admin import CHECK_REQUESTED_MS
+from bkclient.replication.replica_check import LedgerChecker
 from bookied.autorecovery.audit_schedule import (
     PATIENT,
     AuditJob,

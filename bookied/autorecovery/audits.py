@@ -34,7 +34,7 @@ from bkclient.quorum.replica_counts import (
     bookies_to_ask,
     count_replicas,
 )
-from bkclient.repair.replica_check import LedgerChecker, list_entries, view_ledger
+from bkclient.replication.replica_check import LedgerChecker, list_entries, view_ledger
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

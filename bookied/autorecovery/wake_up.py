@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata.api import UnderreplicationQueue
-from bkclient.repair.autorecovery import end_of_pause
+from bkclient.replication.autorecovery_admin import end_of_pause
 
 
 class WakeUp:

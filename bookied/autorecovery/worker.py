@@ -36,8 +36,8 @@ from bkclient.quorum.fragments import (
     needs_recovery,
     swap_between,
 )
-from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
-from bkclient.repair.replica_check import LedgerChecker, LedgerView, view_ledger
+from bkclient.replication.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
+from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger
 from bookied.autorecovery.repair_retries import RepairFailures, RepairPauses
 from bookied.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig

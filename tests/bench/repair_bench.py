@@ -31,7 +31,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.quorum.distribution import write_set
-from bkclient.repair.replica_check import LedgerChecker
+from bkclient.replication.replica_check import LedgerChecker
 from bkctl.commands.local.process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.autorecovery.audits import check_all_ledgers

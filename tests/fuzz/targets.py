@@ -52,14 +52,14 @@ from wire.messages import NEED_DATA
 from wire.records.cookie import decode_cookie
 from wire.records.entry_list import decode_entry_list
 from wire.records.layout import decode_layout
-from wire.records.repair_marks import (
+from wire.records.service_info import decode_service_info
+from wire.records.underreplication import (
     decode_check_time,
     decode_lock,
     decode_mark,
     decode_repair_layout,
     decode_vote,
 )
-from wire.records.service_info import decode_service_info
 from wire.sasl_digest_md5 import AuthenticationError
 
 EVENTS_MAX: Final = 10_000

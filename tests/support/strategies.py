@@ -40,8 +40,8 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.records.cookie import Cookie
-from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo, Endpoint
+from wire.records.underreplication import UnderreplicatedMark
 
 i64 = st.integers(-(2**63), 2**63 - 1)
 u63 = st.integers(0, 2**63 - 1)

@@ -17,7 +17,8 @@ from wire.ids import is_valid_bookie_id
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 from wire.records.entry_list import _GROUP, _LIST_HEADER, decode_entry_list, encode_entry_runs
 from wire.records.layout import LAYOUT_FACTORIES, Layout, decode_layout, encode_layout
-from wire.records.repair_marks import (
+from wire.records.service_info import BookieServiceInfo, decode_service_info, encode_service_info
+from wire.records.underreplication import (
     REPAIR_LAYOUT,
     AuditorVote,
     LockData,
@@ -33,7 +34,6 @@ from wire.records.repair_marks import (
     encode_repair_layout,
     encode_vote,
 )
-from wire.records.service_info import BookieServiceInfo, decode_service_info, encode_service_info
 
 METADATA = load("metadata.json")
 

@@ -17,7 +17,7 @@ from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.database import Core
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteCursors, SqliteLogs
-from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
+from bkclient.metadata.sqlite.underreplication import SqliteElection, SqliteRepair
 
 
 class SqliteMetadata(

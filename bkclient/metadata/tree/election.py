@@ -23,7 +23,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
 )
 from wire.ids import BookieId
-from wire.records.repair_marks import AuditorVote, decode_vote, encode_vote
+from wire.records.underreplication import AuditorVote, decode_vote, encode_vote
 
 log = Logger()
 

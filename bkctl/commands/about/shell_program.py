@@ -249,7 +249,7 @@ class Connection:
 
 async def cluster_state(store: MetadataStore) -> ClusterState:
     """Return what is shown of a cluster."""
-    from bkclient.repair.autorecovery import count_marks
+    from bkclient.replication.autorecovery_admin import count_marks
 
     writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
     known = await store.known_bookies()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.internet.task import deferLater
 
-from bkclient.repair import autorecovery
+from bkclient.replication import autorecovery_admin
 from bkctl.errors import NothingFoundError
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
@@ -41,7 +41,7 @@ class Auditor:
 
 def auditor(session: Session) -> None:
     """Print the bookie id of the elected auditor."""
-    session.emit(Auditor(session.call(autorecovery.current_auditor)))
+    session.emit(Auditor(session.call(autorecovery_admin.current_auditor)))
 
 
 def _triggered(v: TriggeredAudit) -> str:
@@ -105,8 +105,8 @@ def _steps(checks: Sequence[str]) -> list[str]:
 def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
     """Ask for an audit, or for periodic checks."""
     if not checks:
-        return TriggeredAudit(session.call(autorecovery.trigger_audit), ())
-    session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
+        return TriggeredAudit(session.call(autorecovery_admin.trigger_audit), ())
+    session.call(autorecovery_admin.request_checks, checks, int(time.time() * 1000))
     return TriggeredAudit(None, tuple(checks))
 
 
@@ -123,19 +123,19 @@ def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
 async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
     clock = client.cluster.clock
     began_s = clock.seconds()
-    auditor = await autorecovery.current_auditor(client)
+    auditor = await autorecovery_admin.current_auditor(client)
     if checks:
         if not await client.store.replication_enabled():
-            raise autorecovery.AutorecoveryDisabledError(
+            raise autorecovery_admin.AutorecoveryDisabledError(
                 "autorecovery is disabled, and no auditor checks anything"
             )
-        await autorecovery.request_checks(client, checks, int(time.time() * 1000))
+        await autorecovery_admin.request_checks(client, checks, int(time.time() * 1000))
         asked = {check: await client.store.check_time(check) for check in checks}
         while any([await client.store.check_time(one) == asked[one] for one in checks]):
             await deferLater(clock, LOOK_S)
     else:
-        await autorecovery.trigger_audit(client)
-        while await autorecovery.missing_marks(client):
+        await autorecovery_admin.trigger_audit(client)
+        while await autorecovery_admin.missing_marks(client):
             await deferLater(clock, LOOK_S)
     return AuditReport(auditor, checks, clock.seconds() - began_s)
 

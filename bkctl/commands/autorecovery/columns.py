@@ -8,8 +8,14 @@ from typing import Final
 import attrs
 
 from bkclient.metadata.api import HeldLock
-from bkclient.repair.autorecovery import CHECK_REQUESTED_MS, Mark, Pause, RemovedMark, Status
-from bkclient.repair.repair_states import LedgerRepairState
+from bkclient.replication.autorecovery_admin import (
+    CHECK_REQUESTED_MS,
+    Mark,
+    Pause,
+    RemovedMark,
+    Status,
+)
+from bkclient.replication.repair_states import LedgerRepairState
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import pause_text

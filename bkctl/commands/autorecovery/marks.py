@@ -9,9 +9,9 @@ from typing import Final
 
 from bkclient.client import Client
 from bkclient.metadata.api import HeldLock, MarkError
-from bkclient.repair import autorecovery
-from bkclient.repair.autorecovery import Mark
-from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.autorecovery_admin import Mark
+from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError, ProblemsError
@@ -92,7 +92,7 @@ def _marks(
         session.warn(f"not listed: {error}")
 
     before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
-    for mark in session.iterate(autorecovery.list_marks, warn):
+    for mark in session.iterate(autorecovery_admin.list_marks, warn):
         if missing is not None and missing not in mark.missing:
             continue
         if not_missing is not None and not_missing in mark.missing:
@@ -122,7 +122,7 @@ def _insist_readable(damaged: Sequence[LedgerId]) -> None:
 
 def active(session: Session) -> None:
     """List the ledgers that workers have now, waiting or copying."""
-    session.emit_all(session.call(autorecovery.active_repairs), HeldLock)
+    session.emit_all(session.call(autorecovery_admin.active_repairs), HeldLock)
 
 
 def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
@@ -144,4 +144,4 @@ def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
             ["What a mark that cannot be read said is lost: what the ledger lacks is read anew."],
             f"Remove the mark of ledger {ledger_id}?",
         )
-    session.emit(session.call(autorecovery.remove_mark, ledger_id, renew=renew))
+    session.emit(session.call(autorecovery_admin.remove_mark, ledger_id, renew=renew))

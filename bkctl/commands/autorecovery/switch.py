@@ -8,8 +8,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final
 
-from bkclient.repair import autorecovery
-from bkclient.repair.autorecovery import Pause
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.autorecovery_admin import Pause
 from bkctl.bookies.admin_api import published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.errors import NothingFoundError
@@ -95,7 +95,7 @@ class AutorecoverySwitch:
 def status(session: Session) -> None:
     """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
     session.reminds = False
-    found = session.call(autorecovery.status)
+    found = session.call(autorecovery_admin.status)
     session.emit(found)
     for why in found.unreadable:
         session.warn(why)
@@ -115,7 +115,7 @@ def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
     session.reminds = False  # The result says what holds from now on.
-    former = session.call(autorecovery.current_pause)
+    former = session.call(autorecovery_admin.current_pause)
     why = None if enabled else pause(for_s, reason)
     replaced = ""
     if why is not None and why.is_asked_for and former is not None and former.is_asked_for:
@@ -129,7 +129,7 @@ def _switch(
         return
     session.emit(
         AutorecoverySwitch(
-            enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why)
+            enabled, session.call(autorecovery_admin.set_enabled, enabled=enabled, pause=why)
         )
     )
     if replaced:

@@ -17,7 +17,7 @@ from bkclient.client import Client
 from bkclient.metadata.errors import CookieNotFoundError, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import run_together
-from bkclient.repair.recover_bookies import copies_by_bookie, size_of
+from bkclient.replication.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
 from bkctl.bookies.summary import BookieSummary, is_loopback

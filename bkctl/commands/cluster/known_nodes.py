@@ -17,14 +17,14 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.records.cookie import decode_cookie
 from wire.records.layout import decode_layout
-from wire.records.repair_marks import (
+from wire.records.service_info import decode_service_info
+from wire.records.underreplication import (
     decode_check_time,
     decode_lock,
     decode_mark,
     decode_repair_layout,
     decode_vote,
 )
-from wire.records.service_info import decode_service_info
 
 _INNER: Final = {
     "": "root",

@@ -25,8 +25,8 @@ from bkctl.session.session import Session
 from bkctl.suggest import nearest
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.cookie import Cookie
-from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo
+from wire.records.underreplication import UnderreplicatedMark
 
 _SECRETS: Final = frozenset({"password"})
 _HOLDS_SECRETS: Final = frozenset({"ledger", "log"})

@@ -17,7 +17,7 @@ from bkclient.connection.pool import BookiePool
 from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.free_space import ask_sizes
-from bkclient.repair import autorecovery
+from bkclient.replication import autorecovery_admin
 from bkctl.bookies import ask_bookies
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.autorecovery.audit import delay_text
@@ -101,7 +101,7 @@ class ClusterStatus:
     ensemble_size: int = field("The ensemble that must find enough bookies.")
     headroom: int = field("Writable bookies that may go before an ensemble cannot be made.")
     """How many writable bookies may go before there are fewer than ``ensemble_size``."""
-    autorecovery: autorecovery.Status
+    autorecovery: autorecovery_admin.Status
     ledgers: int | None = field(
         "Ledgers, if counted.",
         cell=lambda v: "--ledgers counts them" if v.ledgers is None else str(v.ledgers),
@@ -196,7 +196,7 @@ async def _status(
         racks=dict(sorted(Counter(one.rack for one in bookies if one.rack).items())),
         ensemble_size=ensemble_size,
         headroom=writable - ensemble_size,
-        autorecovery=await autorecovery.status(client),
+        autorecovery=await autorecovery_admin.status(client),
         ledgers=None if walked is None else walked.ledgers,
         not_closed=None if walked is None else walked.not_closed,
     )

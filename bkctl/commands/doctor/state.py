@@ -20,7 +20,7 @@ from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
-from bkclient.repair.autorecovery import Mark, Pause
+from bkclient.replication.autorecovery_admin import Mark, Pause
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.bookies.summary import BookieSummary, is_loopback
 from bookied.offline.check.findings import DiskFinding

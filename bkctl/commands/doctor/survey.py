@@ -20,8 +20,8 @@ from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
 from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
-from bkclient.repair import autorecovery
-from bkclient.repair.verify import lost_ledgers
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.rack_losses import RackLosses
@@ -231,7 +231,7 @@ async def examine_cluster(
         bookies=tuple(bookies),
         cookies={one.bookie_id: one.cookie for one in cookies},
         enabled=await store.replication_enabled(),
-        pause=await read(autorecovery.current_pause(client), None),
+        pause=await read(autorecovery_admin.current_pause(client), None),
         auditor=await read(store.current_auditor(), None),
         delay_s=await read(store.lost_bookie_recovery_delay(), None, "bkctl autorecovery delay 0"),
         health_check=await store.health_check_enabled(),
@@ -239,7 +239,7 @@ async def examine_cluster(
             check: await read(
                 store.check_time(check), None, f"bkctl autorecovery audit --check {check}"
             )
-            for check in autorecovery.CHECKS
+            for check in autorecovery_admin.CHECKS
         },
         damaged=damaged,
         damaged_logs=logs,
@@ -255,8 +255,8 @@ def _fix(error: Exception, fix: str) -> str:
     return error.hint if isinstance(error, MetadataAccessError) else fix
 
 
-async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery.Mark, ...]:
-    return tuple([mark async for mark in autorecovery.list_marks(client, damaged)])
+async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery_admin.Mark, ...]:
+    return tuple([mark async for mark in autorecovery_admin.list_marks(client, damaged)])
 
 
 async def _count(

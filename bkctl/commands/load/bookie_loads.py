@@ -337,7 +337,7 @@ def load_sampler(
 
 
 async def _marks(client: Client) -> int:
-    from bkclient.repair.autorecovery import count_marks
+    from bkclient.replication.autorecovery_admin import count_marks
 
     return await count_marks(client.store, MARKS_MAX)
 

@@ -16,7 +16,7 @@ from bkclient.metadata.api import MarkError, MetadataStore
 from bkclient.metadata.errors import AlreadySetError
 from bkclient.metadata.stored_values import BookieState as Registered
 from bkclient.metadata.stored_values import BookieStatus
-from bkclient.repair.autorecovery import (
+from bkclient.replication.autorecovery_admin import (
     AutorecoveryDisabledError,
     NoAuditorError,
     count_marks,

@@ -8,7 +8,7 @@ import random
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.log.append_repair import CALM_S, PAUSE_S_MAX, RetrySchedule
+from bkclient.log.failed_appends import CALM_S, PAUSE_S_MAX, RetrySchedule
 
 
 def schedule(limit_s: float = 60.0) -> tuple[Clock, RetrySchedule]:

@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from bkclient.admin import operations
-from bkclient.repair import replica_map
+from bkclient.replication import replica_map
 from tests.bkclient.worlds import FakeBookie, Fate, World
 from wire.codes import DigestType, ProtocolVersion, ReturnCode
 from wire.digest import Entry

@@ -10,7 +10,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies.admin_client import AdminClient, HttpAddress, as_curl
 from bkctl.cli.root import cli
-from tests.bkclient.repair_world import closed_ledger, open_writer
+from tests.bkclient.replication_world import closed_ledger, open_writer
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.world import WorldClient, WorldHost, run_in

@@ -12,10 +12,10 @@ from twisted.internet.defer import CancelledError
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.repair.autorecovery import request_checks
+from bkclient.replication.autorecovery_admin import request_checks
 from bookied.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
 from bookied.config.autorecovery import AutoRecoveryConfig
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     TRIPLE,
     closed_ledger,
     mark,

@@ -11,15 +11,15 @@ from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.repair.decommission import (
+from bkclient.replication.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,
     DecommissionReport,
     cancel_decommission,
     decommission,
 )
-from bkclient.repair.recover_bookies import recover_bookies
-from tests.bkclient.repair_world import (
+from bkclient.replication.recover_bookies import recover_bookies
+from tests.bkclient.replication_world import (
     STRIPED,
     check_whole,
     closed_ledger,

@@ -14,11 +14,11 @@ from bkclient.errors import LedgerRecoveryError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
-from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
+from bkclient.replication.recover_bookies import RecoverReport, recover_bookies
 from bookied.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
     check_whole,

@@ -15,9 +15,9 @@ from twisted.logger import capturedLogs, formatEvent
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.repair.autorecovery import Pause
+from bkclient.replication.autorecovery_admin import Pause
 from bookied.autorecovery.worker import REPORTED_MAX
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
     check_whole,

@@ -9,7 +9,7 @@ from bkclient.client import Client
 from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
-from tests.bkclient.repair_world import marks
+from tests.bkclient.replication_world import marks
 from tests.bkclient.worlds import Running, World
 from tests.support.memory_zookeeper import MemoryMetadata
 from wire.ids import BookieId

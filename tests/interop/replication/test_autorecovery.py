@@ -20,8 +20,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from bkclient.admin.cookies import CookieNeededError, delete_cookies
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
-from bkclient.repair.decommission import decommission
-from bkclient.repair.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
+from bkclient.replication.decommission import decommission
+from bkclient.replication.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig

@@ -7,8 +7,8 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
 from bkclient.quorum.fragments import MissingPlaces, fragments_of
-from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
-from bkclient.repair.replica_check import view_ledger
+from bkclient.replication.fragment_copy import ByteRate, FragmentRepairer
+from bkclient.replication.replica_check import view_ledger
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse

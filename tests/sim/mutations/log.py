@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bkclient.log import LogManager, Position
 from bkclient.log.append import AppendQueue
-from bkclient.log.append_repair import RetrySchedule
+from bkclient.log.failed_appends import RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord

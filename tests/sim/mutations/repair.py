@@ -16,9 +16,9 @@ from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
-from bkclient.repair import fragment_copy, replica_check
-from bkclient.repair.fragment_copy import FragmentRepairer
-from bkclient.repair.replica_check import LedgerChecker, LedgerView
+from bkclient.replication import fragment_copy, replica_check
+from bkclient.replication.fragment_copy import FragmentRepairer
+from bkclient.replication.replica_check import LedgerChecker, LedgerView
 from bookied.autorecovery import auditor, worker
 from bookied.autorecovery.audit_schedule import AuditJob
 from bookied.autorecovery.auditor import Auditor
@@ -292,7 +292,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "13.3, S28",
         "I10",
         _swap_doubles,
-        "tests.bkclient.repair.test_fragment_copy:test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places",
+        "tests.bkclient.replication.test_fragment_copy:test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places",
         0,
     ),
     "silent-once": switch(
@@ -300,7 +300,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "13.3",
         "L3",
         _silent_once,
-        "tests.bkclient.repair.test_fragment_copy:test_a_bookie_that_answers_while_the_copy_is_made_keeps_its_place",
+        "tests.bkclient.replication.test_fragment_copy:test_a_bookie_that_answers_while_the_copy_is_made_keeps_its_place",
         0,
     ),
     "swap-of-what-grows": switch(
@@ -419,7 +419,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "14, S10",
         "I3",
         _cookie_at_once,
-        "tests.bkclient.repair.test_recover_bookies:"
+        "tests.bkclient.replication.test_recover_bookies:"
         "test_s10_a_cookie_stays_while_a_ledger_that_is_not_closed_lists_its_bookie",
         0,
     ),

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
+from bkclient.replication.recover_bookies import RecoverOptions, recover_bookies
 from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.repair.decommission import cancel_decommission, decommission
-from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
+from bkclient.replication.decommission import cancel_decommission, decommission
+from bkclient.replication.recover_bookies import RecoverOptions, recover_bookies
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.workloads.repair_simulation import WHOLE_S, RepairSimulation
 from tests.sim.world.bookie import RESTART_S, SESSION_S, SimBookie

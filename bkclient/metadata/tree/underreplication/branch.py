@@ -22,7 +22,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
-from wire.records.repair_marks import (
+from wire.records.underreplication import (
     REPAIR_LAYOUT,
     UnderreplicatedMark,
     decode_check_time,

@@ -21,7 +21,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.tree.underreplication.branch import RepairPart, name_in_lock
 from wire.ids import LedgerId
-from wire.records.repair_marks import LockData, decode_lock, encode_lock
+from wire.records.underreplication import LockData, decode_lock, encode_lock
 
 
 @attrs.frozen

@@ -37,7 +37,7 @@ from bkclient.metadata.tree.underreplication.branch import (
 )
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
-from wire.records.repair_marks import UnderreplicatedMark, decode_mark, encode_mark
+from wire.records.underreplication import UnderreplicatedMark, decode_mark, encode_mark
 
 LOOKED_AT: Final = 1000
 """Marks that are looked at, and then made, before the next."""

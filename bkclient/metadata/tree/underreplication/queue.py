@@ -32,7 +32,7 @@ from bkclient.metadata.tree.underreplication.branch import (
 from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from wire.ids import LedgerId
-from wire.records.repair_marks import encode_check_time
+from wire.records.underreplication import encode_check_time
 
 WALK_PAUSE_S: Final = 1.0
 """How long the watch on the queue rests between two walks over its nodes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bkclient.repair.decommission import DecommissionReport, DecommissionStatus
-from bkclient.repair.recover_bookies import (
+from bkclient.replication.decommission import DecommissionReport, DecommissionStatus
+from bkclient.replication.recover_bookies import (
     BookieLedger,
     FragmentMove,
     LedgerMove,

@@ -11,23 +11,23 @@ from bkclient.errors import ClientError
 from bkclient.metadata.api import registered_bookies
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.quorum.fragments import is_only_copy
-from bkclient.repair import autorecovery
-from bkclient.repair.decommission import (
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.decommission import (
     DecommissionProgress,
     DecommissionReport,
     cancel_decommission,
     decommission_status,
     ledgers_left,
 )
-from bkclient.repair.decommission import decommission as decommission_bookie
-from bkclient.repair.rack_forecast import placement_domain
-from bkclient.repair.recover_bookies import (
+from bkclient.replication.decommission import decommission as decommission_bookie
+from bkclient.replication.rack_forecast import placement_domain
+from bkclient.replication.recover_bookies import (
     BookieLedger,
     RecoverOptions,
     RecoverReport,
     ledgers_on_bookies,
 )
-from bkclient.repair.repair_states import (
+from bkclient.replication.repair_states import (
     LedgerRepairState,
     MissingReplicas,
     RepairState,
@@ -146,7 +146,7 @@ def _take_out(
         refuse_unless_forced(session, stop, force)
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
-    if not session.call(autorecovery.status).enabled:
+    if not session.call(autorecovery_admin.status).enabled:
         off = "autorecovery is disabled, so the ledgers of the bookie would not move"
         refuse_unless_forced(session, [Objection("", off, ENABLE)], force)
     refuse_unless_forced(session, session.call(_only_copies, bookie_id, found), force)
@@ -315,7 +315,7 @@ def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
     def warn(ledger_id: LedgerId, why: object) -> None:
         if ledger_id not in told:
             told.add(ledger_id)
-            session.warn(f"{why}; {autorecovery.how_to_repair_mark(ledger_id)}")
+            session.warn(f"{why}; {autorecovery_admin.how_to_repair_mark(ledger_id)}")
 
     return warn
 

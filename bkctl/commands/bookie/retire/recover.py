@@ -10,15 +10,15 @@ from click.core import ParameterSource
 
 from bkclient.admin import operations
 from bkclient.errors import ClientError, LedgerRecoveryError
-from bkclient.repair.decommission import remove_marks_of_moved
-from bkclient.repair.fragment_copy import CopiedEntry
-from bkclient.repair.rack_forecast import (
+from bkclient.replication.decommission import remove_marks_of_moved
+from bkclient.replication.fragment_copy import CopiedEntry
+from bkclient.replication.rack_forecast import (
     RackForecast,
     on_too_few_racks,
     placement_shortfall,
     rack_forecast,
 )
-from bkclient.repair.recover_bookies import (
+from bkclient.replication.recover_bookies import (
     BookieLedger,
     LedgerMove,
     LedgerOutcome,

@@ -15,14 +15,14 @@ import attrs
 from bkclient.client import Client
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
-from bkclient.repair.fragment_copy import (
+from bkclient.replication.fragment_copy import (
     ByteRate,
     CopiedEntry,
     FragmentRepairer,
     UnreadableEntryError,
 )
-from bkclient.repair.replica_check import view_ledger
-from bkclient.repair.verify import Flaw, LedgerVerification, verify, with_handover_end
+from bkclient.replication.replica_check import view_ledger
+from bkclient.replication.verify import Flaw, LedgerVerification, verify, with_handover_end
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown

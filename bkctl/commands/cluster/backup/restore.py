@@ -13,7 +13,7 @@ import attrs
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
-from bkclient.repair.verify import lost_ledgers
+from bkclient.replication.verify import lost_ledgers
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
     BackupCounts,

@@ -11,7 +11,7 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore, registered_bookies
 from bkclient.metadata.errors import NotInitializedError
-from bkclient.repair.autorecovery import count_marks
+from bkclient.replication.autorecovery_admin import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import some_names

@@ -13,8 +13,8 @@ from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
-from bkclient.repair import verify as verifying
-from bkclient.repair.verify import Flaw, LedgerVerification
+from bkclient.replication import verify as verifying
+from bkclient.replication.verify import Flaw, LedgerVerification
 from bkctl.bookies.summary import LOGIN_NEEDED
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file

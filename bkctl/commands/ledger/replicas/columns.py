@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bkclient.repair.verify import BadCopies, Flaw, LedgerVerification
+from bkclient.replication.verify import BadCopies, Flaw, LedgerVerification
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, Kind, declare_view
 

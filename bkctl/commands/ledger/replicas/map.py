@@ -13,8 +13,8 @@ import attrs
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.quorum.distribution import write_set
-from bkclient.repair import replica_map
-from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
+from bkclient.replication import replica_map
+from bkclient.replication.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.bookies import ask_bookies
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster.map import glyph

@@ -12,10 +12,10 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bkclient.repair.autorecovery import CHECKS
+from bkclient.replication.autorecovery_admin import CHECKS
 from bkctl.commands.autorecovery.audit import INTERVALS
 from tests.bkclient.metadata.values import B1, B2
-from tests.bkclient.repair_world import closed_ledger, marks, member, open_writer, store_of
+from tests.bkclient.replication_world import closed_ledger, marks, member, open_writer, store_of
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from tests.support.memory_zookeeper import MemoryMetadata

@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.repair.decommission import DecommissionProgress, decommission
-from bkclient.repair.recover_bookies import recover_bookies
-from bkclient.repair.repair_states import RepairState
-from tests.bkclient.repair_world import (
+from bkclient.replication.decommission import DecommissionProgress, decommission
+from bkclient.replication.recover_bookies import recover_bookies
+from bkclient.replication.repair_states import RepairState
+from tests.bkclient.replication_world import (
     STRIPED,
     check_whole,
     closed_ledger,

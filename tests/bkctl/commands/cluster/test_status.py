@@ -20,7 +20,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
 from bkctl.output.charts import Canvas
-from tests.bkclient.repair_world import closed_ledger, store_of
+from tests.bkclient.replication_world import closed_ledger, store_of
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.commands.bookie.test_retire_commands import ledger_on

@@ -19,7 +19,7 @@ from bkclient.config.findings import Severity
 from bkclient.log import LogManager
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
-from bkclient.repair.autorecovery import Mark, Pause
+from bkclient.replication.autorecovery_admin import Mark, Pause
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
@@ -28,7 +28,7 @@ from bkctl.commands.doctor.state import ENDS_READ_MAX, ClusterSurvey, DoctorLimi
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
-from tests.bkclient.repair_world import closed_ledger
+from tests.bkclient.replication_world import closed_ledger
 from tests.bkclient.worlds import FakeLedger, Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in

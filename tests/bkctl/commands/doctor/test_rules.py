@@ -14,7 +14,7 @@ from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
-from bkclient.repair.autorecovery import Mark
+from bkclient.replication.autorecovery_admin import Mark
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli

@@ -16,7 +16,7 @@ from bkclient.metadata import zk_paths
 from bkctl.commands.ledger.listing import writer_text
 from bkctl.commands.ledger.metadata import differences
 from bkctl.exit_status import ExitStatus
-from tests.bkclient.repair_world import STRIPED, TRIPLE, closed_ledger, member, open_writer
+from tests.bkclient.replication_world import STRIPED, TRIPLE, closed_ledger, member, open_writer
 from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.world import run_in
 from wire.codes import ReturnCode

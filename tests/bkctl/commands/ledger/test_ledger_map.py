@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
+from bkclient.replication.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.commands.ledger.replicas import map as ledger_map_work
 from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
 from bkctl.output.charts import Canvas

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from bkctl.commands.load.bench import LOOK_S, BenchLoad, measured
 from bkctl.exit_status import ExitStatus
-from tests.bkclient.repair_world import TRIPLE, closed_ledger, open_writer
+from tests.bkclient.replication_world import TRIPLE, closed_ledger, open_writer
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.support.world import run_in
 from wire.messages import AddRequest, BatchReadRequest, ReadRequest, Request

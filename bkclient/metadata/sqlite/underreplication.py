@@ -31,7 +31,7 @@ from bkclient.metadata.tree.underreplication.branch import (
 from bkclient.metadata.tree.underreplication.locks import OwnLock
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
-from wire.records.repair_marks import (
+from wire.records.underreplication import (
     REPAIR_LAYOUT,
     AuditorVote,
     LockData,

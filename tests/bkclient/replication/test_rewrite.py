@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.repair.fragment_copy import UnreadableEntryError
+from bkclient.replication.fragment_copy import UnreadableEntryError
 from bkctl.commands.bookie.retire.rewrite import rewrite_copies
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
     check_whole,

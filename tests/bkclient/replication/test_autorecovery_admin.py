@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.repair import autorecovery
-from bkclient.repair.autorecovery import AutorecoveryDisabledError, Mark, NoAuditorError
+from bkclient.replication import autorecovery_admin
+from bkclient.replication.autorecovery_admin import AutorecoveryDisabledError, Mark, NoAuditorError
 from tests.bkclient.metadata.values import B1, B2
 from tests.bkclient.worlds import World
 from wire.ids import LedgerId
@@ -21,7 +21,7 @@ def test_an_audit_is_asked_for_by_writing_the_same_delay_again() -> None:
         await store.elect(B1)
         await store.set_lost_bookie_recovery_delay(17)
         await store.watch_lost_bookie_recovery_delay(lambda: heard.append(None))
-        found = await autorecovery.trigger_audit(client)
+        found = await autorecovery_admin.trigger_audit(client)
         assert await store.lost_bookie_recovery_delay() == 17
         return found
 
@@ -34,21 +34,21 @@ def test_an_audit_needs_an_auditor_that_may_look() -> None:
     world = World(0)
     client = world.client()
     with pytest.raises(NoAuditorError, match="no auditor is elected"):
-        world.run(autorecovery.trigger_audit(client))
+        world.run(autorecovery_admin.trigger_audit(client))
     world.run(client.store.elect(B1))
     with pytest.raises(NoAuditorError, match="is starting"):
-        world.run(autorecovery.trigger_audit(client))
+        world.run(autorecovery_admin.trigger_audit(client))
     assert world.run(client.store.lost_bookie_recovery_delay()) is None
-    assert world.run(autorecovery.set_enabled(client, enabled=False))
+    assert world.run(autorecovery_admin.set_enabled(client, enabled=False))
     with pytest.raises(AutorecoveryDisabledError):
-        world.run(autorecovery.trigger_audit(client))
+        world.run(autorecovery_admin.trigger_audit(client))
 
 
 def test_switching_twice_changes_nothing_the_second_time() -> None:
     world = World(0)
     client = world.client()
     switched = [
-        world.run(autorecovery.set_enabled(client, enabled=enabled))
+        world.run(autorecovery_admin.set_enabled(client, enabled=enabled))
         for enabled in (True, False, False, True)
     ]
     assert switched == [False, True, False, True]
@@ -59,13 +59,13 @@ def test_marks_come_with_who_is_mending_them() -> None:
     world.clock.advance(100)
     client, worker = world.client(), world.client()
 
-    async def scenario() -> tuple[list[Mark], autorecovery.Status]:
+    async def scenario() -> tuple[list[Mark], autorecovery_admin.Status]:
         await client.store.mark_underreplicated(LedgerId(1), (B1,))
         world.clock.advance(50)
         assert await worker.store.poll_underreplicated() == 1
         await client.store.mark_underreplicated(LedgerId(2), (B1, B2))
-        found = [mark async for mark in autorecovery.list_marks(client)]
-        return found, await autorecovery.status(client)
+        found = [mark async for mark in autorecovery_admin.list_marks(client)]
+        return found, await autorecovery_admin.status(client)
 
     marks, status = world.run(scenario())
     assert marks == [
@@ -80,6 +80,6 @@ def test_a_check_that_is_asked_for_looks_three_weeks_old() -> None:
     world = World(0)
     client = world.client()
     day_ms = 86_400_000
-    world.run(autorecovery.request_checks(client, ["replicas"], 100 * day_ms))
-    checked = world.run(autorecovery.status(client)).checked_ms
+    world.run(autorecovery_admin.request_checks(client, ["replicas"], 100 * day_ms))
+    checked = world.run(autorecovery_admin.status(client)).checked_ms
     assert checked == {"all-ledgers": None, "placement": None, "replicas": 79 * day_ms}

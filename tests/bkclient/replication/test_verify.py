@@ -13,8 +13,8 @@ from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
-from bkclient.repair.replica_check import view_ledger
-from bkclient.repair.verify import (
+from bkclient.replication.replica_check import view_ledger
+from bkclient.replication.verify import (
     BATCH,
     LEDGERS_AT_ONCE,
     SILENCES_MAX,
@@ -31,7 +31,7 @@ from bkclient.repair.verify import (
     sampled_entries,
     verify,
 )
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
     closed_ledger,

@@ -35,7 +35,7 @@ from bkclient.quorum.fragments import (
     swap_is_needed,
     swapped,
 )
-from bkclient.repair.replica_check import OURS, LedgerView, places_that_answer
+from bkclient.replication.replica_check import OURS, LedgerView, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
 from wire.frames.bulk_adds import Packed

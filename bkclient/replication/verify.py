@@ -37,7 +37,7 @@ from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
-from bkclient.repair.replica_check import OURS, LedgerView, view_ledger
+from bkclient.replication.replica_check import OURS, LedgerView, view_ledger
 from wire.codes import ENTRY_HEADER_BYTES, ProtocolVersion, ReturnCode
 from wire.digest import Entry, header
 from wire.errors import DigestMismatchError

@@ -325,7 +325,7 @@ def _insist_forgettable(
 
 
 async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _MarkReason:
-    from bkclient.repair.replica_check import LedgerChecker, view_ledger
+    from bkclient.replication.replica_check import LedgerChecker, view_ledger
 
     try:
         ledger = await view_ledger(client, ledger_id)

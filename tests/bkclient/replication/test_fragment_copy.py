@@ -19,14 +19,14 @@ from bkclient.errors import (
     UnclosedFragmentError,
 )
 from bkclient.quorum.fragments import FragmentChangedError, MissingPlaces, Swap
-from bkclient.repair.fragment_copy import (
+from bkclient.replication.fragment_copy import (
     ByteRate,
     CopiedEntry,
     FragmentRepairer,
     UnreadableEntryError,
 )
-from bkclient.repair.replica_check import LedgerChecker, view_ledger
-from tests.bkclient.repair_world import (
+from bkclient.replication.replica_check import LedgerChecker, view_ledger
+from tests.bkclient.replication_world import (
     STRIPED,
     check_whole,
     closed_ledger,

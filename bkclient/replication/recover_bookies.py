@@ -30,8 +30,8 @@ from bkclient.errors import (
 )
 from bkclient.metadata.api import StoredLedger, registered_bookies
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, is_lost
-from bkclient.repair.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
-from bkclient.repair.replica_check import LedgerChecker, LedgerView, view_ledger
+from bkclient.replication.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
+from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

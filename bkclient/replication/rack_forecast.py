@@ -18,7 +18,7 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import NoSuchLedgerError, NotEnoughBookiesError
 from bkclient.placement.policy import Ensemble, PlacementRequest, replace_failed
-from bkclient.repair.recover_bookies import BookieLedger
+from bkclient.replication.recover_bookies import BookieLedger
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bkclient.repair.repair_states import (
+from bkclient.replication.repair_states import (
     LedgerRepairState,
     MissingReplicas,
     RepairState,
     repair_states,
 )
-from tests.bkclient.repair_world import STRIPED, closed_ledger, open_writer, store_of
+from tests.bkclient.replication_world import STRIPED, closed_ledger, open_writer, store_of
 from tests.bkclient.worlds import World
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

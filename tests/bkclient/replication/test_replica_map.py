@@ -10,8 +10,8 @@ from bkclient.admin import handover
 from bkclient.ledger.creation import NewLedger
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.quorum.replica_counts import count_at, count_held, runs
-from bkclient.repair import replica_map
-from bkclient.repair.replica_map import Health, ReplicaMap
+from bkclient.replication import replica_map
+from bkclient.replication.replica_map import Health, ReplicaMap
 from tests.bkclient.worlds import Fate, World, when
 from wire.codes import ReturnCode
 from wire.errors import FormatError

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from bkclient.admin.cookies import insist_gone
 from bkclient.client import Client
 from bkclient.errors import LedgerRecoveryError
-from bkclient.repair.autorecovery import how_to_repair_mark
-from bkclient.repair.decommission import DecommissionProgress, decommission
-from bkclient.repair.recover_bookies import (
+from bkclient.replication.autorecovery_admin import how_to_repair_mark
+from bkclient.replication.decommission import DecommissionProgress, decommission
+from bkclient.replication.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
     RecoverOptions,

@@ -19,8 +19,8 @@ from bkclient.errors import (
 from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.repair.fragment_copy import CopiedEntry
-from bkclient.repair.recover_bookies import (
+from bkclient.replication.fragment_copy import CopiedEntry
+from bkclient.replication.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
     RecoverOptions,
@@ -28,7 +28,7 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from tests.bkclient.repair_world import (
+from tests.bkclient.replication_world import (
     STRIPED,
     check_whole,
     closed_ledger,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from twisted.internet.task import deferLater
 
-from bkclient.repair.rack_forecast import on_too_few_racks
-from bkclient.repair.recover_bookies import BookieLedger
-from tests.bkclient.repair_world import closed_ledger
+from bkclient.replication.rack_forecast import on_too_few_racks
+from bkclient.replication.recover_bookies import BookieLedger
+from tests.bkclient.replication_world import closed_ledger
 from tests.bkclient.worlds import World
 from wire.ids import EntryId
 

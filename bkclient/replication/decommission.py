@@ -21,9 +21,9 @@ from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.metadata.api import DamagedMark, MarkError, registered_bookies
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
-from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
-from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
-from bkclient.repair.replica_check import LedgerChecker, view_ledger
+from bkclient.replication.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
+from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states
+from bkclient.replication.replica_check import LedgerChecker, view_ledger
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -11,8 +11,8 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import ClientClosedError, NoSuchLedgerError
 from bkclient.quorum.fragments import MissingPlaces
-from bkclient.repair.replica_check import LedgerChecker, view_ledger
-from tests.bkclient.repair_world import (
+from bkclient.replication.replica_check import LedgerChecker, view_ledger
+from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
     closed_ledger,

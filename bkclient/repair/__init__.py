@@ -1,1 +1,0 @@
-"""Repair: check ledgers, find lost replicas, copy them, retire bookies."""

@@ -1,0 +1,1 @@
+"""Replication: check ledgers, find lost replicas, copy them, retire bookies, steer autorecovery."""
