@@ -418,14 +418,12 @@ class EntryLogReader:
         and ``read`` says what it is.
         """
         log_id, offset = layout.split_location(location)
-        borrowed = self._borrow(log_id)
-        if borrowed is None:
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        if path is None:
             return None
-        shared, _ = borrowed
-        try:
-            return _packet_now(shared.file, offset, ledger_id, entry_id)
-        finally:
-            self._open.give_back(shared)
+        with self._open.lock:  # It takes no longer than to borrow the file and give it back.
+            file = self._open.opened(path)
+            return _packet_now(file, offset, ledger_id, entry_id) if file is not None else None
 
     def read_rows(
         self,

@@ -29,7 +29,8 @@ class OpenFiles:
 
     def __init__(self, files: Files, *, files_max: int) -> None:
         self._files, self._files_max = files, files_max
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held, it keeps open what is open."""
         self._open: OrderedDict[Path, SharedFile] = OrderedDict()
 
     def __len__(self) -> int:
@@ -48,9 +49,14 @@ class OpenFiles:
         finally:
             self._release(shared)
 
+    def opened(self, path: Path) -> ReadFile | None:
+        """Return a file that is open already, for as long as the caller holds ``lock``."""
+        shared = self._open.get(path)
+        return shared.file if shared is not None else None
+
     def borrow(self, path: Path) -> SharedFile | None:
         """Return a file that is open already, to be given back; None if it is not."""
-        with self._lock:
+        with self.lock:
             shared = self._open.get(path)
             if shared is not None:
                 shared.users += 1
@@ -61,14 +67,14 @@ class OpenFiles:
         self._release(shared)
 
     def _acquire(self, path: Path) -> SharedFile:
-        with self._lock:
+        with self.lock:
             shared = self._open.get(path)
             if shared is not None:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
         opened = SharedFile(self.open_alone(path))
-        with self._lock:
+        with self.lock:
             shared = self._open.setdefault(path, opened)
             shared.users += 1
             closing = [opened] if shared is not opened else []
@@ -95,7 +101,7 @@ class OpenFiles:
 
     def close_idle(self) -> bool:
         """Close what no thread reads from now; say whether there was any."""
-        with self._lock:
+        with self.lock:
             idle = [path for path, shared in self._open.items() if not shared.users]
             closing = [shared for path in idle for shared in self._take_out(path)]
         for old in closing:
@@ -111,7 +117,7 @@ class OpenFiles:
         return [] if shared.users else [shared]
 
     def _release(self, shared: SharedFile) -> None:
-        with self._lock:
+        with self.lock:
             shared.users -= 1
             is_last = shared.is_out and not shared.users
         if is_last:
@@ -119,7 +125,7 @@ class OpenFiles:
 
     def forget(self, path: Path) -> None:
         """Release a file that was removed or replaced."""
-        with self._lock:
+        with self.lock:
             closing = self._take_out(path)
         for old in closing:
             old.file.close()

@@ -34,7 +34,7 @@ class ReadPages:
 
     def location(self, ledger_id: int, entry_id: int) -> int | None:
         """Return where an entry is, 0 if nowhere; None if its page is not here."""
-        page = self.page(ledger_id, entry_id >> 10)
+        page = self._pages.get((ledger_id, entry_id >> 10))
         if page is None:
             return None
         slot = entry_id & 1023
