@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -57,7 +58,7 @@ def _record_batch(entries: Sequence[EntryMessages], schema: pa.Schema) -> pa.Rec
     import pyarrow as pa
 
     entries = [one for one in entries if one.count]
-    indices = _entry_indices(entries)
+    indices = cache(lambda: _entry_indices(entries))
     arrays = [_array(entries, indices, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -79,7 +80,9 @@ def _indices(counts: Sequence[int]) -> pa.Array:
     return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, numbers))
 
 
-def _array(entries: Sequence[EntryMessages], indices: pa.Array | None, field: pa.Field) -> pa.Array:
+def _array(
+    entries: Sequence[EntryMessages], indices: Callable[[], pa.Array | None], field: pa.Field
+) -> pa.Array:
     import pyarrow as pa
 
     name = f"{field.name}_ms" if pa.types.is_timestamp(field.type) else field.name
@@ -88,7 +91,8 @@ def _array(entries: Sequence[EntryMessages], indices: pa.Array | None, field: pa
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     default = DEFAULTS[name]
     shared = _of_objects([one.common.get(name, default) for one in entries], field)
-    return shared if indices is None else shared.take(indices)
+    found = indices()
+    return shared if found is None else shared.take(found)
 
 
 def _each(entries: Iterable[EntryMessages], name: str) -> list[Any]:

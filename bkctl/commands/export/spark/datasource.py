@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bkctl.commands.export.spark.query import Query, TaskPartition, short_errors
+from bkctl.commands.export.spark.query import Query, TaskPartition, freeze_modules, short_errors
 from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     SourceOptions,
@@ -163,6 +163,7 @@ class LedgerSource(DataSource):
         self._asked = parse_options(dict(options))
         self._load_id = uuid.uuid4().hex
         """Of one ``load``, however often it is planned: Spark passes the source on pickled."""
+        freeze_modules()
 
     @classmethod
     def name(cls) -> str:

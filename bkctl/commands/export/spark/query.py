@@ -7,8 +7,10 @@ task reads.
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
     from bkclient.topic.messages import EntryMessages
+
+
+@cache
+def freeze_modules() -> None:
+    """Leave what is imported by now out of later collections of garbage; once a process.
+
+    PySpark's workers collect after each task, and would look at all objects of all modules.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class ConnectionFailedError(BookKeeperError):
@@ -115,6 +127,7 @@ class Query:
             total = sum(cost(extent) for extent in extents)
             size = max(1, min(size, -(-total // self.options.partitions_min)))
         tasks = cut(extents, 1, target_bytes=size)
+        freeze_modules()
         return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
 
     def read(self, ranges: Task) -> Iterator[pa.RecordBatch]:
@@ -126,6 +139,7 @@ class Query:
         read = self._read_messages if self.options.is_topics else self._read_entries
         with short_errors(), self.client() as client:
             yield from read(client, ranges)
+        freeze_modules()
 
     def _read_entries(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
         from bkctl.commands.export.task.rows import RowBuffer, read_ranges

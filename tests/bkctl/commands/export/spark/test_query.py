@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import traceback
 from functools import partial
 
@@ -15,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructType
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.commands.export.errors import TaskError
-from bkctl.commands.export.spark.query import Query, short_errors
+from bkctl.commands.export.spark.query import Query, freeze_modules, short_errors
 from bkctl.commands.export.spark.sink import Sink
 from bkctl.commands.export.spark.source_options import parse_options
 from wire.errors import BookKeeperError
@@ -66,3 +67,19 @@ def test_settings_that_cannot_be_read_are_one_line(options: dict[str, str], word
             use(attrs.evolve(asked, log="a"), schema)
         frames = traceback.extract_tb(caught.tb)
         assert frames[-1].name == "__exit__"
+
+
+def test_what_is_imported_is_left_out_of_collections() -> None:
+    # PySpark's workers collect after each task: all modules took longer than many a task.
+    asked = parse_options({"uri": "zk://z/l", "ledgers": "1"})
+    query = Query.of(asked, StructType().add("payload", BinaryType(), nullable=False))
+    freeze_modules.cache_clear()
+    gc.unfreeze()
+    try:
+        assert query.partitions([]) == []
+        frozen = gc.get_freeze_count()
+        assert frozen > len(gc.get_objects())
+        assert query.partitions([]) == []
+        assert gc.get_freeze_count() <= frozen, "once a process"
+    finally:
+        gc.unfreeze()
