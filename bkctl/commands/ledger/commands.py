@@ -375,7 +375,7 @@ ledger.command(
 
 metadata.command(
     "dump",
-    body="bkctl.commands.ledger.metadata:dump",
+    body="bkctl.commands.ledger.metadata_dump:dump",
     help="""Write the metadata of LEDGER_ID to FILE, or to stdout for `-`, as it is stored.
 
     The file contains the ledger's password.
@@ -393,7 +393,7 @@ metadata.command(
 
 metadata.command(
     "restore",
-    body="bkctl.commands.ledger.metadata:restore",
+    body="bkctl.commands.ledger.metadata_dump:restore",
     help="""Store the metadata in FILE as the metadata of LEDGER_ID; `-` reads stdin.
 
     Existing metadata is replaced only with --replace. The command shows each changed field, keeps

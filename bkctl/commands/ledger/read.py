@@ -74,7 +74,7 @@ def read(
         return
     if chosen.last is None:
         raise UsageError("--bookie with --unconfirmed: how far?", next_step="give --last as well")
-    from bkctl.commands.ledger.replicas.check import CopiesOfBookie
+    from bkctl.commands.ledger.replicas.bookie_copies import CopiesOfBookie
 
     copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)
     _print(session, ledger_id, copies.entries(chosen.first, chosen.last), forms, out, None)

@@ -50,7 +50,7 @@ ELSEWHERE: Final = {
     "cookie generate": "test_cookie", "cookie verify": "test_cookie_local",
     "bookie slow": "test_top_screen",
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
-    "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
+    "ledger metadata dump": "test_ledger_verify", "ledger orphans": "test_ledger_verify",
     "debug bundle": "test_bundle", "spark bundle": "test_bundle", "topic": "test_topic",
     "help": "test_root", "options": "test_root",
 }  # fmt: skip

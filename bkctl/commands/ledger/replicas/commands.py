@@ -56,7 +56,7 @@ REPLICAS: Final = (
     ),
     Command(
         "verify",
-        body="bkctl.commands.ledger.replicas.check:verify",
+        body="bkctl.commands.ledger.replicas.verify:verify",
         help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
     The command changes nothing and fences no writer. In an open ledger it reads the confirmed
@@ -103,7 +103,7 @@ REPLICAS: Final = (
     ),
     Command(
         "orphans",
-        body="bkctl.commands.ledger.replicas.check:orphans",
+        body="bkctl.commands.ledger.replicas.orphans:orphans",
         help="""\
     List orphans: ledgers that the application does not name, with their custom metadata.
 

@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.metadata import zk_paths
 from bkctl.commands.ledger.listing import writer_text
-from bkctl.commands.ledger.metadata import differences
+from bkctl.commands.ledger.metadata_dump import differences
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.replication_world import STRIPED, TRIPLE, closed_ledger, member, open_writer
 from tests.bkclient.worlds import Fate, Ruling, World

@@ -1,35 +1,24 @@
-"""What `ledger verify`, `ledger orphans` and `ledger read --bookie` do."""
+"""What `ledger verify` does: the copies of entries compared, ledger by ledger."""
 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import attrs
 
-from bkclient.client import Client
-from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
-from bkclient.ledger import handover_state
-from bkclient.log.ledger_list import LedgerList
+from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.replication import verify as verifying
-from bkclient.replication.verify import Flaw, LedgerVerification
+from bkclient.replication.verify import LedgerVerification
 from bkctl.bookies.summary import LOGIN_NEEDED
-from bkctl.commands.ledger.columns import LEDGER_COLUMNS
-from bkctl.commands.ledger.ids import ids_from_arguments, ids_in_file
+from bkctl.commands.ledger.ids import ids_from_arguments
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
-from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted
-from bkctl.output.views import LEDGER, Column, field, shown
 from bkctl.session.session import Session
-from wire.digest import Entry
-from wire.ids import BookieId, EntryId, LedgerId
-from wire.ledger_metadata import LedgerMetadata
-
-# Verify -----------------------------------------------------------------------------------------
+from wire.ids import BookieId, LedgerId
 
 
 def verify(
@@ -187,148 +176,3 @@ def _verified(
                 raise
             session.warn(f"ledger {ledger_id}: {error}")
             tally.ledgers, tally.bad = tally.ledgers + 1, tally.bad + 1
-
-
-# One bookie's copies ----------------------------------------------------------------------------
-
-
-class CopiesOfBookie:
-    """What one bookie has of a ledger: its entries, and afterwards what it lacked."""
-
-    def __init__(
-        self, session: Session, ledger_id: LedgerId, metadata: LedgerMetadata, bookie_id: BookieId
-    ) -> None:
-        self._session, self._ledger_id, self._metadata = session, ledger_id, metadata
-        self._bookie_id = bookie_id
-        self._bad = verifying.EntryRanges()
-        self._first_error: ClientError | None = None
-        self._found = 0
-        self._is_empty = False
-
-    def entries(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the copies of these entries, both ends included, ascending.
-
-        Where no fragment lists the bookie, it is asked for every entry: it may have kept some.
-        """
-        if self._is_listed:
-            its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
-            ids: Iterable[EntryId] = (entry_id for entry_id in its if entry_id >= first)
-        else:
-            self._session.note(f"no fragment lists {self._bookie_id}; it is asked for each entry")
-            ids = map(EntryId, range(first, last + 1))
-        self._is_empty = last < first
-        copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
-        for some in copies:
-            for one in some:
-                if one.entry is not None:
-                    self._found += 1
-                    yield one.entry
-                    continue
-                assert one.error is not None
-                if self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
-                    self._bad.add([one.entry_id])
-                    self._first_error = self._first_error or one.error
-
-    @property
-    def _is_listed(self) -> bool:
-        return self._bookie_id in self._metadata.all_bookies()
-
-    def insist_whole(self) -> None:
-        """Tell what the bookie should have had.
-
-        Raises:
-            PartlyDoneError: something, or it has no entry of those that were asked for.
-        """
-        if not (self._found or self._bad.count or self._is_empty):
-            unlisted = f"no fragment of ledger {self._ledger_id} lists it"
-            why = "they belong on other bookies" if self._is_listed else unlisted
-            raise PartlyDoneError(
-                f"{self._bookie_id} has none of these entries, and {why}",
-                next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
-            )
-        if self._bad.count:
-            ranges = ", ".join(
-                str(first) if first == last else f"{first}-{last}"
-                for first, last in self._bad.ranges
-            )
-            raise PartlyDoneError(
-                f"{self._bookie_id} has no sound copy of {counted(self._bad.count, 'entry')}: "
-                f"{ranges} ({self._first_error})",
-                next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
-            )
-
-
-# Orphans ----------------------------------------------------------------------------------------
-
-
-def _of_summary(name: str, **changes: Any) -> Column:
-    """Return a field of ``ledger list``."""
-    field = next(one for one in LEDGER_COLUMNS if one.name == name)
-    return attrs.evolve(field, **changes)
-
-
-@shown(
-    "orphans",
-    _of_summary("state"),
-    _of_summary("last_entry"),
-    _of_summary("length"),
-    _of_summary("created"),
-    Column("owner", "What it says of its owner.", lambda v: v.owner or None),
-)
-class Orphan:
-    """A ledger without a known owner, and what it says about its owner."""
-
-    ledger_id: LedgerId = field(LEDGER)
-    metadata: LedgerMetadata
-
-    @property
-    def owner(self) -> str:
-        """Its custom metadata, without ours; applications write there who they are."""
-        return " ".join(
-            f"{key}={value.decode(errors='backslashreplace')}"
-            for key, value in sorted(self.metadata.custom.items(), key=_hints_first)
-            if key not in _OURS
-        )
-
-
-_OURS: Final = {handover_state.HANDOVER_KEY, handover_state.WRITER_KEY, FRAMING_KEY}
-_HINTS: Final = ("application", "component")
-
-
-def _hints_first(item: tuple[str, bytes]) -> tuple[int, str]:
-    key = item[0]
-    return (_HINTS.index(key) if key in _HINTS else len(_HINTS)), key
-
-
-def orphans(session: Session, keep_file: str, older_than: float) -> None:
-    """List the ledgers that neither a file nor a log names."""
-    keep = set(ids_in_file(session, keep_file))
-    if not keep:
-        session.warn(f"{keep_file} names no ledger: nothing is in use, it says")
-    kept = keep | session.call(_of_logs)
-    wanted = attrs.evolve(LedgerFilter(), created_before_ms=int((time.time() - older_than) * 1000))
-    seen: set[LedgerId] = set()
-    session.emit_all(_orphans(session, kept, wanted, seen), Orphan)
-    gone = len(keep - seen)
-    if gone:
-        are = "is" if gone == 1 else "are"
-        session.note(f"{counted(gone, 'ledger')} that {keep_file} names {are} not there")
-
-
-def _orphans(
-    session: Session, kept: Collection[LedgerId], wanted: LedgerFilter, seen: set[LedgerId]
-) -> Iterator[Orphan]:
-    everything = ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=False)
-    for one in each(everything):
-        seen.add(one.ledger_id)
-        if one.ledger_id not in kept and one.metadata and wanted.passes(one.metadata):
-            yield Orphan(one.ledger_id, one.metadata)
-
-
-async def _of_logs(client: Client) -> set[LedgerId]:
-    """Return the ledgers that logs are made of."""
-    found: set[LedgerId] = set()
-    for name in await client.store.list_logs():
-        record = (await LedgerList(client, name).read()).record
-        found.update(ledger.ledger_id for ledger in record.ledgers)
-    return found

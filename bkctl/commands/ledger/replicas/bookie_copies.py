@@ -1,0 +1,81 @@
+"""What `ledger read --bookie` does: one bookie's copies of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bkclient.errors import ClientError
+from bkclient.replication import verify as verifying
+from bkclient.replication.verify import Flaw
+from bkctl.errors import PartlyDoneError
+from bkctl.output.units import counted
+from bkctl.session.session import Session
+from wire.digest import Entry
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+
+class CopiesOfBookie:
+    """What one bookie has of a ledger: its entries, and afterwards what it lacked."""
+
+    def __init__(
+        self, session: Session, ledger_id: LedgerId, metadata: LedgerMetadata, bookie_id: BookieId
+    ) -> None:
+        self._session, self._ledger_id, self._metadata = session, ledger_id, metadata
+        self._bookie_id = bookie_id
+        self._bad = verifying.EntryRanges()
+        self._first_error: ClientError | None = None
+        self._found = 0
+        self._is_empty = False
+
+    def entries(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the copies of these entries, both ends included, ascending.
+
+        Where no fragment lists the bookie, it is asked for every entry: it may have kept some.
+        """
+        if self._is_listed:
+            its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
+            ids: Iterable[EntryId] = (entry_id for entry_id in its if entry_id >= first)
+        else:
+            self._session.note(f"no fragment lists {self._bookie_id}; it is asked for each entry")
+            ids = map(EntryId, range(first, last + 1))
+        self._is_empty = last < first
+        copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
+        for some in copies:
+            for one in some:
+                if one.entry is not None:
+                    self._found += 1
+                    yield one.entry
+                    continue
+                assert one.error is not None
+                if self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
+                    self._bad.add([one.entry_id])
+                    self._first_error = self._first_error or one.error
+
+    @property
+    def _is_listed(self) -> bool:
+        return self._bookie_id in self._metadata.all_bookies()
+
+    def insist_whole(self) -> None:
+        """Tell what the bookie should have had.
+
+        Raises:
+            PartlyDoneError: something, or it has no entry of those that were asked for.
+        """
+        if not (self._found or self._bad.count or self._is_empty):
+            unlisted = f"no fragment of ledger {self._ledger_id} lists it"
+            why = "they belong on other bookies" if self._is_listed else unlisted
+            raise PartlyDoneError(
+                f"{self._bookie_id} has none of these entries, and {why}",
+                next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
+            )
+        if self._bad.count:
+            ranges = ", ".join(
+                str(first) if first == last else f"{first}-{last}"
+                for first, last in self._bad.ranges
+            )
+            raise PartlyDoneError(
+                f"{self._bookie_id} has no sound copy of {counted(self._bad.count, 'entry')}: "
+                f"{ranges} ({self._first_error})",
+                next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
+            )
