@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SENTENCE_CHARS_MAX: Final = 200
 """Of a command's first sentence in the list of its group, which goes on in the next line."""
-JAVA_LINE: Final = "bkctl.commands.about.compat:line_for"
+JAVA_LINE: Final = "bkctl.commands.tool.compat:line_for"
 """Returns our line for one of Java's, where a word is not a command of ours."""
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)

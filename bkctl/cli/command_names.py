@@ -64,35 +64,35 @@ COMMANDS: Final = {
         "Settings files: check, explain, compare, show.",
     ),
     "profile": (f"{_AT}.settings.commands:profile", "Profiles: clusters by name."),
-    "demo": (f"{_AT}.about.commands:demo", "Run a demo: write, crash, recover, read, export."),
+    "demo": (f"{_AT}.local.commands:demo", "Run a demo: write, crash, recover, read, export."),
     "local": (f"{_AT}.local.commands:local", "Run a cluster of N bookies on this machine."),
     "bench": (
         f"{_AT}.load.commands:bench",
         "Measure how fast a cluster or a disk is.",
     ),
     "shell": (
-        f"{_AT}.about.commands:shell",
+        f"{_AT}.tool.commands:shell",
         "Run commands from a prompt or a script, on one connection.",
     ),
     "compat": (
-        f"{_AT}.about.commands:compat",
+        f"{_AT}.tool.commands:compat",
         "Run a command of Java's tools, by its name and options.",
     ),
-    "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do; or a term."),
+    "explain": (f"{_AT}.tool.commands:explain", "Explain an error, and what to do; or a term."),
     "debug": (
         f"{_AT}.doctor.commands:debug",
         "Collect information for a bug report.",
     ),
     "version": (
-        f"{_AT}.about.commands:version",
+        f"{_AT}.tool.commands:version",
         "Show the version of this tool; with --all, of each bookie.",
     ),
     "completion": (
-        f"{_AT}.about.commands:completion",
+        f"{_AT}.tool.commands:completion",
         "Print the completion script for bash, zsh or fish.",
     ),
-    "help": (f"{_AT}.about.commands:help_", "Show the help of a command."),
-    "options": (f"{_AT}.about.commands:options", "Show the options that every command takes."),
+    "help": (f"{_AT}.tool.commands:help_", "Show the help of a command."),
+    "options": (f"{_AT}.tool.commands:options", "Show the options that every command takes."),
 }
 
 SECTIONS: Final = {

@@ -32,7 +32,7 @@ HELP_WIDTH_MAX: Final = 100
 HELP_WIDTH_MIN: Final = 30
 _WIDTH_DEFAULT: Final = 80
 
-LIVE_IDS: Final = "bkctl.commands.about.completion_process:completions"
+LIVE_IDS: Final = "bkctl.commands.tool.completion_process:completions"
 """What Tab asks for ids that exist."""
 
 GC_THRESHOLD: Final = 20_000

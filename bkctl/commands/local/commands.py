@@ -1,4 +1,4 @@
-"""``bkctl local``: a cluster of bookies on this machine."""
+"""``bkctl local`` and ``demo``: a cluster of bookies on this machine."""
 
 from __future__ import annotations
 
@@ -152,5 +152,41 @@ local = Command(
     ),
     exits=_EXITS,
     replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
+    without=(Facility.PROFILE,),
+)
+
+demo = Command(
+    "demo",
+    body="bkctl.commands.local.demo:demo",
+    short_help="Run a demo: write, crash, recover, read, export.",
+    help="""Write, recover, read and export FILE on a cluster of three bookies on this machine.
+
+    Each line of FILE becomes an entry with three copies. One bookie is killed in the middle, and
+    the writer ends without closing the ledger. The ledger is then recovered, read back, compared
+    byte for byte, exported to Parquet and read again with Spark. All files are kept.
+    """,
+    params=(
+        argument("path", metavar="[FILE]", required=False),
+        option("--dir", "directory", metavar="DIR", help="A new directory for all files."),
+        option(
+            "--export/--no-export", "exporting", default=True, help="Export to Parquet with Spark."
+        ),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl demo", "with a text that comes with Python"),
+        (
+            "bkctl demo /var/log/syslog --dir /tmp/demo",
+            "with your own file; the results stay in /tmp/demo",
+        ),
+        ("bkctl demo --no-export", "without Spark: a few seconds"),
+    ),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.PARTLY,
+    ),
     without=(Facility.PROFILE,),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkctl.bookies.summary import BookieSummary
-from bkctl.commands.about.explanations import ErrorExplanation, ErrorName
 from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.settings.config_files import SettingDifference
+from bkctl.commands.tool.explanations import ErrorExplanation, ErrorName
 from bkctl.options import Options
 from bkctl.output.emit import Emitter
 from tests.bkctl.output.test_emit import LEDGERS

@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.admin.handover import is_handed_over
 from bkctl.cli.root import cli
-from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.session.shell_writers import ShellWriters
 from shell.repl import run
 from tests.bkclient.worlds import World

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.about.demo import ENTRY_BYTES_MAX, batches_of, bundled_text, entries_of
+from bkctl.commands.local.demo import ENTRY_BYTES_MAX, batches_of, bundled_text, entries_of
 from tests.bkctl.support.cluster import BKCTL
 
 TIMEOUT_S = 240

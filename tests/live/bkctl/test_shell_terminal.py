@@ -11,7 +11,7 @@ import pytest
 
 from bkclient.blocking import BlockingClient
 from bkctl.cli.root import cli
-from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from shell.repl import run
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.shell.screen import Terminal, terminal

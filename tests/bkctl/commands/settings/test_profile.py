@@ -12,8 +12,8 @@ import pytest
 
 from bkctl.bookies.admin_api import BookieSetting
 from bkctl.cli.root import cli
-from bkctl.commands.about.shell_program import ShellHost, ShellProgram
 from bkctl.commands.settings.profile_file import with_default, with_profile, without_profile
+from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Options

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from bkctl.cli.completion.order import Values
-from bkctl.commands.about.completion_process import answer_of
+from bkctl.commands.tool.completion_process import answer_of
 from tests.support.waiting import until
 
 LEDGERS = [("17", "closed"), ("12", "open"), ("5", "open")]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.errors import UsageError
 from bkctl.host import Host
 from bkctl.options import as_words, options_of

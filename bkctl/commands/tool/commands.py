@@ -1,4 +1,4 @@
-"""What ``bkctl`` has besides the commands for a cluster: the shell, the demo, help, versions."""
+"""What ``bkctl`` has besides the commands for a cluster: shell, Java's commands, help, versions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CompatCommand(Command):
     """Translates, says what it runs, and lets the root run it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from bkctl.commands.about.compat import take_globals
+        from bkctl.commands.tool.compat import take_globals
 
         return super().parse_args(ctx, take_globals(ctx, args))
 
@@ -40,7 +40,7 @@ class CompatCommand(Command):
         return self.load()(ctx, **ctx.params)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from bkctl.commands.about.compat import names_by_group
+        from bkctl.commands.tool.compat import names_by_group
 
         with formatter.section("Java's commands"):
             rows = names_by_group().items()
@@ -50,7 +50,7 @@ class CompatCommand(Command):
 
 completion = Command(
     "completion",
-    body="bkctl.commands.about.help_and_version:print_script",
+    body="bkctl.commands.tool.help_and_version:print_script",
     short_help="Print the completion script for bash, zsh or fish.",
     help="""Print the script that completes commands, options, choices and existing ids in a shell.
 
@@ -74,7 +74,7 @@ completion = Command(
 
 explain = Command(
     "explain",
-    body="bkctl.commands.about.explain:explain",
+    body="bkctl.commands.tool.explain:explain",
     short_help="Explain an error, and what to do; or a term.",
     help="""Explain an error: its meaning, its exit status, and what to do.
 
@@ -100,7 +100,7 @@ explain = Command(
 
 shell = ShellCommand(
     "shell",
-    body="bkctl.commands.about.shell:run",
+    body="bkctl.commands.tool.shell:run",
     short_help="Run commands from a prompt or a script, on one connection.",
     help="""Run commands without `bkctl` in front of them, on one connection.
 
@@ -134,45 +134,9 @@ shell = ShellCommand(
     replaces="nothing in Java's tools: `bookkeeper shell` starts anew for each command",
 )
 
-demo = Command(
-    "demo",
-    body="bkctl.commands.about.demo:demo",
-    short_help="Run a demo: write, crash, recover, read, export.",
-    help="""Write, recover, read and export FILE on a cluster of three bookies on this machine.
-
-    Each line of FILE becomes an entry with three copies. One bookie is killed in the middle, and
-    the writer ends without closing the ledger. The ledger is then recovered, read back, compared
-    byte for byte, exported to Parquet and read again with Spark. All files are kept.
-    """,
-    params=(
-        argument("path", metavar="[FILE]", required=False),
-        option("--dir", "directory", metavar="DIR", help="A new directory for all files."),
-        option(
-            "--export/--no-export", "exporting", default=True, help="Export to Parquet with Spark."
-        ),
-    ),
-    effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl demo", "with a text that comes with Python"),
-        (
-            "bkctl demo /var/log/syslog --dir /tmp/demo",
-            "with your own file; the results stay in /tmp/demo",
-        ),
-        ("bkctl demo --no-export", "without Spark: a few seconds"),
-    ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.REFUSED,
-        ExitStatus.UNREACHABLE,
-        ExitStatus.PARTLY,
-    ),
-    without=(Facility.PROFILE,),
-)
-
 version = Command(
     "version",
-    body="bkctl.commands.about.help_and_version:show_version",
+    body="bkctl.commands.tool.help_and_version:show_version",
     short_help="Show the version of this tool; with --all, of each bookie.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 
@@ -193,7 +157,7 @@ version = Command(
 
 compat = CompatCommand(
     "compat",
-    body="bkctl.commands.about.compat:run",
+    body="bkctl.commands.tool.compat:run",
     help="""Run a command of Java's tools, by its name and options.
 
     The tools are Java's shell and Java's bkctl. The command prints the matching bkctl command on
@@ -223,7 +187,7 @@ compat = CompatCommand(
 
 help_ = Command(
     "help",
-    body="bkctl.commands.about.help_and_version:show_help",
+    body="bkctl.commands.tool.help_and_version:show_help",
     short_help="Show the help of a command.",
     help="Show the help of COMMAND, as `bkctl COMMAND --help` does, or the list of commands.",
     params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
@@ -239,7 +203,7 @@ help_ = Command(
 
 options = Command(
     "options",
-    body="bkctl.commands.about.help_and_version:show_options",
+    body="bkctl.commands.tool.help_and_version:show_options",
     help="""Show the options that every command takes.
 
     You may write these options before the command's name or after it. Each option names its

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
-from bkctl.commands.about.shell_program import Connection, cluster_state
+from bkctl.commands.tool.shell_program import Connection, cluster_state
 from bkctl.errors import CommandError
 from tests.bkclient.metadata.values import run, start
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper

@@ -19,8 +19,8 @@ import wire
 from bkclient.errors import ClientLedgerFencedError
 from bkctl.cli.report import describe
 from bkctl.cli.root import cli
-from bkctl.commands.about.explain import JAVA_NAMES, TERMS
-from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
+from bkctl.commands.tool.explain import JAVA_NAMES, TERMS
+from bkctl.commands.tool.explanations import ADVICE, ALIASES, all_errors
 from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost

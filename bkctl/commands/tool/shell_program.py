@@ -13,8 +13,8 @@ import click
 
 from bkctl.cli.completion.order import ordered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
-from bkctl.commands.about import completion_ids
-from bkctl.commands.about.completion_ids import Candidates
+from bkctl.commands.tool import completion_ids
+from bkctl.commands.tool.completion_ids import Candidates
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.host import Host, leave

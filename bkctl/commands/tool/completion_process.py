@@ -39,7 +39,7 @@ def _ask(ctx: click.Context, words: Sequence[str], kind: str, prefix: str) -> Va
     """Ask the cluster, as the shell does."""
     import click
 
-    from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+    from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 
     tree = ctx.find_root().command
     assert isinstance(tree, click.Group)

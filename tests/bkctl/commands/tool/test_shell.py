@@ -16,17 +16,17 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.commands.about.completion_ids import SPACE_WAIT_S
-from bkctl.commands.about.shell import (
+from bkctl.commands.ledger.commands import ledger
+from bkctl.commands.settings.profile_file import with_profile
+from bkctl.commands.tool.completion_ids import SPACE_WAIT_S
+from bkctl.commands.tool.shell import (
     BUILT_IN,
     ENTRY_POINT_GROUP,
     find_shell,
     preferences,
     write_first,
 )
-from bkctl.commands.about.shell_program import ClusterState, ShellHost, ShellProgram
-from bkctl.commands.ledger.commands import ledger
-from bkctl.commands.settings.profile_file import with_profile
+from bkctl.commands.tool.shell_program import ClusterState, ShellHost, ShellProgram
 from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.options import Options, as_words, options_of

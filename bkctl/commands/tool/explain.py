@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors, page_width
+from bkctl.commands.tool.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
 from bkctl.exit_status import MEANING
 from bkctl.output.forms.table import wrapped

@@ -13,8 +13,9 @@ import click
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.about.compat import shell_globals, translate
-from bkctl.commands.about.compat_table import (
+from bkctl.commands.local.cluster import LocalCluster
+from bkctl.commands.tool.compat import shell_globals, translate
+from bkctl.commands.tool.compat_table import (
     BKCTL,
     ELSEWHERE,
     LAUNCHER,
@@ -23,7 +24,6 @@ from bkctl.commands.about.compat_table import (
     JavaOption,
     Row,
 )
-from bkctl.commands.local.cluster import LocalCluster
 from bkctl.errors import RefusedError
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost

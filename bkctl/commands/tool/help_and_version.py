@@ -17,12 +17,12 @@ def show_version(session: Session, *, every: bool) -> None:
     Raises:
         MetadataStoreError: the cluster cannot be asked for its members.
     """
-    from bkctl.commands.about.version import MemberVersion, own
+    from bkctl.commands.tool.version import MemberVersion, own
 
     if not every:
         session.emit(own())
         return
-    from bkctl.commands.about.version import everybody
+    from bkctl.commands.tool.version import everybody
 
     with session.messages.waiting("waiting for the bookies' answers"):
         members = list(everybody(session))  # All, so that the columns fit all.
@@ -31,7 +31,7 @@ def show_version(session: Session, *, every: bool) -> None:
 
 def print_script(session: Session, *, shell: str) -> None:
     """Print the script that makes a shell complete."""
-    from bkctl.commands.about.version import Script
+    from bkctl.commands.tool.version import Script
 
     session.emit(Script(shell, SCRIPTS[shell]))
 

@@ -1,1 +1,0 @@
-"""Commands about the program: version, explain, compat, completion, demo, shell."""

@@ -1,0 +1,1 @@
+"""Commands about the tool itself: version, help, explain, compat, completion, shell."""
