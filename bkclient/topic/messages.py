@@ -19,12 +19,12 @@ from typing import Any, Final
 import attrs
 from google.protobuf.message import DecodeError
 
+from bkclient.topic.batches.single_metadata import SingleMetadata, usual_metadata
+from bkclient.topic.batches.uniform_batch import uniform_batch, usual_batch
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage, signed
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NO_PARTITION, TopicFormatError
-from bkclient.topic.single_metadata import SingleMetadata, usual_metadata
-from bkclient.topic.uniform_batch import uniform_batch, usual_batch
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb
 

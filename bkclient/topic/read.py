@@ -4,29 +4,14 @@ What is read is what a reader of the broker receives, in its order, up to what t
 confirmed. Of the ledger that a broker writes to, the newest entries may be missing: bookies learn
 that an entry is confirmed from one that was sent later. Nothing is fenced.
 
-A transaction ends with a marker that the broker writes behind its messages. A consumer receives
-nothing of an aborted transaction, and nothing after the first message of one that has not ended:
-messages of aborted ones are dropped, and reading ends before the first message of one that has not
-ended. Where reading begins after the first message of one like that, a broker would hold back
-more. Snapshots of the transaction buffer, which brokers keep in ``__transaction_buffer_snapshot``
-topics, save a broker from reading markers again; they say nothing that the markers do not say.
-
-A producer compresses a large message, cuts it, and sends the chunks in order; chunks of several
-producers may alternate. A consumer receives the message at the place of its last chunk; where a
-topic is read in pieces, the piece with the first chunk has it. Chunks whose beginning is not there
-(the producer died, or reading began in the middle) are dropped.
+Messages of transactions: ``topic.transactions``; messages in chunks: ``topic.chunks``.
 
 Offloaded ledgers can be read while the bookies still have them. Encrypted payloads are not
 decrypted.
-
-Agrees with Pulsar 4.0, TopicTransactionBuffer and ConsumerImpl.processMessageChunk; but that one
-keeps 10 messages in the making, and waits a minute for the next chunk. Here a message is dropped
-when so many entries came after its first chunk that no reader should look further.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -38,14 +23,14 @@ from twisted.logger import Logger
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
-from bkclient.topic.alike_entries import (
+from bkclient.topic.batches.alike_entries import (
     BYTES_AT_ONCE,
     SplitEntry,
     alike_groups,
     joined_messages,
 )
-from bkclient.topic.compression import MESSAGE_BYTES_MAX
-from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn, split_entry
+from bkclient.topic.chunks import ChunkAssembler
+from bkclient.topic.entry import TXN_ABORT, StoredMessage, Txn, split_entry
 from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
@@ -59,164 +44,9 @@ from bkclient.topic.names import (
 )
 from bkclient.topic.positions import LOOK_BACK_MS, position_at
 from bkclient.topic.schema import Decoder
+from bkclient.topic.transactions import TransactionOutcome, Transactions
 from wire.digest import Entry
-from wire.frames import protobuf
 from wire.ids import LedgerId
-
-PENDING_MAX: Final = 100
-"""Messages in the making; beyond that the oldest is dropped."""
-
-PENDING_BYTES_MAX: Final = 2 * MESSAGE_BYTES_MAX
-"""Bytes of messages in the making; beyond that the oldest is dropped."""
-
-APART_MAX: Final = 1_000_000
-"""Entries between the first chunk of a message and its last."""
-
-
-@attrs.define
-class _Pending:
-    chunks: int
-    size: int
-    begun_at: int
-    pieces: list[bytes] = attrs.field(factory=list)
-    held: int = 0
-
-
-class ChunkAssembler:
-    """Chunks in, complete messages out. ``dropped`` counts messages that stayed incomplete."""
-
-    def __init__(
-        self,
-        *,
-        pending_max: int = PENDING_MAX,
-        pending_bytes_max: int = PENDING_BYTES_MAX,
-        apart_max: int = APART_MAX,
-    ) -> None:
-        self._pending_max, self._pending_bytes_max = pending_max, pending_bytes_max
-        self._apart_max = apart_max
-        self._pending: dict[str, _Pending] = {}
-        self._entries = 0
-        self._held = 0
-        self.dropped = 0
-
-    @property
-    def incomplete(self) -> int:
-        """How many messages are in the making."""
-        return len(self._pending)
-
-    def see_entry(self) -> None:
-        """Count an entry, whatever it holds; drop messages that began too long before.
-
-        The same messages are dropped wherever reading began.
-        """
-        self._entries += 1
-        while self._pending:
-            uuid, oldest = next(iter(self._pending.items()))
-            if self._entries - oldest.begun_at <= self._apart_max:
-                return
-            self._drop(uuid)
-
-    def add_behind(self, stored: StoredMessage) -> StoredMessage | None:
-        """Take a chunk as ``add`` does, but begin no message: a reader of later entries does.
-
-        Raises:
-            TopicFormatError: as ``add``.
-        """
-        if stored.metadata.chunkId:
-            return self.add(stored)
-        self._drop(stored.metadata.uuid)
-        return None
-
-    def add(self, stored: StoredMessage) -> StoredMessage | None:
-        """Take a chunk; return the complete message with the last one.
-
-        Raises:
-            TopicFormatError: the numbers in the chunk contradict each other.
-        """
-        found = stored.metadata
-        uuid, number = protobuf.text(found.uuid, TopicFormatError), found.chunkId
-        chunks, size = found.numChunksFromMsg, found.totalChunkMsgSize
-        if not 0 <= number < chunks or not 0 <= size <= MESSAGE_BYTES_MAX:
-            raise TopicFormatError(f"chunk {number} of {chunks}, {size} bytes in all")
-        if number == 0:
-            self._drop(uuid)
-            self._pending[uuid] = _Pending(chunks, size, self._entries)
-        pending = self._pending.get(uuid)
-        if pending is None or number < len(pending.pieces):
-            return None  # The beginning is missing, or the chunk was sent twice.
-        if number > len(pending.pieces) or chunks != pending.chunks:
-            self._drop(uuid)
-            return None
-        pending.pieces.append(stored.payload)
-        pending.held += len(stored.payload)
-        self._held += len(stored.payload)
-        if number + 1 < chunks and (stored.is_encrypted or pending.held <= pending.size):
-            self._make_space(uuid)
-            return None
-        payload = b"".join(pending.pieces)
-        self._forget(uuid)
-        if len(payload) != size and not stored.is_encrypted:
-            raise TopicFormatError(f"chunks of {len(payload)} bytes, of {size} in all")
-        return attrs.evolve(stored, payload=payload)
-
-    def _make_space(self, newest: str) -> None:
-        while len(self._pending) > self._pending_max or self._held > self._pending_bytes_max:
-            oldest = next(iter(self._pending))
-            self._drop(oldest)
-            if oldest == newest:
-                return
-
-    def _drop(self, uuid: str) -> None:
-        if uuid in self._pending:
-            self.dropped += 1
-            self._forget(uuid)
-
-    def _forget(self, uuid: str) -> None:
-        self._held -= self._pending.pop(uuid).held
-
-
-class TransactionOutcome(enum.Enum):
-    """How a transaction ended, as far as the markers that were seen say."""
-
-    OPEN = enum.auto()
-    COMMITTED = enum.auto()
-    ABORTED = enum.auto()
-
-
-class Transactions:
-    """Markers in, outcomes out.
-
-    Holds one small record for each transaction whose marker was seen ahead of reading, and, as a
-    broker does, for each that was aborted.
-    """
-
-    def __init__(self) -> None:
-        self._ended: dict[Txn, TransactionOutcome] = {}
-
-    def see(self, stored: StoredMessage) -> None:
-        """Note what a marker says; anything else changes nothing."""
-        txn = stored.txn
-        if txn is None or not stored.is_marker:
-            return
-        if stored.metadata.markerType == TXN_COMMIT:
-            self._ended[txn] = TransactionOutcome.COMMITTED
-        elif stored.metadata.markerType == TXN_ABORT:
-            self.abort(txn)
-
-    def abort(self, txn: Txn) -> None:
-        """Note that a transaction was aborted."""
-        self._ended[txn] = TransactionOutcome.ABORTED
-
-    def come_to(self, stored: StoredMessage) -> None:
-        """Note a marker that reading has come to: no more of what was committed follows."""
-        self.see(stored)
-        if stored.txn is not None and self.outcome(stored.txn) is TransactionOutcome.COMMITTED:
-            del self._ended[stored.txn]
-
-    def outcome(self, txn: Txn) -> TransactionOutcome:
-        """Return how a transaction ended."""
-        return self._ended.get(txn, TransactionOutcome.OPEN)
-
 
 log = Logger()
 

@@ -12,11 +12,12 @@ from contextlib import aclosing
 from typing import Final
 
 from bkclient.client import Client
+from bkclient.topic.chunks import PENDING_MAX
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicName
 from bkclient.topic.positions import LOOK_BACK_MS, end_of, position_at
-from bkclient.topic.read import PENDING_MAX, TopicReader
+from bkclient.topic.read import TopicReader
 
 CHUNKS_WAIT_MS: Final = 60_000
 """A message that lacks chunks so long after its first is not waited for, as by a consumer."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from bkclient.topic.batches.uniform_batch import EvenColumn, EvenNumbers, EvenValues, RepeatedColumn
 from bkclient.topic.messages import DEFAULTS, EntryMessages
-from bkclient.topic.uniform_batch import EvenColumn, EvenNumbers, EvenValues, RepeatedColumn
 from bkctl.commands.topic.arrow_schema import DECODED
 from bkctl.quantities import FIRST_MS, LAST_MS
 

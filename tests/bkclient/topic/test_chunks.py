@@ -6,8 +6,9 @@ from itertools import chain, combinations
 
 import pytest
 
+from bkclient.topic.chunks import ChunkAssembler
 from bkclient.topic.managed_ledger import MessageId
-from bkclient.topic.read import ChunkAssembler, TopicReader
+from bkclient.topic.read import TopicReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient.topic.chunks import ChunkAssembler
 from bkclient.topic.compression import MESSAGE_BYTES_MAX
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import TopicMessage, unpack
 from bkclient.topic.names import TopicFormatError
-from bkclient.topic.read import ChunkAssembler
 from tests.bkclient.topic.entries import (
     COMPRESS,
     batch,

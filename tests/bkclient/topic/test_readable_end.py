@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bkclient.topic.chunks import PENDING_MAX
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.positions import LOOK_BACK_MS, position_at
-from bkclient.topic.read import PENDING_MAX, TopicReader
+from bkclient.topic.read import TopicReader
 from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, in_txn, marker

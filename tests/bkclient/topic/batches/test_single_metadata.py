@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient.topic.batches.single_metadata import usual_metadata
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import EntryMessages, unpack
 from bkclient.topic.names import TopicFormatError
-from bkclient.topic.single_metadata import usual_metadata
 from tests.bkclient.topic.entries import batch_payload, entry, sized
 from tests.bkclient.topic.strategies import FIELDS, MESSAGES
 from wire.pb import pulsar_pb2 as pb

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, overload
 
 import attrs
 
-from bkclient.topic.single_metadata import PROPERTY, usual_metadata, usual_properties
+from bkclient.topic.batches.single_metadata import PROPERTY, usual_metadata, usual_properties
 
 _SIZE: Final = struct.Struct(">I")
 _SIZE_BYTES: Final = 4

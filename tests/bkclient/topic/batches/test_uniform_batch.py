@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient.topic.batches.uniform_batch import UniformBatch, uniform_batch, usual_batch
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import unpack
-from bkclient.topic.uniform_batch import UniformBatch, uniform_batch, usual_batch
 from tests.bkclient.topic.entries import batch_payload, entry, pairs, sized
 from tests.bkclient.topic.strategies import alike
 from wire.pb import pulsar_pb2 as pb

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from bkclient.topic.batches.uniform_batch import RepeatedColumn, uniform_batch
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage, signed
 from bkclient.topic.messages import EntryMessages, shared_columns
 from bkclient.topic.names import TopicFormatError
-from bkclient.topic.uniform_batch import RepeatedColumn, uniform_batch
 from wire.digest import Entry
 
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024

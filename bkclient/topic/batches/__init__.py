@@ -1,0 +1,1 @@
+"""Batches of messages, taken apart without an object for each message."""

@@ -1,0 +1,133 @@
+"""Messages in chunks: chunks in, complete messages out.
+
+A producer compresses a large message, cuts it, and sends the chunks in order; chunks of several
+producers may alternate. A consumer receives the message at the place of its last chunk; where a
+topic is read in pieces, the piece with the first chunk has it. Chunks whose beginning is not there
+(the producer died, or reading began in the middle) are dropped.
+
+Agrees with Pulsar 4.0, ConsumerImpl.processMessageChunk; but that one keeps 10 messages in the
+making, and waits a minute for the next chunk. Here a message is dropped when so many entries came
+after its first chunk that no reader should look further.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from bkclient.topic.compression import MESSAGE_BYTES_MAX
+from bkclient.topic.entry import StoredMessage
+from bkclient.topic.names import TopicFormatError
+from wire.frames import protobuf
+
+PENDING_MAX: Final = 100
+"""Messages in the making; beyond that the oldest is dropped."""
+
+PENDING_BYTES_MAX: Final = 2 * MESSAGE_BYTES_MAX
+"""Bytes of messages in the making; beyond that the oldest is dropped."""
+
+APART_MAX: Final = 1_000_000
+"""Entries between the first chunk of a message and its last."""
+
+
+@attrs.define
+class _Pending:
+    chunks: int
+    size: int
+    begun_at: int
+    pieces: list[bytes] = attrs.field(factory=list)
+    held: int = 0
+
+
+class ChunkAssembler:
+    """Chunks in, complete messages out. ``dropped`` counts messages that stayed incomplete."""
+
+    def __init__(
+        self,
+        *,
+        pending_max: int = PENDING_MAX,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+        apart_max: int = APART_MAX,
+    ) -> None:
+        self._pending_max, self._pending_bytes_max = pending_max, pending_bytes_max
+        self._apart_max = apart_max
+        self._pending: dict[str, _Pending] = {}
+        self._entries = 0
+        self._held = 0
+        self.dropped = 0
+
+    @property
+    def incomplete(self) -> int:
+        """How many messages are in the making."""
+        return len(self._pending)
+
+    def see_entry(self) -> None:
+        """Count an entry, whatever it holds; drop messages that began too long before.
+
+        The same messages are dropped wherever reading began.
+        """
+        self._entries += 1
+        while self._pending:
+            uuid, oldest = next(iter(self._pending.items()))
+            if self._entries - oldest.begun_at <= self._apart_max:
+                return
+            self._drop(uuid)
+
+    def add_behind(self, stored: StoredMessage) -> StoredMessage | None:
+        """Take a chunk as ``add`` does, but begin no message: a reader of later entries does.
+
+        Raises:
+            TopicFormatError: as ``add``.
+        """
+        if stored.metadata.chunkId:
+            return self.add(stored)
+        self._drop(stored.metadata.uuid)
+        return None
+
+    def add(self, stored: StoredMessage) -> StoredMessage | None:
+        """Take a chunk; return the complete message with the last one.
+
+        Raises:
+            TopicFormatError: the numbers in the chunk contradict each other.
+        """
+        found = stored.metadata
+        uuid, number = protobuf.text(found.uuid, TopicFormatError), found.chunkId
+        chunks, size = found.numChunksFromMsg, found.totalChunkMsgSize
+        if not 0 <= number < chunks or not 0 <= size <= MESSAGE_BYTES_MAX:
+            raise TopicFormatError(f"chunk {number} of {chunks}, {size} bytes in all")
+        if number == 0:
+            self._drop(uuid)
+            self._pending[uuid] = _Pending(chunks, size, self._entries)
+        pending = self._pending.get(uuid)
+        if pending is None or number < len(pending.pieces):
+            return None  # The beginning is missing, or the chunk was sent twice.
+        if number > len(pending.pieces) or chunks != pending.chunks:
+            self._drop(uuid)
+            return None
+        pending.pieces.append(stored.payload)
+        pending.held += len(stored.payload)
+        self._held += len(stored.payload)
+        if number + 1 < chunks and (stored.is_encrypted or pending.held <= pending.size):
+            self._make_space(uuid)
+            return None
+        payload = b"".join(pending.pieces)
+        self._forget(uuid)
+        if len(payload) != size and not stored.is_encrypted:
+            raise TopicFormatError(f"chunks of {len(payload)} bytes, of {size} in all")
+        return attrs.evolve(stored, payload=payload)
+
+    def _make_space(self, newest: str) -> None:
+        while len(self._pending) > self._pending_max or self._held > self._pending_bytes_max:
+            oldest = next(iter(self._pending))
+            self._drop(oldest)
+            if oldest == newest:
+                return
+
+    def _drop(self, uuid: str) -> None:
+        if uuid in self._pending:
+            self.dropped += 1
+            self._forget(uuid)
+
+    def _forget(self, uuid: str) -> None:
+        self._held -= self._pending.pop(uuid).held
