@@ -1,9 +1,10 @@
-"""A stream of Spark from log to log, whose processes are killed at random.
+"""A stream of Spark from log to log, or to Parquet, whose processes are killed at random.
 
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2 --bookies 4
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker --parquet
     python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
@@ -13,16 +14,17 @@ processes of their own, these are victims too: some are killed with their worker
 stopped until Spark has given their tasks to another, and go on then. With four bookies or more,
 entries have three copies, and bookies are killed too, one at a time, and started again. With
 ``--broker``, the query reads a topic of Pulsar instead of a log. The broker is killed while
-messages are sent to it, and started again. The moments and the victims are drawn from the seed;
-what a victim is at then is up to the machine.
+messages are sent to it, and started again. With ``--parquet``, the query writes Parquet files by
+Spark's own sink. The moments and the victims are drawn from the seed; what a victim is at then is
+up to the machine.
 
 Time limits count the CPU time of the query, so a busy machine does not end a run. With
 ``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
 is over.
 
-Ends with status 1 unless the second log has every row once at the end, and with status 2 if a run
-did not come to its end. Of a topic, these are the messages that a reader of the broker receives, in
-its order, and each message that the broker has acknowledged is among them once.
+Ends with status 1 unless the second log, or the files, have every row once at the end, and with
+status 2 if a run did not come to its end. Of a topic, these are the messages that a reader of the
+broker receives, in its order, and each message that the broker has acknowledged is among them once.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ from bkclient.log import LogOptions
 from bkctl.commands.local.java import pyspark_jars
 from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
-from tests.live.bkctl.spark_kills_sources import Log, Topic, Verdict, create_log, read_log
+from tests.live.bkctl.spark_kills_sinks import LogSink, ParquetSink
+from tests.live.bkctl.spark_kills_sources import Log, Topic, Verdict
 from tests.support.waiting import NotInTimeError, until
 
 START_CPU_S: Final = 120.0
@@ -80,8 +83,8 @@ from bkctl.commands.export.spark.session import spark_session
 from pathlib import Path
 from tests.bkctl.support.spark import quick
 
-uri, checkpoint, master, lost_s, temporary, source = sys.argv[1:]
-source = json.loads(source)
+uri, checkpoint, master, lost_s, temporary, source, sink = sys.argv[1:]
+source, sink = json.loads(source), json.loads(sink)
 of_executors = {
     "spark.executor.memory": "512m",
     "spark.executor.heartbeatInterval": "1s",
@@ -101,10 +104,9 @@ with spark_session(master, options=options) as spark:
             uri=uri, startingPosition="earliest", maxEntriesPerTrigger=25, **source).load()
         if "log" in source:
             stream = stream.repartition(2)
-        writer = stream.writeStream.format("bookkeeper").options(
-            uri=uri, log="to", checkpointLocation=checkpoint)
+        writer = stream.writeStream.options(checkpointLocation=checkpoint, **sink["options"])
         try:
-            writer.start().awaitTermination()
+            writer.format(sink["format"]).start().awaitTermination()
         except Exception as error:
             print("the query failed:", str(error)[:2000], flush=True)
 """
@@ -171,7 +173,12 @@ class Driver:
     """A query in a process of its own, with all that it starts."""
 
     def __init__(
-        self, cluster: Cluster, directory: Path, executors: int, source: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        directory: Path,
+        executors: int,
+        source: Mapping[str, str],
+        sink: LogSink | ParquetSink,
     ) -> None:
         self.log = directory / "driver.log"
         self.checkpoint = directory / "checkpoint"
@@ -179,7 +186,7 @@ class Driver:
         temporary = directory / "tmp"
         temporary.mkdir(exist_ok=True)
         words = [cluster.uri, str(self.checkpoint), master, str(LOST_S), str(temporary)]
-        words.append(json.dumps(source))
+        words += [json.dumps(source), json.dumps({"format": sink.format, "options": sink.options})]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *words],
@@ -321,6 +328,7 @@ class Rounds:
         executors: int = 0,
         bookies: int = 1,
         broker: bool = False,
+        parquet: bool = False,
     ) -> None:
         self._cluster, self._client, self._scratch = cluster, client, scratch
         self._chance = random.Random(seed)
@@ -333,7 +341,12 @@ class Rounds:
         self._added = 0
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
-        self._client.call(create_log, "to", options)
+        self._sink: LogSink | ParquetSink
+        if parquet:
+            self._sink = ParquetSink(scratch / "parquet")
+            del self._weights[Victim.COMMIT]  # Spark's JVM commits.
+        else:
+            self._sink = LogSink(client, cluster.uri, options)
         self._source: Log | Topic
         if broker:
             self._weights |= OF_BROKER
@@ -348,22 +361,19 @@ class Rounds:
             for _ in range(rounds):
                 driver = self._round(driver)
             rows = self._source.finish()
-            driver.wait(lambda: len(self._found()) >= rows, FINISH_CPU_S, 0.5)
+            driver.wait(lambda: len(self._sink.rows()) >= rows, FINISH_CPU_S, 0.5)
         finally:
             for one in self._drivers:
                 one.kill()
             self._source.close()
             self._bookies.wait()
         failed = driver.log.read_text(errors="replace").count("the query failed")
-        verdict = self._source.verdict(self._found())
+        verdict = self._source.verdict(self._sink.rows())
         return Outcome(self._killed, failed, driver.batches(), verdict)
-
-    def _found(self) -> list[bytes]:
-        return self._client.call(read_log, "to")
 
     def _start(self) -> Driver:
         source = self._source.options
-        driver = Driver(self._cluster, self._scratch, self._executors, source)
+        driver = Driver(self._cluster, self._scratch, self._executors, source, self._sink)
         self._drivers.append(driver)
         return driver
 
@@ -503,10 +513,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--broker", action="store_true", help="read a topic; its broker is a victim"
     )
+    parser.add_argument("--parquet", action="store_true", help="write Parquet, not a log")
     parser.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     asked = parser.parse_args(arguments)
     end_s = time.monotonic() + 60 * asked.minutes
-    how = {"executors": asked.executors, "bookies": asked.bookies, "broker": asked.broker}
+    how = {
+        "executors": asked.executors,
+        "bookies": asked.bookies,
+        "broker": asked.broker,
+        "parquet": asked.parquet,
+    }
     status, seed = run(asked.rounds, asked.seed, **how), asked.seed
     while status != WRONG and time.monotonic() < end_s:
         seed += 1

@@ -16,7 +16,7 @@ import pulsar
 
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
-from bkclient.log import EARLIEST, LogManager, LogOptions
+from bkclient.log import LogManager, LogOptions
 from tests.bkctl.support.cluster import Cluster
 from tests.interop.peers.pulsar import PulsarBroker
 from tests.support.waiting import until
@@ -212,8 +212,3 @@ async def append(client: Client, name: str, rows: Sequence[bytes]) -> None:
     for row in rows:
         await writer.append(row)
     await writer.close()
-
-
-async def read_log(client: Client, name: str) -> list[bytes]:
-    reader = await LogManager(client).open_reader(name, EARLIEST, follow=False)
-    return [payload async for _position, payload in reader]

@@ -25,6 +25,12 @@ def test_rows_are_there_once_whichever_executor_is_lost(tmp_path) -> None:
     assert outcome.verdict.intact, outcome.verdict
 
 
+def test_parquet_files_have_each_row_once_whoever_is_killed(tmp_path) -> None:
+    outcome = kill(3, seed=7, scratch=tmp_path, parquet=True)
+    assert outcome.killed.total() > 0
+    assert outcome.verdict.intact, outcome.verdict
+
+
 A, B, C = ((0, 5, entry, -1, b"key", b"%d" % entry) for entry in range(3))
 OF_OTHER = (1, 6, 0, 0, b"key", b"other")
 AGAIN = (*B[:2], 7, *B[3:])
