@@ -234,7 +234,7 @@ class LedgerSourceReader(DataSourceReader):
 
         Of no partitions at all Spark makes one that cannot be read.
         """
-        with short_errors(), self._query.client() as client:
+        with short_errors(self._query.uri), self._query.client() as client:
             extents = client.call(_extents, self._query.options)
         wanted = [part for extent in extents if (part := self._bounds.part(extent)) is not None]
         return self._query.partitions(wanted) or [TaskPartition(0, ())]

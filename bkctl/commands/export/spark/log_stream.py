@@ -71,7 +71,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_client": None}
 
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        with short_errors():
+        with short_errors(self._query.uri):
             if self._client is None:
                 self._client = self._query.client()
             return self._client.call(function, *args, **kwargs)

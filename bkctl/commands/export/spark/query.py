@@ -53,15 +53,23 @@ class ConnectionFailedError(BookKeeperError):
 class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
     """Raise errors of the client without its calls and causes: Spark prints all of them.
 
-    Their hints become part of the message, as Spark prints nothing else.
+    Their hints and the cluster become part of the message, as Spark prints nothing else.
     """
+
+    def __init__(self, uri: str = "") -> None:
+        self._uri = uri
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, TaskError):
-            raise ConnectionFailedError(_with_hint(error.sentence, error)) from None
+            raise ConnectionFailedError(self._whole(error.sentence, error)) from None
         if isinstance(error, BookKeeperError):
-            error.args = (_with_hint(str(error), error),)
+            error.args = (self._whole(str(error), error),)
             raise error.with_traceback(None) from None
+
+    def _whole(self, message: str, error: BaseException) -> str:
+        if self._uri not in message:
+            message = f"{message}, cluster {self._uri}"
+        return _with_hint(message, error)
 
 
 def _with_hint(message: str, error: BaseException | None) -> str:
@@ -137,7 +145,7 @@ class Query:
             BookKeeperError: an entry cannot be read, or no client can be made.
         """
         read = self._read_messages if self.options.is_topics else self._read_entries
-        with short_errors(), self.client() as client:
+        with short_errors(self.uri), self.client() as client:
             yield from read(client, ranges)
         freeze_modules()
 

@@ -176,7 +176,7 @@ class Sink:
             NoSuchLogError: it does not exist.
             BookKeeperError: the cluster cannot be reached.
         """
-        with short_errors(), self._connect(self.uri, self.config) as client:
+        with short_errors(self.uri), self._connect(self.uri, self.config) as client:
             client.call(log_options, self.log)
 
     def write(self, rows: Iterable[Any], stream: str, batch: int) -> WrittenLedgers:
@@ -185,7 +185,7 @@ class Sink:
         Raises:
             BookKeeperError: the ledgers cannot be written.
         """
-        with short_errors(), self._connect(self.uri, self.config) as client:
+        with short_errors(self.uri), self._connect(self.uri, self.config) as client:
             writer = TaskWriter(client.client, self.log, stream, batch)
             for payloads in _chunks(map(self._to_payload(), rows)):
                 client.run(writer.add, payloads)
@@ -221,7 +221,7 @@ class Sink:
             (stream,) = {one.stream for one in messages if isinstance(one, WrittenLedgers)}
             accepted = () if self.fail_on_data_loss else (DifferentBatchError,)
             with (
-                short_errors(),
+                short_errors(self.uri),
                 contextlib.suppress(*accepted),
                 self._connect(self.uri, self.config) as client,
             ):

@@ -80,7 +80,7 @@ def test_an_open_ledger_is_read_to_what_is_confirmed(spark, cluster, client, is_
     assert payloads_of(read(spark, cluster, ledger_id, recover="true")) == [b"a", b"b", b"c"]
 
 
-def test_a_damaged_entry_is_named_with_its_ledger_and_bookie(
+def test_a_damaged_entry_is_named_with_its_ledger_bookie_and_cluster(
     spark, cluster, client, tmp_path
 ) -> None:
     ledger_id = write_open(client, [b"a", b"b", b"c"])
@@ -91,6 +91,7 @@ def test_a_damaged_entry_is_named_with_its_ledger_and_bookie(
         frame.collect()
     text = str(caught.value)
     assert bookie_id in text
+    assert f"cluster {cluster.uri}" in text
     assert "BKCTL-EXPORT-FAILURE" not in text
     assert "twisted" not in text, "the reactor's calls say nothing to a user of Spark"
     with pytest.raises(Exception, match=f"ledger {ledger_id}"):

@@ -52,6 +52,24 @@ def test_an_error_is_one_line_with_its_hint(error: BookKeeperError, line: str) -
     assert caught.value.__suppress_context__
 
 
+CLUSTER = "zk+hierarchical://zk1:2181/ledgers"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (GONE, f"there is no ledger 7, cluster {CLUSTER} (hint: `bkctl ledger list` "),
+        (BookKeeperError("entry 3 of ledger 7"), f"entry 3 of ledger 7, cluster {CLUSTER}"),
+        (TaskError("no client on h", OSError(CLUSTER)), f"no client on h: {CLUSTER} (OSError)"),
+    ],
+)
+def test_an_error_names_the_cluster_once(error: BookKeeperError, line: str) -> None:
+    with pytest.raises(BookKeeperError) as caught, short_errors(CLUSTER), short_errors(CLUSTER):
+        raise error
+    assert str(caught.value).startswith(line)
+    assert str(caught.value).count(CLUSTER) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
