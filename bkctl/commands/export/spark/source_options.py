@@ -33,6 +33,23 @@ PARTITION_BYTES_MIN: Final = 1024
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark hands on although they are meant for itself."""
 
+_ELSEWHERE: Final = {
+    "configfile": "conf",
+    "endoffset": "endingPosition",
+    "endtime": "endingTimestamp",
+    "id": "ledgers",
+    "metadataserviceuri": "uri",
+    "serviceuri": "uri",
+    "serviceurl": "uri",
+    "since": "startingTimestamp",
+    "start": "startingPosition",
+    "startoffset": "startingPosition",
+    "starttime": "startingTimestamp",
+    "subscribe": "topic",
+    "subscribepattern": "topicsPattern",
+}
+"""What other sources, and settings files, call an option."""
+
 
 class SourceOptionError(BookKeeperError):
     """An option of the data source is unknown, missing, or has a value that it cannot have."""
@@ -155,7 +172,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             except ValueError as error:
                 raise SourceOptionError(f"option {option.name}={value!r}: {error}") from error
         elif lower not in _SPARKS_OWN:
-            meant = did_you_mean(name, (option.name for option in OPTIONS))
+            other = _ELSEWHERE.get(lower, name)
+            meant = did_you_mean(other, (option.name for option in OPTIONS))
             if lower == "path":
                 meant = ": load, start and save take no path; give the option log, ledgers or topic"
             there = ", ".join(

@@ -58,6 +58,11 @@ def test_every_value_is_read() -> None:
     [
         ({"ledger": "1"}, r"unknown option 'ledger'; did you mean ledgers\?"),
         ({"maxPartitionByte": "1m"}, r"did you mean maxPartitionBytes\?"),
+        ({"startTime": "0"}, r"did you mean startingTimestamp\?"),
+        ({"startOffset": "0"}, r"did you mean startingPosition\?"),
+        ({"metadataServiceUri": "zk://z/l"}, r"did you mean uri\?"),
+        ({"subscribe": "a"}, r"did you mean topic\?"),
+        ({"configFile": "a.conf"}, r"did you mean conf\?"),
         ({"meta.": "x"}, "unknown option"),
         (
             {"path": "events"},
