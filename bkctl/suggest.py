@@ -248,7 +248,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "cluster backup --to": "FILE is an argument: `bkctl cluster backup FILE`",
     "cluster restore --file": "FILE is an argument: `bkctl cluster restore FILE`",
     "cluster restore --from": "FILE is an argument: `bkctl cluster restore FILE`",
-    "export --all": "`--since-last` exports the new entries of all ledgers",
+    "export --all": "`--since-last` exports all ledgers to a new directory, and later what is new",
     "export --format json": "`bkctl ledger read LEDGER_ID -o json` prints entries as JSON",
     "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
     "export --format raw": "`bkctl ledger read LEDGER_ID --out FILE` writes the payloads",

@@ -70,9 +70,10 @@ export = Command(
         option(
             "--since-last",
             is_flag=True,
-            help="Export the new entries of those ledgers that --log, --meta and others choose, "
-            "or, if none of these is given, of all ledgers of the cluster. Ledgers that cannot be "
-            "read are left out, and named.",
+            help="Export the new entries of those ledgers that --log, --meta and others choose. If "
+            "none of these is given: as the last --since-last to DIR, else as the first export to "
+            "DIR; in a new DIR, of all ledgers. Ledgers that cannot be read are left out, and "
+            "named.",
         ),
         option(
             "--follow",
@@ -133,7 +134,7 @@ export = Command(
     examples=(
         ("bkctl export 42 43 --to /data/ledgers", "two ledgers, as ledger=42/ and ledger=43/"),
         ("bkctl export 1-100,205 --meta application=pulsar --to /data", "by ids and metadata"),
-        ("bkctl export --since-last --to /data --format delta", "all new entries, from cron"),
+        ("bkctl export --since-last --to /data --format delta", "what is new, from cron"),
         ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.PARTLY),

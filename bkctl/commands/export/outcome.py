@@ -50,6 +50,7 @@ def _exported_sentence(report: ExportReport) -> str:
         f"{human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')}, {'' if report.files == 1 else 'together '}"
         f"{human_bytes(report.file_bytes)}"
+        + (f"\nchosen as before: {report.choice}" if report.choice and report.is_first else "")
         + (_how_to_read(report.read_back) if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
         + _lost(report)
@@ -135,5 +136,7 @@ class ExportReport:
     )
     damaged_ledgers: tuple[int, ...] = ()
     lost_files: tuple[str, ...] = ()
+    choice: str = ""
+    """The choice of earlier exports, where this one took it."""
     remedy: str = ""
     """How ``lost_files`` are copied again."""

@@ -56,7 +56,7 @@ def export(
         meta=tuple((key, value.encode(errors="surrogateescape")) for key, value in meta),
     )
     if choice.is_everything and not is_repeated:
-        raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")
+        raise UsageError("no LEDGER_ID: give some, or --since-last for what is new")
     if sum(one is not None for one in (choice.ranges, log, topic)) > 1:
         raise UsageError("LEDGER_ID, --log and --topic exclude each other")
     after, before = choice.created_after_ms, choice.created_before_ms
@@ -73,7 +73,9 @@ def export(
         spark["spark.jars.packages"] = packages
     if driver_memory:
         spark["spark.driver.memory"] = driver_memory
-    chosen = ExportOptions(**options, skip_unreadable=is_repeated, spark_options=spark)
+    chosen = ExportOptions(
+        **options, skip_unreadable=is_repeated, since_last=is_repeated, spark_options=spark
+    )
     if session.dry_run:
         closing = [f"close ledger {i}, which fences its writer" for i in alive]
         session.plan([*closing, *_steps(session, choice, target, chosen)])

@@ -92,7 +92,8 @@ class ExportOptions:
     ``verify`` reads back all new files before they are put in place, and with ``verify_earlier``
     afterwards the files of earlier exports of the selected ledgers. It replaces no damaged files.
     ``skip_unreadable`` leaves out ledgers that cannot be read, and reports them; the next export
-    tries them again.
+    tries them again. ``since_last`` takes, where no choice is given, that of earlier exports, and
+    makes a given one that of later exports.
     """
 
     layout: str | None = None
@@ -105,6 +106,7 @@ class ExportOptions:
     verify: bool = False
     verify_earlier: bool = True
     skip_unreadable: bool = False
+    since_last: bool = False
     spark_options: Mapping[str, str] = attrs.field(factory=dict)
 
 
@@ -158,10 +160,17 @@ def export_ledgers(
         if are_named:  # A ledger that is missing is reported before anything is made.
             planned = client.call(_plan, choice, options, {})
         with _opened(target) as (files, tree):
+            chosen = _chosen(choice, options, tree)
             if not are_named:
-                planned = client.call(_plan, choice, options, _done(choice, options, tree))
-            run = _ExportRun(client, uri, config, cluster, files, tree, options)
-            return run.export(planned, progress or (lambda *_: None), spark)
+                planned = client.call(_plan, chosen, options, _done(chosen, options, tree))
+            run = _ExportRun(client, uri, config, cluster, files, tree, options, chosen)
+            report = run.export(planned, progress or (lambda *_: None), spark)
+            return report if chosen is choice else evolve(report, choice=shlex.join(chosen.words()))
+
+
+def _chosen(choice: LedgerChoice, options: ExportOptions, tree: TargetTree) -> LedgerChoice:
+    """Return the choice of a run: the given one, or that of earlier exports."""
+    return tree.choice or choice if options.since_last and choice.is_everything else choice
 
 
 def _done(
@@ -203,8 +212,9 @@ def plan_export(
         tree = load_tree(files, finish=False)
         with BlockingClient(uri, config=config) as client:
             cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
+            choice = _chosen(choice, options, tree)
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
-            run = _ExportRun(client, uri, config, cluster, files, tree, options)
+            run = _ExportRun(client, uri, config, cluster, files, tree, options, choice)
             return run.plan(planned), planned.unreadable
     except OSError as error:
         raise ExportReadError(f"{target} cannot be read: {error}") from error
@@ -308,7 +318,9 @@ class _ExportRun:
         files: TargetFiles,
         tree: TargetTree,
         options: ExportOptions,
+        choice: LedgerChoice,
     ) -> None:
+        self._choice = choice if options.since_last or not tree.run else tree.choice
         self._client, self._uri, self._config, self._cluster = client, uri, config, cluster
         self._files, self._tree, self._options = files, tree, options
         self._layout = options.layout or tree.layout or "ledger"
@@ -507,6 +519,7 @@ class _ExportRun:
             files=written,
             removed=change.removed,
             table_format=self._table_format,
+            choice=self._choice,
         )
         existing = frozenset(self._files.names())
         added = added_paths(

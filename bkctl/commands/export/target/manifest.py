@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
@@ -40,7 +41,8 @@ class RunRecord:
     """What one run did.
 
     ``layout`` is how files are arranged, ``table_format`` one of ``TABLE_FORMATS``; ``is_full``
-    leaves out no file.
+    leaves out no file. ``choice`` is what the next run takes that is given none; None in records of
+    older releases.
     """
 
     cluster: str
@@ -52,6 +54,7 @@ class RunRecord:
     files: tuple[WrittenFile, ...]
     removed: tuple[str, ...] = ()
     table_format: str = PARQUET
+    choice: LedgerChoice | None = None
 
     @property
     def path(self) -> str:
@@ -71,6 +74,7 @@ class RunRecord:
             "ledgers": [_ledger_to_json(extent) for extent in self.ledgers],
             "files": [file.to_json() for file in self.files],
             "removed": list(self.removed),
+            "choice": None if self.choice is None else _choice_to_json(self.choice),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -105,6 +109,29 @@ def run_from_json(value: dict[str, Any]) -> RunRecord:
         files=tuple(WrittenFile.from_json(one) for one in value["files"]),
         removed=tuple(str(path) for path in value["removed"]),
         table_format=str(value.get("table_format", PARQUET)),
+        choice=_choice_from_json(value.get("choice")),
+    )
+
+
+def _choice_to_json(choice: LedgerChoice) -> dict[str, Any]:
+    value = attrs.asdict(choice)
+    value["state"] = None if choice.state is None else choice.state.name
+    value["meta"] = [[key, stored.decode("latin-1")] for key, stored in choice.meta]
+    return value
+
+
+def _choice_from_json(value: dict[str, Any] | None) -> LedgerChoice | None:
+    if value is None:
+        return None
+    ranges, state = value["ranges"], value["state"]
+    return LedgerChoice(
+        ranges=None if ranges is None else tuple((int(a), int(b)) for a, b in ranges),
+        log=value["log"],
+        topic=value["topic"],
+        state=None if state is None else parse_state(state),
+        created_after_ms=value["created_after_ms"],
+        created_before_ms=value["created_before_ms"],
+        meta=tuple((str(key), stored.encode("latin-1")) for key, stored in value["meta"]),
     )
 
 
@@ -141,6 +168,7 @@ class TargetTree:
     layout: str | None = None
     table_format: str | None = None
     run: int = 0
+    choice: LedgerChoice | None = None
     ledgers: dict[int, LedgerExtent] = attrs.field(factory=dict)
     files: dict[str, WrittenFile] = attrs.field(factory=dict)
 
@@ -149,7 +177,7 @@ class TargetTree:
         if record.is_full:
             self.ledgers, self.files = {}, {}
         self.cluster, self.layout, self.run = record.cluster, record.layout, record.run
-        self.table_format = record.table_format
+        self.table_format, self.choice = record.table_format, record.choice
         for path in record.removed:
             self.files.pop(path, None)
         self.files.update((file.path, file) for file in record.files)
@@ -173,6 +201,7 @@ class TargetTree:
         files: Iterable[WrittenFile],
         removed: Iterable[str],
         table_format: str = PARQUET,
+        choice: LedgerChoice | None = None,
     ) -> RunRecord:
         """Return the record of the run after this tree's last."""
         record = RunRecord(
@@ -185,6 +214,7 @@ class TargetTree:
             files=tuple(files),
             removed=tuple(removed),
             table_format=table_format,
+            choice=choice,
         )
         if record.run % FULL_EVERY:
             return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Collection, Container, Mapping
 from typing import TYPE_CHECKING, Final
@@ -64,11 +65,30 @@ class LedgerChoice:
         by_lower = {key.lower(): value for key, value in custom.items()} if self.meta else {}
         return all(by_lower.get(key.lower()) == value for key, value in self.meta)
 
+    def _spans(self) -> list[str]:
+        return [str(a) if a == b else f"{a}-{b}" for a, b in self.ranges or ()]
+
     def nothing_found(self) -> str:
         """Return what to say where no ledger of the ranges is chosen."""
-        spans = [str(a) if a == b else f"{a}-{b}" for a, b in self.ranges or ()]
         only = self != LedgerChoice(ranges=self.ranges)
-        return f"no ledger in {', '.join(spans)}" + (" matches the other options" if only else "")
+        rest = " matches the other options" if only else ""
+        return f"no ledger in {', '.join(self._spans())}{rest}"
+
+    def words(self) -> list[str]:
+        """Return the words of the command line that choose the same ledgers."""
+        options = {
+            "--log": self.log,
+            "--topic": self.topic,
+            "--state": None if self.state is None else STATES[list(LedgerState).index(self.state)],
+            "--created-after": _iso(self.created_after_ms),
+            "--created-before": _iso(self.created_before_ms),
+        }
+        words = self._spans()
+        for option, value in options.items():
+            words += [] if value is None else [option, value]
+        for key, stored in self.meta:
+            words += ["--meta", f"{key}={stored.decode(errors='surrogateescape')}"]
+        return words
 
     async def find(
         self, client: Client, done: Container[int] = ()
@@ -109,6 +129,13 @@ class LedgerChoice:
             return gone
         named, _ = await self.find(client)
         return set(named).intersection(gone)
+
+
+def _iso(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    since = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    return (since + dt.timedelta(milliseconds=ms)).isoformat()
 
 
 def _id(number: int) -> LedgerId:

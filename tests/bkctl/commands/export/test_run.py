@@ -748,6 +748,38 @@ class TestCommand:
         assert done.status == 4
         assert "holds an export of cluster" in done.err
 
+    def test_since_last_without_a_choice_takes_the_one_of_earlier_exports(
+        self, run: Run, client, tmp_path
+    ) -> None:
+        to = ("--to", str(tmp_path / "out"), "-o", "json")
+
+        def add(tag: bytes) -> int:
+            return write(client, PAYLOADS[:2], custom={"application": tag})
+
+        def exported(*words: str) -> list[int]:
+            told = run("export", *words, *to).json
+            return [int(one["ledger_id"]) for one in told["ledgers"]]
+
+        first, other = add(b"chosen"), add(b"another one")
+        assert exported("--meta", "application=chosen") == [first]
+        second = add(b"chosen")
+        assert exported("--since-last") == [second]
+        assert exported(str(other)) == [other], "by hand, which later runs do not follow"
+        third = add(b"chosen")
+        words = ("export", "--since-last", *to[:2])
+        planned = run(*words, "--dry-run").out
+        assert f"export ledger {third} to" in planned
+        assert planned.count("export ledger") == 1
+        told = run(*words, "-o", "table").out
+        assert "of 1 ledger" in told
+        assert "chosen as before: --meta application=chosen" in told
+        fourth = add(b"another one")
+        assert exported("--since-last", "--meta", "application=another one") == [fourth]
+        fifth = add(b"another one")
+        told = run(*words, "-o", "table").out
+        assert "chosen as before: --meta 'application=another one'" in told
+        assert (tmp_path / "out" / f"ledger={fifth}").is_dir()
+
     @pytest.mark.parametrize("layout", ["ledger", "none"])
     def test_since_last_goes_on_past_a_ledger_that_cannot_be_read(
         self, tmp_path, layout: str

@@ -1,0 +1,53 @@
+"""The records of runs: what is read is what was written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bkctl.commands.export.target.manifest import TargetTree, decode_run
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
+from wire.codes import LedgerState
+
+CHOICES = [
+    LedgerChoice(),
+    LedgerChoice(log="events"),
+    LedgerChoice(topic="persistent://a/b/c"),
+    LedgerChoice(
+        ranges=((1, 100), (205, 205)),
+        state=LedgerState.CLOSED,
+        created_after_ms=1,
+        created_before_ms=1_700_000_000_123,
+        meta=(("application", b"not \xff text"), ("owner", b"me")),
+    ),
+]
+
+
+def of_run(tree: TargetTree, choice: LedgerChoice | None):
+    return tree.next_record(
+        cluster="c", layout="none", now_ms=1, ledgers=[], files=[], removed=[], choice=choice
+    )
+
+
+@pytest.mark.parametrize("choice", [None, *CHOICES])
+def test_the_choice_of_a_run_is_read_back(choice: LedgerChoice | None) -> None:
+    record = of_run(TargetTree(), choice)
+    assert decode_run(record.path, record.encode()) == record
+
+
+def test_a_record_without_a_choice_is_read() -> None:
+    stored = json.loads(of_run(TargetTree(), CHOICES[0]).encode())
+    del stored["choice"]
+    assert decode_run("run", json.dumps(stored).encode()).choice is None
+
+
+def test_a_choice_is_told_in_the_words_of_the_command() -> None:
+    told = [choice.words() for choice in CHOICES]
+    assert told[:3] == [[], ["--log", "events"], ["--topic", "persistent://a/b/c"]]
+    assert told[3] == [
+        *("1-100", "205", "--state", "closed"),
+        *("--created-after", "1970-01-01T00:00:00.001000+00:00"),
+        *("--created-before", "2023-11-14T22:13:20.123000+00:00"),
+        *("--meta", "application=not \udcff text", "--meta", "owner=me"),
+    ]
