@@ -62,6 +62,8 @@ class Findings:
     """Those that are not at the end of their log, in a deep check."""
     bookie_id: str = "BOOKIE"
     """As the cookies name the bookie."""
+    instance_id: str | None = None
+    """As the cookies name the cluster."""
     unreadable: set[Path | None] = attrs.field(factory=set)
     """Files in which the index stages found problems."""
     is_live: bool = False

@@ -161,11 +161,7 @@ class _LedgerCheck:
         """Return what is to be done: a new index helps only where the old one is wrong."""
         found = from_error(error, ledger_id=self._ledger_id, entry_id=entry_id, fix=fix)
         log_id, body_at = split_location(location)
-        bookie_id = self._found.bookie_id
-        copy = (
-            f"once the bookie runs, `bkctl bookie recover {bookie_id} --ledger {self._ledger_id} "
-            f"--to {bookie_id}` writes here again what is lost here and other bookies have"
-        )
+        copy = self._copy
         if isinstance(error, MissingLogError):
             return attrs.evolve(found, fix=f"put the log back; else {copy}")
         if isinstance(error, MissingEntryError | OSError):
@@ -180,6 +176,15 @@ class _LedgerCheck:
         return attrs.evolve(
             found,
             fix=f"{copy}; {fix} finds the entry if the index is wrong, and drops it if the log is",
+        )
+
+    @property
+    def _copy(self) -> str:
+        """How to write entries of the ledger again that are lost here."""
+        bookie_id = self._found.bookie_id
+        return (
+            f"once the bookie runs, `bkctl bookie recover {bookie_id} --ledger {self._ledger_id} "
+            f"--to {bookie_id}` writes here again what is lost here and other bookies have"
         )
 
     def _check_log_is_here(self, location: int, entry_id: int) -> None:
@@ -218,7 +223,7 @@ class _LedgerCheck:
             Severity.PROBLEM, "wrong-digest",
             f"fails its {self._digest.name} digest, which other entries of the ledger pass",
             self._shard.log_path(log_id), body_at - LENGTH.size, self._ledger_id, entry_id,
-            fix=f"bkctl ledger verify {self._ledger_id} shows which other bookies have the entry",
+            fix=self._copy,
         )  # fmt: skip
 
 

@@ -81,7 +81,8 @@ def _check_cookies(bookie: OfflineBookie, findings: Findings) -> Iterator[DiskFi
             yield from_error(damage, fix="copy VERSION from another directory of this bookie")
         except OSError as error:
             yield from_error(error)
-    findings.bookie_id = next((one.bookie_id for one in found.values()), findings.bookie_id)
+    for cookie in list(found.values())[:1]:
+        findings.bookie_id, findings.instance_id = cookie.bookie_id, cookie.instance_id
     yield from _compare_cookies(found)
     known = {directory for cookie in found.values() for directory in directories_of(cookie)}
     for path in missing:

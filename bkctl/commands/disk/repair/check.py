@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
+from bkctl.commands.disk.repair.moved_ledgers import MovedLedgers
 from bkctl.errors import NothingFoundError, ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, field, shown
@@ -35,12 +36,19 @@ def check(
     checking.finish(has_plan=repair_plan)
 
 
+def _step_sentence(step: RepairStep) -> str:
+    about = f", of {len(step.ledgers)} ledgers" if step.ledgers[1:] else ""
+    if len(step.ledgers) == 1:
+        about = f", of ledger {step.ledgers[0]}"
+    entries = f" with {counted(step.entries, 'entry')}" if step.entries else ""
+    found = counted(step.count, step.severity.value)
+    return f"{step.step}\n    against {found}{about}{entries}: {', '.join(step.kinds)}"
+
+
 @shown(
     "steps",
     Column("severity", "The worst it helps against.", "severity.value", after="step"),
-    sentence=lambda v: (
-        f"{v.step}\n    against {v.severity.value}s: {', '.join(v.kinds)} ({v.count})"
-    ),
+    sentence=_step_sentence,
 )
 class RepairStep:
     """One thing to do, for all the problems that it helps against."""
@@ -49,6 +57,8 @@ class RepairStep:
     severity: Severity
     count: int = field("How many findings.")
     kinds: tuple[str, ...] = field("Of which kinds.")
+    ledgers: tuple[str, ...] = field("The ledgers that it is about.")
+    entries: int = field("How many of their entries.")
 
 
 class Checking:
@@ -57,6 +67,7 @@ class Checking:
     def __init__(self, session: Session, *, deep: bool, only_db: bool) -> None:
         self._session, self._deep, self._only_db = session, deep, only_db
         self._findings = Findings()
+        self._moved = MovedLedgers(session, self._findings)
         self._severities: Counter[Severity] = Counter()
 
     def run(self, dirs: Dirs) -> Iterator[DiskFinding]:
@@ -78,8 +89,9 @@ class Checking:
                     for problem in stage.run(shown.update):
                         if self._only_db and stage.title != "index":
                             continue  # Read only to know what the next start brings back.
-                        self._severities[problem.severity] += 1
-                        yield problem
+                        judged = self._moved.judge(problem)
+                        self._severities[judged.severity] += 1
+                        yield judged
 
     def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
         if self._only_db and all(shard.index.kind is not IndexKind.DB for shard in shards):
@@ -111,6 +123,11 @@ class Checking:
             self._session.note(
                 f"({counted(counts.unverified, 'entry')} of ledgers with a digest that needs the "
                 "password, or without one: only their heads were compared)"
+            )
+        if self._moved.unasked:
+            self._session.note(
+                "(whether autorecovery has moved these ledgers to other bookies is unknown: "
+                f"{self._moved.unasked})"
             )
         if self._severities[Severity.PROBLEM]:
             raise ProblemsError(
@@ -144,6 +161,8 @@ def plan(problems: Iterable[DiskFinding]) -> Iterator[RepairStep]:
             min((one.severity for one in about), key=order.index),
             len(about),
             tuple(dict.fromkeys(one.kind for one in about)),
+            tuple(dict.fromkeys(str(one.ledger_id) for one in about if one.ledger_id is not None)),
+            sum(one.entries for one in about),
         )
         for step, about in found.items()
     ]

@@ -150,6 +150,10 @@ REPAIRS: Final = (
     A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
     means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
     9 for warnings alone. Only --deep reads the entries' payloads.
+
+    If the settings, or -u, name the bookie's cluster, the command reads the metadata of the ledgers
+    that it has a finding about. What is missing of a ledger that autorecovery has moved to other
+    bookies, or that is deleted, is only a note.
     """,
         params=(
             option(

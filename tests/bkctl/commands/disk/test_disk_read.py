@@ -261,7 +261,7 @@ def test_an_entry_that_fails_its_ledgers_digest_is_damaged(tmp_path: Path, which
     assert [one["digest"] for one in found.rows] == ["wrong"]
     assert "digest, which other entries of the ledger pass" in found.err
     steps = run("check", "--deep", "--repair-plan", *places, ok=False).out
-    assert f"bkctl ledger verify {ledger}" in steps
+    assert f"--ledger {ledger} --to BOOKIE" in steps
 
 
 def test_records_of_a_log_can_be_chosen_by_ledger_entry_and_place() -> None:

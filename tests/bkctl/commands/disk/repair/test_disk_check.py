@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from bkctl.exit_status import ExitStatus
 from bookied.directories.lock import DirectoryLocks
+from tests.bkclient.metadata.values import metadata
+from tests.bkclient.worlds import World
 from tests.bkctl.support.disk import copy_of, dirs, run, snapshot
+from tests.bkctl.support.world import run_in
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment
 
 
 def damaged(tmp_path: Path) -> list[str]:
@@ -79,8 +85,56 @@ def test_the_repair_plan_has_each_step_once_and_the_exit_status_stays(tmp_path: 
     assert found.status == ExitStatus.PROBLEMS
     steps = [row["step"] for row in found.rows]
     assert len(set(steps)) == len(steps)
-    assert "bkctl disk rebuild-index 1" in steps
+    by_step = {row["step"]: row for row in found.rows}
+    assert by_step["bkctl disk rebuild-index 1"]["ledgers"] == ["1"]
+    (copied,) = (row for step, row in by_step.items() if "--ledger 0 " in step)
+    assert (copied["ledgers"], copied["entries"]) == (["0"], 5)
+    said = run("check", "--repair-plan", *damaged(tmp_path / "again"), ok=False).out
+    assert "    against 1 problem, of ledger 0 with 5 entries: missing-log\n" in said
     assert all(row["severity"] == "problem" for row in found.rows)
+
+
+def test_what_a_ledger_lacks_that_has_moved_to_other_bookies_is_no_problem(
+    tmp_path: Path,
+) -> None:
+    world = World(3)
+    words = damaged(tmp_path)
+    instance_id = world.run(world.client().store.instance_id())
+    _write_cookies(tmp_path, instance_id)
+
+    def check() -> dict[str, tuple[str, str]]:
+        found = run_in(world, "disk", "check", *words, "-o", "jsonl", ok=False)
+        rows = [json.loads(line) for line in found.out.splitlines()]
+        return {row["ledger_id"]: (row["severity"], row["fix"]) for row in rows if row["ledger_id"]}
+
+    gone = ("note", "none needed: garbage collection frees its space here")
+    assert {one: check()[one] for one in "01"} == {"0": gone, "1": gone}, "both are deleted"
+    _store(world, 0, "b2", "b3")
+    _store(world, 1, "b1", "b2")
+    found = check()
+    assert (found["0"], found["1"]) == (gone, ("problem", "bkctl disk rebuild-index 1"))
+    _write_cookies(tmp_path, "another cluster")
+    assert check()["0"][0] == "problem"
+    said = run_in(world, "disk", "check", *words, ok=False).err
+    assert "is unknown: sqlite:///not/opened.db is another cluster than that of the cookies" in said
+
+
+def _write_cookies(tmp_path: Path, instance_id: str) -> None:
+    for root in ("journal", "ledgers"):
+        (tmp_path / "bookie" / root / "current/VERSION").write_text(
+            f'5\nbookieHost: "b1"\njournalDir: "{tmp_path}/bookie/journal"\n'
+            f'ledgerDirs: "1\\t{tmp_path}/bookie/ledgers"\ninstanceId: "{instance_id}"\n'
+        )
+
+
+def _store(world: World, ledger_id: int, *ensemble: str) -> None:
+    made = metadata(
+        ensemble_size=len(ensemble),
+        write_quorum=len(ensemble),
+        ack_quorum=len(ensemble),
+        fragments=(Fragment(EntryId(0), tuple(map(BookieId, ensemble))),),
+    )
+    world.run(world.client().store.create_ledger(LedgerId(ledger_id), made))
 
 
 def test_beside_a_running_bookie_what_the_index_lacks_may_come_yet(tmp_path: Path) -> None:
