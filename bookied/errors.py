@@ -98,7 +98,9 @@ class BadEntryLengthError(CorruptError):
 
 
 class WrongEntryError(CorruptError):
-    """The index points at another entry."""
+    """The index points at an entry of ledger ``ledger_id``, or at overwritten ids."""
+
+    ledger_id: int
 
 
 class IndexFormatError(CorruptError):

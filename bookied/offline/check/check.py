@@ -67,4 +67,5 @@ def stages(
             partial(index.check_index, shard, found, ledger_ids, damaged, deep=deep),
         )
     if deep:  # Last: damage matters where an index points at it.
+        yield Stage("ledgers in logs", "logs", 0, partial(logs.check_ids, found))
         yield Stage("damaged bytes", "logs", 0, partial(logs.check_gaps, found))

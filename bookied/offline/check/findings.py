@@ -64,6 +64,12 @@ class Findings:
     """As the cookies name the bookie."""
     instance_id: str | None = None
     """As the cookies name the cluster."""
+    overwritten: dict[Path, set[int]] = attrs.field(factory=dict)
+    """Where records begin whose ids no index knows, while an index points at them by others."""
+    unclaimed: list[tuple[DiskFinding, list[int]]] = attrs.field(factory=list)
+    """Findings about ledgers without index, and where their records begin."""
+    unlike_map: list[DiskFinding] = attrs.field(factory=list)
+    """What ledgers maps say otherwise than their logs."""
     unreadable: set[Path | None] = attrs.field(factory=set)
     """Files in which the index stages found problems."""
     is_live: bool = False

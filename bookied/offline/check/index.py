@@ -19,6 +19,7 @@ from bookied.errors import (
     IndexTruncatedError,
     MissingEntryError,
     MissingLogError,
+    WrongEntryError,
 )
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
@@ -172,11 +173,22 @@ class _LedgerCheck:
         if any(gap.holds(body_at) for gap in gaps_of(self._shard, self._found, path)):
             message = f"unreadable in {path.name}: bytes of the log are damaged"
             return attrs.evolve(found, kind="damaged-entry", message=message, fix=copy)
+        if isinstance(error, WrongEntryError) and not self._is_known(error.ledger_id):
+            self._found.overwritten.setdefault(path, set()).add(body_at - LENGTH.size)
+            message = f"unreadable in {path.name}: the ids of its record are overwritten"
+            return attrs.evolve(found, kind="damaged-entry", message=message, fix=copy)
         # Either the ids in the log are wrong, or the place in the index.
         return attrs.evolve(
             found,
             fix=f"{copy}; {fix} finds the entry if the index is wrong, and drops it if the log is",
         )
+
+    def _is_known(self, ledger_id: int) -> bool:
+        """Whether there is an index of a ledger, intact or not."""
+        try:
+            return ledger_id >= 0 and self._shard.index.load(ledger_id) is not None
+        except _DAMAGE:
+            return True
 
     @property
     def _copy(self) -> str:

@@ -23,6 +23,9 @@ from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 
+_OFFSETS_MAX: Final = 100
+"""Records of one ledger, of one log, that may all have ids which are overwritten."""
+
 _UNINDEXED_MAX: Final = 1000
 """Ledgers told one by one, of one log, whose entries no index points at."""
 
@@ -36,8 +39,12 @@ class _UnindexedRecords:
     last: int
     count: int = 0
     size_bytes: int = 0
+    offsets: list[int] = attrs.field(factory=list)
+    """Where the first of them begin."""
 
-    def take(self, entry_id: int, size: int) -> None:
+    def take(self, at: int, entry_id: int, size: int) -> None:
+        if len(self.offsets) < _OFFSETS_MAX:
+            self.offsets.append(at)
         self.first, self.last = min(self.first, entry_id), max(self.last, entry_id)
         self.count, self.size_bytes = self.count + 1, self.size_bytes + size
 
@@ -95,7 +102,7 @@ def _check_log(
             sizes: dict[int, int] = {}
             yield from _scan(shard, scan, known, found, sizes, tick, before)
             if ledgers_map is not None and not scan.is_torn and not found.gaps[path]:
-                yield from _compare_map(path, scan, ledgers_map, sizes)
+                found.unlike_map += _compare_map(path, scan, ledgers_map, sizes)
     finally:
         scan.close()
 
@@ -124,7 +131,7 @@ def _scan(
                 one = unindexed.setdefault(
                     record.ledger_id, _UnindexedRecords(at, record.entry_id, record.entry_id)
                 )
-                one.take(record.entry_id, size)
+                one.take(at, record.entry_id, size)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
     gaps = found.gaps[scan.path]
@@ -141,7 +148,25 @@ def _scan(
         found_one = _unindexed(scan.path, ledger_id, one, is_known=is_known)
         if is_behind_end:
             found_one = _never_acknowledged(found_one)
-        yield _not_yet(found_one) if found.is_live else found_one
+        told = _not_yet(found_one) if found.is_live else found_one
+        if is_known:
+            yield told
+        else:
+            offsets = one.offsets if one.count == len(one.offsets) else []
+            found.unclaimed.append((told, offsets))
+
+
+def check_ids(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
+    """Give findings about ledgers without index, and about ledgers maps, at the end of a check.
+
+    By then it is known which ids are no ledger's, because they are overwritten.
+    """
+    for finding, offsets in found.unclaimed:
+        overwritten = found.overwritten.get(finding.path or Path(), set())
+        if not offsets or not overwritten.issuperset(offsets):
+            yield finding
+    yield from (one for one in found.unlike_map if one.path not in found.overwritten)
+    tick(0, found.counts.log_entries)
 
 
 def check_gaps(found: Findings, tick: Tick) -> Iterator[DiskFinding]:

@@ -658,5 +658,7 @@ def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: 
         raise BadEntryLengthError(path, at, f"length {length}; entry {entry_id} expected")
     if (ledger, entry) != (ledger_id, entry_id):
         expected = f"entry {entry_id} of ledger {ledger_id}"
-        raise WrongEntryError(path, at, f"entry {entry} of ledger {ledger}; expected {expected}")
+        error = WrongEntryError(path, at, f"entry {entry} of ledger {ledger}; expected {expected}")
+        error.ledger_id = ledger
+        raise error
     return int(length)

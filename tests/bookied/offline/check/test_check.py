@@ -424,6 +424,27 @@ def test_a_ledgers_map_that_leaves_a_ledger_out_is_a_problem(rotated: Place) -> 
     assert the_one(rotated.check()).severity is Severity.WARNING
 
 
+def test_overwritten_ids_are_no_ledger(rotated: Place) -> None:
+    facts = expected("interleaved/rotated")["ledgers"]
+    entries = [
+        (int(key), one["entryId"], one["location"]["value"] & 0xFFFFFFFF)
+        for key, ledger in facts.items()
+        for one in ledger["entries"]
+        if one["location"]["value"] >> 32 == 0
+    ]
+    ledger_id, entry_id, at = entries[1]
+    patch(rotated.ledgers / "0.log", at, b"GARBAGE!")
+    for deep in (False, True):
+        found = the_one([one for one in rotated.check(deep=deep) if one.kind != "no-index"])
+        assert (found.kind, found.ledger_id, found.entry_id) == (
+            "damaged-entry", ledger_id, entry_id
+        )  # fmt: skip
+        assert found.message == "unreadable in 0.log: the ids of its record are overwritten"
+        assert found.fix.startswith("once the bookie runs, `bkctl bookie recover ")
+    named = int.from_bytes(b"GARBAGE!", "big")
+    assert named not in {one.ledger_id for one in rotated.check(deep=True)}
+
+
 def test_a_compaction_that_was_cut_short_is_a_note(rotated: Place) -> None:
     (rotated.ledgers / "9.log.compacting").touch()
     found = the_one(rotated.check())
