@@ -426,7 +426,10 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         without_effect="fragments are copied entry by entry",
     )
     recovery_read_batch_size: int = setting(
-        1, key="recoveryReadBatchSize", minimum=1, doc="Entries read at a time in recovery."
+        1,
+        key="recoveryReadBatchSize",
+        minimum=1,
+        doc="Entries read at a time in recovery, at least.",
     )
     opportunistic_striping: bool = setting(
         False,

@@ -8,12 +8,12 @@ future reader. Only then is the end stored.
 
 Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerRecoveryOp. Replicas are asked all at
 once. Stricter: the LAC stamped on what is written back stays LAC0, and the length is measured where
-nothing was written back.
+nothing was written back. Faster: a long recovery reads more entries at a time.
 """
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Final, Union
 
 import attrs
 
@@ -30,6 +30,13 @@ from wire.digest import Entry
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
+
+READS_MAX: Final = 64
+"""Entries that are read at a time, at most, where the settings do not say more."""
+READ_BYTES_MAX: Final = 1 << 20
+"""Bytes of entries that are read at a time, if the next entries are as long as the last one."""
+_ENTRIES_A_READ: Final = 16
+"""After so many entries one more is read at a time."""
 
 # Commands --------------------------------------------------------------------------------------
 
@@ -136,12 +143,12 @@ class Recovery:
     Args:
         metadata: as stored with IN_RECOVERY. All reads go to the ensembles in it, never to ones
             made while writing back: those may lack what was never written to them.
-        window: how many entries are read at a time.
+        window: how many entries are read at a time, at least.
     """
 
     def __init__(self, metadata: LedgerMetadata, *, window: int = 1) -> None:
         self._metadata = metadata
-        self._window = window
+        self._window = self._window_min = window
         self._fence = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         self._lac0: EntryId | None = None
         self._length = 0
@@ -240,8 +247,14 @@ class Recovery:
             del self._verdicts[self._next_write]
             self._next_write = EntryId(self._next_write + 1)
             self._length = verdict.entry.length
+            self._widen(verdict.entry)
             commands.append(WriteBack(verdict.entry, self.lac0))
         return [*commands, *self._read_on()]
+
+    def _widen(self, last: Entry) -> None:
+        found = self._next_write - self.lac0 - 1
+        fits = READ_BYTES_MAX // max(1, len(last.payload))
+        self._window = max(self._window_min, min(found // _ENTRIES_A_READ, fits, READS_MAX))
 
     # Writing back
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,6 +255,40 @@ def test_what_was_not_read_cannot_have_been_written_back() -> None:
     recovery, _ = fenced(KnownLac(0, 10), KnownLac(0, 10))
     with pytest.raises(LocalProtocolError):
         recovery.wrote_back(EntryId(1))
+
+
+def _reads_at_a_time(entries: int, payload: bytes) -> int:
+    """Recover a ledger; return how many entries were being read at a time, at most."""
+    recovery, commands = fenced(None, None)
+    reads: deque[EntryId] = deque()
+    most = 0
+    written = EntryId(-1)
+    while not any(isinstance(command, CloseAt) for command in commands):
+        reads += [one.entry_id for one in commands if isinstance(one, ReadReplicas)]
+        most = max(most, len(reads))
+        if not reads:
+            commands = recovery.wrote_back(written)
+            continue
+        at = reads.popleft()
+        if at < entries:
+            written = at
+            commands = recovery.read_answered(0, attrs.evolve(entry(at), payload=payload))
+        else:
+            recovery.read_failed(at, 0, NEGATIVE)
+            commands = recovery.read_failed(at, 1, NEGATIVE)
+            reads.clear()
+    assert commands == [CloseAt(EntryId(entries - 1), 10 * entries)]
+    return most
+
+
+@pytest.mark.parametrize(
+    ("entries", "payload_bytes", "most"),
+    [(15, 10, 1), (40, 10, 2), (5000, 10, 64), (5000, 1 << 18, 4), (100, 1 << 20, 1)],
+)
+def test_the_longer_a_recovery_the_more_small_entries_are_read_at_a_time(
+    entries: int, payload_bytes: int, most: int
+) -> None:
+    assert _reads_at_a_time(entries, bytes(payload_bytes)) == most
 
 
 # Any window and any order ----------------------------------------------------------------------
