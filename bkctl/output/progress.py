@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _QUIET_S: Final = 0.7
 _SILENT_S: Final = 1.0
 """After which a bar shows though nothing has been reported."""
+_FIRST_LINE_S: Final = 5.0
 _LINE_EVERY_S: Final = 30.0
 _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
@@ -148,14 +149,14 @@ class _MeasuredProgress(Progress, abc.ABC):
 
 
 class Lines(_MeasuredProgress):
-    """One line every 30 s: a log or a cron mail is to say that it goes on, and no more."""
+    """One line after 5 s, then every 30 s: a log or a cron mail says that the work goes on."""
 
-    _last_s = 0.0
+    _due_s: float | None = None
 
     def show(self, now_s: float) -> None:
-        if now_s - max(self._last_s, self._began_s) < _LINE_EVERY_S:
+        if now_s < (self._due_s or self._began_s + _FIRST_LINE_S):
             return
-        self._last_s = now_s
+        self._due_s = now_s + _LINE_EVERY_S
         percent = f"{self.percent}, " if self.percent else ""
         items = f"{self._items:,} entries, " if self._items else ""
         left_s = self.left_s(now_s)
