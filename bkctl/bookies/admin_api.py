@@ -14,7 +14,7 @@ import attrs
 from bkclient.config.declaration import MASKED, declared, is_secret_key
 from bkclient.metadata.errors import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
-from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, UsageError
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
@@ -394,18 +394,33 @@ def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool
 
 
 def wait_collected(
-    admin: AdminClient, before: Sequence[GarbageRun], pause: Callable[[], object]
+    admin: AdminClient,
+    before: Sequence[GarbageRun],
+    pause: Callable[[list[GarbageRun]], object],
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[GarbageRun]:
     """Wait until each collector has ended a round since ``before``; return what each did since.
 
     A Java bookie does not count rounds: there it is until no collection that was asked for runs.
+    ``pause`` is given what each did so far.
+
+    Raises:
+        ConflictError: the bookie restarted meanwhile.
     """
     rounds = {one.number: one.rounds for one in before}
+    began_s = clock()
     while True:
         found = collections(admin)
+        since = [one.since(was) for one, was in zip(found, before, strict=True)]
         if not any(one.running or _has_not_begun(one, rounds) for one in found):
-            return [one.since(was) for one, was in zip(found, before, strict=True)]
-        pause()
+            break
+        pause(since)
+    waited_s = int(clock() - began_s)
+    if admin.speaks_v2 and admin.ask("GET", "/api/v2/bookie").json["uptime_s"] < waited_s:
+        raise ConflictError(
+            "the bookie restarted during the collection", next_step="start the collection again"
+        )
+    return since
 
 
 def _has_not_begun(one: GarbageRun, rounds: Mapping[int, int | None]) -> bool:

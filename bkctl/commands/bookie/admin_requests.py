@@ -78,8 +78,13 @@ def gc(
     if not wait:
         session.emit(asked)
         return
-    with session.messages.waiting(f"waiting for the collection of bookie {bookie_id}"):
-        found = admin_api.wait_collected(admin, before, lambda: time.sleep(_POLL_EVERY_S))
+    with session.progress(f"space freed on bookie {bookie_id}") as progress:
+
+        def pause(since: Sequence[admin_api.GarbageRun]) -> None:
+            progress.update(sum(one.freed_bytes or 0 for one in since))
+            time.sleep(_POLL_EVERY_S)
+
+        found = admin_api.wait_collected(admin, before, pause)
     _show(session, found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -136,14 +137,31 @@ def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
     work.collect(stage.admin, ME, major=True, minor=True)
     pauses: list[int] = []
 
-    def pause() -> None:
-        pauses.append(1)
+    def pause(since: list[work.GarbageRun]) -> None:
+        pauses.append(len(since))
         stage.world.run_for(2)
 
     (found,) = work.wait_collected(stage.admin, before, pause)
     assert not found.running
     # Over v1, which counts no rounds, a collection that has not begun yet looks like its end.
     assert stage.v1 or (found.major_compactions, bool(pauses)) == (1, True)
+
+
+def test_a_restart_of_the_bookie_during_a_collection_is_reported(stage: Stage) -> None:
+    before = work.collections(stage.admin)
+    work.collect(stage.admin, ME, major=True, minor=True)
+    clock = itertools.count(0, 1000).__next__  # The bookie has been up for less than a wait.
+
+    def wait() -> list[work.GarbageRun]:
+        return work.wait_collected(
+            stage.admin, before, lambda _: stage.world.run_for(2), clock=clock
+        )
+
+    if stage.v1:
+        assert wait()
+        return
+    with pytest.raises(ConflictError, match="the bookie restarted during the collection"):
+        wait()
 
 
 def test_the_end_of_a_collection_has_the_counts_of_that_collection() -> None:
