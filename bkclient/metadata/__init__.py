@@ -1,4 +1,4 @@
-"""A cluster's metadata: ``open_metadata`` gives a store for a service URI.
+"""A cluster's metadata: ``open_metadata`` gives a store for a service URI, ``check_uri`` reads one.
 
 ``api`` says what a store can do. The drivers are imported when a URI asks for one.
 """
@@ -13,7 +13,31 @@ from bkclient.errors import IncorrectParameterError
 if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore
 
-__all__ = ["open_metadata"]
+__all__ = ["check_uri", "open_metadata"]
+
+
+def check_uri(uri: str) -> str:
+    """Return the kind of store that a metadata service URI names: ``zk`` or ``sqlite``.
+
+    Raises:
+        IncorrectParameterError: the URI cannot be understood.
+    """
+    uri = as_zookeeper_uri(uri)
+    kind = uri.partition(":")[0].partition("+")[0].lower()
+    if kind == "zk":
+        from bkclient.metadata import zk_uri
+
+        zk_uri.parse_uri(uri)
+    elif kind == "sqlite":
+        from bkclient.metadata.sqlite import store
+
+        store.parse_uri(uri)
+    else:
+        raise IncorrectParameterError(
+            f"{uri!r} is not a metadata service URI; give zk+hierarchical://HOST:PORT/ledgers"
+            " or sqlite:///FILE"
+        )
+    return kind
 
 
 def open_metadata(
@@ -35,13 +59,8 @@ def open_metadata(
     Raises:
         IncorrectParameterError: the URI cannot be understood.
     """
+    kind = check_uri(uri)
     uri = as_zookeeper_uri(uri)
-    kind = uri.partition(":")[0].partition("+")[0].lower()
-    if kind not in {"zk", "sqlite"}:
-        raise IncorrectParameterError(
-            f"{uri!r} is not a metadata service URI; give zk+hierarchical://HOST:PORT/ledgers"
-            " or sqlite:///FILE"
-        )
     if reactor is None:
         from twisted.internet import reactor
     if kind == "zk":

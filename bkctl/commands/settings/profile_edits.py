@@ -16,6 +16,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import MASKED, declared
 from bkclient.config.properties import Properties
 from bkclient.config.settings import known_keys
+from bkclient.metadata import check_uri
 from bkctl.commands.settings.profile_file import (
     HEAD,
     with_default,
@@ -138,7 +139,7 @@ def create(session: Session, /, name: str, **values: Any) -> None:
     if name in file.profiles:
         raise ConflictError(
             f"there is a profile {name!r} already",
-            next_step=f"`bkctl profile edit {name}` changes it",
+            next_step=f"`bkctl profile edit {name} -u URI` changes its cluster",
         )
     made = _changed(session, Profile(name=name), values)
     if made.service_uri is None and made.conf is None and not made.client:
@@ -353,6 +354,7 @@ def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Pr
     """Return a profile with what was given in place of what it said.
 
     Raises:
+        IncorrectParameterError: the URI cannot be understood.
         NothingFoundError: a file is missing.
     """
     files = {
@@ -363,6 +365,8 @@ def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Pr
         raise NothingFoundError(
             f"{conf}: no such file", next_step="give the settings file of a bookie or a client"
         )
+    if (uri := _flag(session, "service_uri")) is not None:
+        check_uri(uri)
     token_file = values["admin_token_file"]
     for path in (*files.values(), token_file and _absolute(token_file)):
         if path and not Path(path).is_file():

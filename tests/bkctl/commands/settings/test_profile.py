@@ -337,7 +337,7 @@ def test_variables_that_override_the_default_profile_are_named(
 @pytest.mark.usefixtures("two")
 def test_a_dry_run_writes_nothing(run: Run, two: Path) -> None:
     for args in (
-        ("create", "new", "-u", "x"),
+        ("create", "new", "-u", "sqlite:x"),
         ("use", "prod"),
         ("edit", "lab", "--production"),
         ("delete", "lab"),
@@ -348,12 +348,21 @@ def test_a_dry_run_writes_nothing(run: Run, two: Path) -> None:
     assert two.read_text() == FILE
 
 
+@pytest.mark.parametrize("uri", ["127.0.0.1:2181", "zk://127.0.0.1:2181", "zk+x://a/b"])
+def test_a_uri_that_no_command_could_use_is_refused(run: Run, two: Path, uri: str) -> None:
+    wanted = run("ledger", "list", "-u", uri)
+    assert run("profile", "create", "new", "-u", uri) == wanted
+    assert run("profile", "edit", "lab", "-u", uri) == wanted
+    assert wanted[0] == ExitStatus.USAGE
+    assert two.read_text() == FILE
+
+
 def test_what_cannot_be_a_profile_is_wrong_usage(run: Run) -> None:
     for args, said in (
         (("create", "none", "-u", "x"), "is not a valid name"),
         (("create", "a b", "-u", "x"), "is not a valid name"),
         (("create", "a"), "a profile of which cluster?"),
-        (("create", "a", "-u", "x", "-X", "readTimeot=1"), "did you mean readTimeout?"),
+        (("create", "a", "-u", "sqlite:x", "-X", "readTimeot=1"), "did you mean readTimeout?"),
         (("edit", "--production"), "which profile?"),
     ):
         status, _, err = run("profile", *args)
