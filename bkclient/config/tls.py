@@ -2,8 +2,8 @@
 
 Agrees with BookKeeper 4.18.0, AbstractConfiguration, ServerConfiguration, ClientConfiguration and
 TLSContextFactory. Where Java reads a list of versions or ciphers only up to its first comma, the
-whole list is taken here. ``bkclient.connection.security.tls`` reads the files, and again when they
-change.
+whole list is taken here. ``bkclient.connection.security.tls_contexts`` reads the files, and again
+when they change.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from wire.messages import AddRequest, Answer, Request
 
 if TYPE_CHECKING:
     from bkclient.connection.request_trace import RequestTrace
-    from bkclient.connection.security.tls import TlsEnd
+    from bkclient.connection.security.tls_contexts import TlsEnd
 
 log = Logger()
 

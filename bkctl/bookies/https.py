@@ -17,7 +17,7 @@ from OpenSSL import SSL
 from twisted.internet.task import Clock
 
 from bkclient.config.tls import TlsSettings
-from bkclient.connection.security.tls import TlsContexts, TlsEnd
+from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
 from bkclient.errors import SecurityError
 
 _PIECE_BYTES: Final = 64 * 1024

@@ -24,8 +24,8 @@ from wire.errors import BookKeeperError
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
+    from bkctl.output.results import Emitter
     from bkctl.output.watch_rounds import WatchRounds
 
 P = ParamSpec("P")
@@ -149,7 +149,7 @@ class Session:
     @property
     def emitter(self) -> Emitter:
         if self._emitter is None:
-            from bkctl.output.emit import Emitter
+            from bkctl.output.results import Emitter
 
             if self.options.show_secrets:
                 from bkctl.output.atomic_file import keep_private
@@ -166,7 +166,7 @@ class Session:
         self.host = self.messages.host = host
         self._emitter, self.input.is_read_again = None, watch is not None
         if watch is not None:
-            from bkctl.output.emit import Emitter
+            from bkctl.output.results import Emitter
 
             self._emitter = Emitter(self.options, host, watch)
 
@@ -180,7 +180,7 @@ class Session:
         Raises:
             RefusedError: without the dry run, the command would be refused.
         """
-        from bkctl.output.emit import Plan
+        from bkctl.output.results import Plan
 
         self.emit(Plan(tuple(steps)))
         self.end_plan()

@@ -21,7 +21,7 @@ from bookied.service.autorecovery import AutoRecoveryService
 from bookied.service.dependencies import Dependencies
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
 
 PATH: Final = "/metrics"

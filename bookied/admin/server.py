@@ -29,7 +29,7 @@ from bookied.stats.metrics import Summaries
 from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
 
 def stats_of(service: BookieService) -> Iterator[Summaries]:
@@ -150,7 +150,7 @@ class AdminServer:
         config, settings = self._config, self._config.https
         if settings is None:
             return None
-        from bkclient.connection.security.tls import TlsContexts
+        from bkclient.connection.security.tls_contexts import TlsContexts
 
         settings = attrs.evolve(
             settings,

@@ -68,7 +68,7 @@ from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts, TlsEnd
+    from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
 
 HEAVY_AT_ONCE: Final = 2
 """Requests in progress whose answers may be as large as the cluster has ledgers."""

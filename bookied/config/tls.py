@@ -1,7 +1,7 @@
 """What a bookie can be told about TLS.
 
 Versions and cipher suites are keys of bookies and clients: ``bkclient.config.tls`` declares them,
-and ``bkclient.connection.security.tls`` applies them.
+and ``bkclient.connection.security.tls_contexts`` applies them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from twisted.logger import Logger
 from bookied.directories.roots import CURRENT
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.reader import journal_ids
 
 NAME: Final = "bookied.journal"
@@ -125,9 +125,9 @@ def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> N
 def _is_in_groups(files: Files, path: Path) -> bool:
     file = files.open_read(path)
     try:
-        head = file.read_at(layout.HEADER_BYTES[layout.VERSION], groups.FILE_MARK_BYTES)
-        return groups.parse_file_mark(head) is not None
-    except groups.FileMarkDamagedError:
+        head = file.read_at(layout.HEADER_BYTES[layout.VERSION], group_format.FILE_MARK_BYTES)
+        return group_format.parse_file_mark(head) is not None
+    except group_format.FileMarkDamagedError:
         return False
     finally:
         file.close()

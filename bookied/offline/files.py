@@ -12,8 +12,8 @@ import attrs
 from bookied.directories.roots import Directories
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
-from bookied.storage.index import file_places
 from bookied.storage.index import format as index_layout
+from bookied.storage.index.index_files import paths as file_paths
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
@@ -77,7 +77,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
     for directory in found.index_dirs:
         named = (
             (index_layout.ledger_id(path.name.removesuffix(index_layout.MOVING)), path)
-            for path in file_places.index_files(files, directory)
+            for path in file_paths.index_files(files, directory)
         )
         for number, path in sorted((n, path) for n, path in named if n is not None):
             yield _file(path, FileKind.INDEX, number)

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 from bookied.errors import CorruptError, IndexEntryError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
-from bookied.storage.index import file_places, file_reads
 from bookied.storage.index import format as layout
+from bookied.storage.index.index_files import paths as file_paths
+from bookied.storage.index.index_files import reads as file_reads
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 OPEN_MAX: Final = 64
@@ -90,7 +91,7 @@ class FileIndex:
     def ledger_ids(self) -> list[int]:
         found = set()
         for directory in self._directories:
-            for path in file_places.index_files(self._files, directory):
+            for path in file_paths.index_files(self._files, directory):
                 name = path.name.removesuffix(layout.MOVING)
                 ledger_id = layout.ledger_id(name)
                 if ledger_id is not None and self._path(ledger_id) is not None:

@@ -23,7 +23,7 @@ from bookied.server.reads.fast_reads import FastReads
 from bookied.server.rules.bookie import Bookie
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
 
 @attrs.frozen(kw_only=True)

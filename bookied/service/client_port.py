@@ -90,7 +90,7 @@ def server_limits(config: BookieConfig, storage: StorageLimits) -> ServerLimits:
 
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
 log = Logger()
 
@@ -186,7 +186,7 @@ def _open_security(
     settings, tls, auth = config.tls, None, None
     try:
         if settings is not None:
-            from bkclient.connection.security.tls import TlsContexts
+            from bkclient.connection.security.tls_contexts import TlsContexts
 
             tls = TlsContexts(settings, parts.clock, is_client=False)
         if config.auth_factory:

@@ -30,7 +30,7 @@ from bookied.service.dependencies import Dependencies
 from bookied.service.threads import in_own_thread
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.log_file import LogSettings
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
 from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex

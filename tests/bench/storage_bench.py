@@ -25,7 +25,7 @@ from typing import Any
 from bookied.config.db import RocksSettings
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore

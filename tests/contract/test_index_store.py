@@ -12,8 +12,8 @@ import pytest
 
 from bookied.config.db import RocksSettings
 from bookied.storage.index import format as layout
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from bookied.storage.index.rocks.database import ledgers_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex

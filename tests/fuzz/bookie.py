@@ -14,7 +14,7 @@ from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
-from bkclient.connection.security.tls import TlsContexts
+from bkclient.connection.security.tls_contexts import TlsContexts
 from bookied.server.access.authenticators import PasswordAuthenticator
 from tests.bookied.worlds.served_bookie import Serving, Transport
 from tests.fuzz.security import NONCE

@@ -30,11 +30,12 @@ from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.storage.entrylog import format as log_format
 from bookied.storage.entrylog.reader import open_scan as open_log
 from bookied.storage.entrylog.reader import read_ledgers_map
-from bookied.storage.index.file_reads import read_index, read_pages
+from bookied.storage.index.index_files.reads import read_index, read_pages
 from bookied.storage.index.rocks import format as rocks_format
 from bookied.storage.journal import format as journal_format
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal import mark as journal_mark
+from bookied.storage.journal.group_format import group_head
 from bookied.storage.journal.reader import open_scan as open_journal
 from tests.bookied.worlds.golden import DIRECTORY
 from tests.fuzz import entry_life, security
@@ -143,13 +144,13 @@ def _entry_list(data: bytes) -> None:
 
 
 def _file_mark(data: bytes) -> None:
-    groups.parse_file_mark(data[: groups.FILE_MARK_BYTES])
+    group_format.parse_file_mark(data[: group_format.FILE_MARK_BYTES])
 
 
 def _group_head(data: bytes) -> None:
-    head = groups.parse_group_head(data, int.from_bytes(data[16:24], "big", signed=True))
+    head = group_format.parse_group_head(data, int.from_bytes(data[16:24], "big", signed=True))
     if head is not None:
-        groups.is_complete([data], head, 0)
+        group_format.is_complete([data], head, 0)
 
 
 def _deletions(data: bytes) -> None:
@@ -229,9 +230,9 @@ def _deletions_seeds() -> tuple[bytes, ...]:
 
 
 def _journal_seeds() -> tuple[bytes, ...]:
-    start = groups.file_start(6, 5, 4096)
+    start = group_format.file_start(6, 5, 4096)
     record = journal_format.entry_record(bytes(24) + b"x")
-    head = groups.group_head([record], generation=5, offset=len(start), synced=0, alignment=4096)
+    head = group_head([record], generation=5, offset=len(start), synced=0, alignment=4096)
     return (*_golden_files("*.txn"), start, start + head + record)
 
 
@@ -315,7 +316,7 @@ _ALL: Final = (
     _target("log-record", lambda d: decode_record("log", d), LogDamagedError, _RECORD),
     _target("last-mark", lambda d: journal_mark.decode_mark(d, _P), CorruptError, (b"\0" * 16,)),
     _target("journal", _on_disk(_scan_journal, "1.txn"), CorruptError, _journal_seeds()),
-    _target("file-mark", _file_mark, groups.FileMarkDamagedError, (b"\0" * 64,)),
+    _target("file-mark", _file_mark, group_format.FileMarkDamagedError, (b"\0" * 64,)),
     _target("group-head", _group_head, (), (b"\0" * 64,)),
     _target("entry-log", _on_disk(_scan_log, "1.log"), CorruptError, _golden_files("*.log")),
     _target(

@@ -26,7 +26,7 @@ def check_files(config: Any) -> Iterator[SettingFinding]:
 def _tls(settings: TlsSettings, *, is_client: bool) -> Iterator[SettingFinding]:
     from twisted.internet.task import Clock
 
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
     try:
         TlsContexts(settings, Clock(), is_client=is_client)

@@ -32,7 +32,7 @@ from wire.messages import AUTH_DISABLED, SASL, AuthRequest, AuthResponse, StartT
 from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Client
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsContexts
+    from bkclient.connection.security.tls_contexts import TlsContexts
 
 AUTH_S: Final = 10.0
 """How long each answer of a bookie may take while we show who we are."""
@@ -166,7 +166,7 @@ def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
     if settings is None and not config.has_sasl:
         return None
     if settings is not None:
-        from bkclient.connection.security.tls import TlsContexts
+        from bkclient.connection.security.tls_contexts import TlsContexts
 
         tls = TlsContexts(settings, clock, is_client=True)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bkclient.config.findings import Severity
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.state import LocalSurvey
+from bkctl.commands.doctor.survey_values import LocalSurvey
 from bkctl.output.units import human_duration
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"

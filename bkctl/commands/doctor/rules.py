@@ -16,7 +16,7 @@ from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
 from bkctl.bookies.summary import LOGIN_NEEDED, BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
-from bkctl.commands.doctor.state import ClusterSurvey, LocalSurvey
+from bkctl.commands.doctor.survey_values import ClusterSurvey, LocalSurvey
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId

@@ -30,7 +30,12 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.logs import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules import diagnose, rules_for
-from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
+from bkctl.commands.doctor.survey_values import (
+    ClusterSurvey,
+    DoctorLimits,
+    LedgerCensus,
+    LocalSurvey,
+)
 from bkctl.commands.local.directory import directory_in_use
 from bkctl.commands.settings.config_files import side_of_file
 from bkctl.errors import ProblemsError, WarningsError

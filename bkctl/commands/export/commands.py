@@ -19,7 +19,7 @@ from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 
 export = Command(
     "export",
-    body="bkctl.commands.export.rounds:export",
+    body="bkctl.commands.export.export_command:export",
     help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 selects the
     existing ledgers in it.
 

@@ -255,7 +255,7 @@ def print_entries(
 def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
     """Write entries to a file as ``-o`` says."""
     from bkctl.host import Host
-    from bkctl.output.emit import Emitter
+    from bkctl.output.results import Emitter
 
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
     stdin, stderr = session.host.stdin, session.host.stderr

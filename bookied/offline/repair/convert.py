@@ -32,9 +32,9 @@ from bookied.offline.repair.convert_logs import (
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_places import index_files, remove_hollow
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import IndexHeader
+from bookied.storage.index.index_files.index import IndexFiles
+from bookied.storage.index.index_files.paths import index_files, remove_hollow
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS

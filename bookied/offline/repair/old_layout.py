@@ -24,7 +24,7 @@ from bookied.errors import BadCookieError, LayoutTooNewError
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as index_layout
-from bookied.storage.index.file_places import index_files
+from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import MARK_NAME
 from wire.errors import FormatError

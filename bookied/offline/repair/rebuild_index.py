@@ -39,8 +39,8 @@ from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog.reader import EntryLogRecord, highest_log_id, list_logs
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_places import index_files
-from bookied.storage.index.file_reads import read_pages
+from bookied.storage.index.index_files.paths import index_files
+from bookied.storage.index.index_files.reads import read_pages
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark
 

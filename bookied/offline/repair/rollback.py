@@ -21,7 +21,7 @@ from bookied.offline.repair.old_layout import (
     is_any_old,
 )
 from bookied.offline.repair.upgrade import BookieRoots, UpgradeRefusedError
-from bookied.storage.index.file_places import remove_hollow
+from bookied.storage.index.index_files.paths import remove_hollow
 
 
 @attrs.frozen

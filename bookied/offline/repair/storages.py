@@ -10,7 +10,7 @@ from bookied.directories.roots import Directories
 from bookied.offline.settings import OfflineConfig
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore

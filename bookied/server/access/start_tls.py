@@ -17,7 +17,7 @@ from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 
 if TYPE_CHECKING:
-    from bkclient.connection.security.tls import TlsEnd
+    from bkclient.connection.security.tls_contexts import TlsEnd
 
 HANDSHAKE_S: Final = 30.0
 """How long a client has for the handshake from the answer to START_TLS on."""

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from bookied.stats.metrics import JournalStats
 from bookied.stats.summary import Series
-from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit
-from bookied.storage.journal.queue import QueuedRecords
+from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit, QueuedRecords
 
 
 def note_seconds(stats: JournalStats, series: Series, seconds: float) -> None:

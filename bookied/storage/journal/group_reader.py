@@ -1,4 +1,4 @@
-"""The complete groups of a journal file that has them; see ``bookied.storage.journal.groups``.
+"""The complete groups of a journal file that has them; see ``journal.group_format``.
 
 What a crash leaves is a last group of which parts are missing: there the data ends. A group that is
 not whole although it was on disk before a later one was written is damage, and an error.
@@ -15,7 +15,7 @@ import attrs
 from bookied.errors import JournalRecordError
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.unreadable import lost_is_damaged, read_before_loss
-from bookied.storage.journal.groups import (
+from bookied.storage.journal.group_format import (
     BLOCK_BYTES,
     GROUP_MAGIC,
     GROUP_MAGIC_AT,

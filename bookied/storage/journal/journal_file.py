@@ -11,7 +11,7 @@ from bookied.stats.metrics import JournalStats
 from bookied.stats.summary import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.counts import note_seconds
 from bookied.storage.journal.journal_settings import JournalSettings
 from bookied.storage.journal.mark import LastMark
@@ -108,7 +108,7 @@ class JournalFile:
         if not settings.in_groups:
             return layout.header(settings.version)
         self._generation = self._new_generation()
-        return groups.file_start(settings.version, self._generation, settings.alignment)
+        return group_format.file_start(settings.version, self._generation, settings.alignment)
 
     def begin_next(self) -> None:
         """Sync and close this file and begin the next one; without space for it, go on in this."""
@@ -138,7 +138,7 @@ class JournalFile:
         self._note_since(self._stats.flush.success, began_s)
 
     def _head(self, file: AppendFile, records: list[Buffer]) -> bytes:
-        return groups.group_head(
+        return group_format.group_head(
             records,
             generation=self._generation,
             offset=file.tell(),

@@ -9,7 +9,7 @@ import attrs
 
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.group_commit import GroupCommit
 
 
@@ -25,7 +25,7 @@ class JournalSettings:
     """When to write; at once unless given."""
     version: int = attrs.field(default=layout.VERSION, validator=_check_version)
     """``journalFormatVersionToWrite``, 4 to 6."""
-    alignment: int = attrs.field(default=512, converter=groups.group_alignment)
+    alignment: int = attrs.field(default=512, converter=group_format.group_alignment)
     """``journalAlignmentSize`` in bytes; groups are aligned to 4096 as well."""
     size_bytes_max: int = 2048 * 1024 * 1024
     """``journalMaxSizeMB``: the next file begins after a group beyond it."""

@@ -4,9 +4,8 @@ Here a record that a crash has torn at the end is told from damage: a torn tail 
 stopped and no error, damage in the middle is an error that names the place (storage.md section
 3.6). No file is ever created or changed.
 
-A file with groups (``bookied.storage.journal.groups``) gives the records of complete groups only.
-Java's, and ours of version 4, have no checksums: what was cut off by zeros there is told by its
-alignment.
+A file with groups (``group_format``) gives the records of complete groups only. Java's, and ours of
+version 4, have no checksums: what was cut off by zeros there is told by its alignment.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import attrs
 from bookied.errors import CorruptError, JournalFormatError, JournalMissingError, JournalRecordError
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.group_reader import GroupReader, JournalBytes
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -202,7 +201,7 @@ class JournalScan:
         size = layout.LENGTH.unpack_from(content)[0]
         if size < 0:
             raise JournalRecordError(self.path, at, f"padding of {size} bytes")
-        if content[4:] == groups.GROUP_MAGIC:
+        if content[4:] == group_format.GROUP_MAGIC:
             raise JournalRecordError(self.path, at, "a group in a file without a file mark")
         self.is_torn = at + 8 + size > self.size
         return int(at + 8 + size)
@@ -245,7 +244,7 @@ class JournalScan:
 
     @property
     def has_groups(self) -> bool:
-        """Whether checksums show what is complete: ``bookied.storage.journal.groups``."""
+        """Whether checksums show what is complete: ``bookied.storage.journal.group_format``."""
         return self._groups is not None
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -354,9 +353,9 @@ def _group_reader(file: JournalBytes, size: int) -> GroupReader | None:
     """
     at = layout.HEADER_BYTES[layout.VERSION]
     try:
-        mark = groups.parse_file_mark(file.read_at(at, groups.FILE_MARK_BYTES))
-    except groups.FileMarkDamagedError:
-        if _first_non_zero(file, at + groups.FILE_MARK_BYTES, size) is None:
+        mark = group_format.parse_file_mark(file.read_at(at, group_format.FILE_MARK_BYTES))
+    except group_format.FileMarkDamagedError:
+        if _first_non_zero(file, at + group_format.FILE_MARK_BYTES, size) is None:
             return None  # A crash while the file was begun.
         raise JournalRecordError(file.path, at, "the mark of a file in groups is damaged") from None
     if mark is None:

@@ -21,7 +21,7 @@ from bookied.directories.last_journal_note import (
     note_journal,
 )
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from tests.sim.world.disk import SimFiles
 
 J0, J1 = Path("/j0"), Path("/j1")
@@ -84,7 +84,10 @@ def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFile
 
 def test_a_journal_of_ours_that_was_not_noted_leaves_no_doubt(files: SimFiles) -> None:
     note_journal(files, J0, KEPT)
-    for journal_id, start in ((0x20, groups.file_start(6, 77, 4096)), (0x21, layout.header(6))):
+    for journal_id, start in (
+        (0x20, group_format.file_start(6, 77, 4096)),
+        (0x21, layout.header(6)),
+    ):
         files.write_atomic(J0 / "current" / f"{journal_id:x}.txn", start)
         in_doubt_to = ALL_LEDGERS if journal_id == 0x21 else NO_LEDGER
         assert fences_in_doubt_to(files, [J0]) == in_doubt_to
@@ -107,7 +110,7 @@ def test_who_begins_anew_doubts_the_fences_of_all_ledgers_that_there_are(files: 
     note_doubt(files, [J0, J1], 0x2A)
     files.crash()
     assert fences_in_doubt_to(files, [J0]) == fences_in_doubt_to(files, [J1]) == 0x2A
-    files.write_atomic(J0 / "current/20.txn", groups.file_start(6, 77, 4096))
+    files.write_atomic(J0 / "current/20.txn", group_format.file_start(6, 77, 4096))
     assert fences_in_doubt_to(files, [J0, J1]) == 0x2A
     note_journal(files, J0, LastJournalNote(0x20, 0x2A))
     note_doubt(files, [J0, J1], 7)

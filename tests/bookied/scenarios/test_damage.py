@@ -19,8 +19,8 @@ import pytest
 from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.reader import next_log_id, open_scan
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.damaged_bookie import (

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bkclient.connection.security.tls import TlsContexts
+from bkclient.connection.security.tls_contexts import TlsContexts
 from bookied.config.bookie import load_bookie_config
 from tests.bookied.server.test_client_transport import Pair
 from tests.bookied.worlds.secured_link import conf

@@ -24,8 +24,8 @@ from bookied.errors import (
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import PAGE_SLOTS, relative_path
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import LastMark

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from bookied.errors import JournalMissingError, JournalRecordError
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import relative_path
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
+from bookied.storage.journal.group_format import group_head
 from bookied.storage.journal.mark import LastMark, encode_mark
 from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -520,10 +521,10 @@ def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
 
 
 def in_groups(*written: list[bytes]) -> bytes:
-    data = groups.file_start(6, 77, 4096)
+    data = group_format.file_start(6, 77, 4096)
     for records in written:
         size = len(data)
-        head = groups.group_head(records, generation=77, offset=size, synced=size, alignment=4096)
+        head = group_head(records, generation=77, offset=size, synced=size, alignment=4096)
         data += head + b"".join(records)
     return data
 

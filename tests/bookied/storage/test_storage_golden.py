@@ -11,7 +11,7 @@ import pytest
 
 from bookied.config.db import RocksSettings
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.rocks.database import locations_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import DiskRead
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits

@@ -20,7 +20,7 @@ from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.storage_world import Blocking, Submitted, Turns, World
 from tests.sim.world.disk import SECTOR

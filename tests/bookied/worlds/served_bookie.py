@@ -21,7 +21,7 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.storage.files.files import Files, ReadFile, RealFiles
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings

@@ -13,14 +13,14 @@ import pytest
 
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.reader import journal_ids, open_scan
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.interop.peers.java_shell import java_shell
 from tests.interop.peers.our_bookie import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaVM, Peers, write_conf
 
-BLOCK = groups.BLOCK_BYTES
+BLOCK = group_format.BLOCK_BYTES
 GENERATION = 0x0102030405060708
 
 
@@ -38,10 +38,10 @@ CONTENTS = [
 
 def journal() -> tuple[bytes, list[int]]:
     """Return a journal, and where each group begins and the last one ends."""
-    data, places = groups.file_start(6, GENERATION, BLOCK), []
+    data, places = group_format.file_start(6, GENERATION, BLOCK), []
     for records in CONTENTS:
         places.append(len(data))
-        data += groups.group_head(
+        data += group_format.group_head(
             records, generation=GENERATION, offset=len(data), synced=len(data), alignment=BLOCK
         )
         data += b"".join(records)

@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
-from bkclient.connection.security.tls import TlsContexts
+from bkclient.connection.security.tls_contexts import TlsContexts
 from bkclient.errors import SecurityError
 from bkctl.bookies.https import TlsStream
 from tests.bookied.worlds.raw_client import RawConnection

@@ -29,7 +29,7 @@ from bookied.storage.garbage.transactional_compaction import (
     TransactionalCompaction,
     UnfinishedCompaction,
 )
-from bookied.storage.index import file_reads as index_files
+from bookied.storage.index.index_files import reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from tests.sim.engine.switches import Mutation, put, switch

@@ -11,8 +11,8 @@ from typing import Final
 from twisted.logger import Logger
 
 from bookied.storage.index import format as pages
-from bookied.storage.index.file_reads import check_location
 from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.index_files.reads import check_location
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.ledgers import RocksTable

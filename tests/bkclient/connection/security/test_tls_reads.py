@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.security.tls import TlsContexts
+from bkclient.connection.security.tls_contexts import TlsContexts
 from bookied.config.bookie import load_bookie_config
 from tests.bookied.worlds.secured_link import AUTHORITY, BOOKIE, CLIENT, conf
 from tests.support.certificates import bookie_keys, client_keys, write_pem

@@ -21,7 +21,7 @@ from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.options import Options
-from bkctl.output.emit import Emitter
+from bkctl.output.results import Emitter
 from bkctl.output.views import view_of
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.session import Session

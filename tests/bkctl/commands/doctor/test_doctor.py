@@ -24,7 +24,12 @@ from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose
-from bkctl.commands.doctor.state import ENDS_READ_MAX, ClusterSurvey, DoctorLimits, LedgerCensus
+from bkctl.commands.doctor.survey_values import (
+    ENDS_READ_MAX,
+    ClusterSurvey,
+    DoctorLimits,
+    LedgerCensus,
+)
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata

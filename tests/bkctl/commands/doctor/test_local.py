@@ -17,7 +17,7 @@ from twisted.internet import threads
 
 from bkclient.config.findings import Severity
 from bkctl.commands.doctor.local_rules import local_findings
-from bkctl.commands.doctor.state import LocalSurvey
+from bkctl.commands.doctor.survey_values import LocalSurvey
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT
 from bookied.storage.journal.mark import LastMark, encode_mark

@@ -20,7 +20,12 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose
-from bkctl.commands.doctor.state import ClusterSurvey, DoctorLimits, LedgerCensus, LocalSurvey
+from bkctl.commands.doctor.survey_values import (
+    ClusterSurvey,
+    DoctorLimits,
+    LedgerCensus,
+    LocalSurvey,
+)
 from bkctl.output.views import view_of
 from bookied.offline.check.findings import DiskFinding
 from wire.ids import BookieId, LedgerId

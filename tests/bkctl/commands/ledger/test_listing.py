@@ -8,7 +8,7 @@ import pytest
 from bkclient.metadata.api import Versioned
 from bkctl.commands.ledger.delete import DeletionCandidate, loss
 from bkctl.commands.ledger.listing import LedgerFilter
-from tests.bkctl.output.test_emit import METADATA
+from tests.bkctl.output.test_results import METADATA
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

@@ -17,8 +17,8 @@ from bookied.offline.repair.convert_logs import ConversionRefusedError
 from bookied.storage.entrylog.format import location
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.files.files import Files
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore

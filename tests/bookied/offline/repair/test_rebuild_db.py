@@ -18,8 +18,8 @@ from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
 from bookied.offline.repair.storages import open_rocks, storages_of
 from bookied.storage.entrylog.format import location
 from bookied.storage.files.files import Files, RealFiles, remove_tree
-from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import format as layout

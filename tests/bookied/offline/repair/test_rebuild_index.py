@@ -19,8 +19,8 @@ from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_reads import read_index
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
+from bookied.storage.index.index_files.reads import read_index
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark, encode_mark
 from bookied.storage.ledger_storage.limits import StorageEvents

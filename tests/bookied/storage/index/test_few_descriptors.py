@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bookied.storage.index import format as layout
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from tests.sim.world.disk import SimFiles
 

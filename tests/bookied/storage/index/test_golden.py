@@ -7,8 +7,8 @@ import pytest
 
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_reads import read_index
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
+from bookied.storage.index.index_files.reads import read_index
 from tests.bookied.worlds import golden
 
 INDEXES = [

@@ -10,7 +10,8 @@ import pytest
 
 from bookied.errors import JournalRecordError
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
+from bookied.storage.journal.group_format import group_head
 from bookied.storage.journal.reader import (
     RUN_BYTES,
     RUN_ENTRIES_MAX,
@@ -22,7 +23,7 @@ from bookied.storage.journal.reader import (
 from tests.sim.world.disk import SimFiles
 
 PATH = Path("/1.txn")
-BLOCK = groups.BLOCK_BYTES
+BLOCK = group_format.BLOCK_BYTES
 
 
 def records(rng: Random) -> list[bytes]:
@@ -51,12 +52,12 @@ def plain(made: list[bytes]) -> bytes:
 
 
 def grouped(made: list[bytes], rng: Random | None = None) -> bytes:
-    data = groups.file_start(6, 7, BLOCK)
+    data = group_format.file_start(6, 7, BLOCK)
     while made:
         count = rng.randrange(1, len(made) + 1) if rng else len(made)
         some, made = made[:count], made[count:]
         size = len(data)
-        head = groups.group_head(some, generation=7, offset=size, synced=size, alignment=BLOCK)
+        head = group_head(some, generation=7, offset=size, synced=size, alignment=BLOCK)
         data += head + b"".join(some)
     return data
 

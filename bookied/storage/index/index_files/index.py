@@ -15,9 +15,9 @@ from typing import Final
 from bookied.errors import CorruptError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
-from bookied.storage.index.file_places import IndexFilePlaces
-from bookied.storage.index.file_reads import IndexReads
-from bookied.storage.index.file_writes import IndexWrites
+from bookied.storage.index.index_files.paths import IndexFilePlaces
+from bookied.storage.index.index_files.reads import IndexReads
+from bookied.storage.index.index_files.writes import IndexWrites
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 OPEN_TO_WRITE_MAX: Final = 128

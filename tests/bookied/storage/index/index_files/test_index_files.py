@@ -8,7 +8,7 @@ import pytest
 
 from bookied.errors import IndexEntryError, IndexFormatError, IndexTruncatedError
 from bookied.storage.index import format as layout
-from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from tests.sim.world.disk import SECTOR, PowerCut, SimFiles
 

@@ -17,9 +17,14 @@ from bookied.errors import NO_SPACE, IndexCutError, IndexFullError
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_changes import copy_index, switch_slots, write_change
-from bookied.storage.index.file_places import IndexFilePlaces
-from bookied.storage.index.file_reads import begun_pages, complete_pages, cut_error, read_pages
+from bookied.storage.index.index_files.changes import copy_index, switch_slots, write_change
+from bookied.storage.index.index_files.paths import IndexFilePlaces
+from bookied.storage.index.index_files.reads import (
+    begun_pages,
+    complete_pages,
+    cut_error,
+    read_pages,
+)
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 log = Logger()

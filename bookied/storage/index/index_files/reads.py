@@ -21,7 +21,7 @@ from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_places import IndexFilePlaces
+from bookied.storage.index.index_files.paths import IndexFilePlaces
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 _START_BYTES: Final = layout.HEADER_BYTES + layout.PAGE_BYTES

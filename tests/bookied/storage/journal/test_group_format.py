@@ -12,7 +12,7 @@ import pytest
 from bookied.errors import JournalRecordError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
-from bookied.storage.journal import groups
+from bookied.storage.journal import group_format
 from bookied.storage.journal.group_reader import LARGE_BYTES
 from bookied.storage.journal.reader import open_scan
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
@@ -20,7 +20,7 @@ from tests.sim.world.disk import SimFiles
 
 PATH = Path("/1.txn")
 GENERATION = 0x1122334455667788
-BLOCK = groups.BLOCK_BYTES
+BLOCK = group_format.BLOCK_BYTES
 SECTOR = 512
 
 
@@ -31,7 +31,7 @@ def entry(number: int, size: int) -> bytes:
 
 
 def group(records: list[bytes], offset: int, *, synced: int | None = None) -> bytes:
-    head = groups.group_head(
+    head = group_format.group_head(
         records,
         generation=GENERATION,
         offset=offset,
@@ -43,7 +43,7 @@ def group(records: list[bytes], offset: int, *, synced: int | None = None) -> by
 
 def journal(*contents: list[bytes]) -> tuple[bytes, list[int]]:
     """Return a journal of some groups, and where each begins; the end comes last."""
-    data, starts = groups.file_start(6, GENERATION, BLOCK), []
+    data, starts = group_format.file_start(6, GENERATION, BLOCK), []
     for records in contents:
         starts.append(len(data))
         data += group(records, len(data))
@@ -153,10 +153,10 @@ def test_over_an_old_group_java_would_not_start() -> None:
 
 
 def test_equal_groups_over_each_other_give_java_old_records_as_good_ones() -> None:
-    aligned = [entry(200, BLOCK - groups.HEAD_BYTES - 36), *(entry(n, 988) for n in range(4))]
+    aligned = [entry(200, BLOCK - group_format.HEAD_BYTES - 36), *(entry(n, 988) for n in range(4))]
     new = group(aligned, FIRST)
     old = group([entry(300 + n, 988) for n in range(8)], FIRST)
-    start = groups.file_start(6, GENERATION, BLOCK)
+    start = group_format.file_start(6, GENERATION, BLOCK)
     torn = start + new[:BLOCK] + old[BLOCK:] + bytes(BLOCK)
     assert read(torn)[0] == []
     handed = {layout.IDS.unpack_from(body)[1] for _, body in java_scan(torn)}
@@ -179,7 +179,7 @@ def test_a_flipped_bit_in_a_synced_group_stops_the_start_and_one_at_the_end_ends
 
 
 def test_without_syncing_a_lost_group_before_a_whole_one_is_no_damage() -> None:
-    start = groups.file_start(6, GENERATION, BLOCK)
+    start = group_format.file_start(6, GENERATION, BLOCK)
     one = group(SMALL, BLOCK)
     two = group(LARGE, 2 * BLOCK, synced=BLOCK)
     assert read(start + one + two)[0] == SMALL + LARGE
@@ -190,9 +190,9 @@ def test_without_syncing_a_lost_group_before_a_whole_one_is_no_damage() -> None:
 
 
 def test_a_group_at_another_place_or_of_another_file_is_none() -> None:
-    start = groups.file_start(6, GENERATION, BLOCK)
+    start = group_format.file_start(6, GENERATION, BLOCK)
     assert read(start + group(SMALL, 2 * BLOCK))[0] == []
-    other = groups.file_start(6, GENERATION + 1, BLOCK)
+    other = group_format.file_start(6, GENERATION + 1, BLOCK)
     assert read(other + group(SMALL, BLOCK))[0] == []
 
 
@@ -207,7 +207,7 @@ def test_a_damaged_file_mark_stops_the_start(at: int) -> None:
 
 @pytest.mark.parametrize("zeros", [0, BLOCK])
 def test_a_file_cut_while_it_was_begun_is_an_empty_journal(zeros: int) -> None:
-    start = groups.file_start(6, GENERATION, BLOCK)
+    start = group_format.file_start(6, GENERATION, BLOCK)
     for cut in range(len(start)):
         if cut not in range(4, 8):  # Within a sector, and of a version of its own: see format.
             assert read(start[:cut] + bytes((len(start) - cut + zeros) if zeros else 0))[0] == []
@@ -236,7 +236,7 @@ def test_records_behind_a_mark_are_found_though_heads_before_it_are_damaged() ->
 
 
 def test_a_group_whose_records_do_not_fill_it_is_an_error() -> None:
-    start = groups.file_start(6, GENERATION, BLOCK)
+    start = group_format.file_start(6, GENERATION, BLOCK)
     for bad in (struct.pack(">i", 40) + b"x" * 30, struct.pack(">i", -256) + bytes(40), b"\0\0"):
         with pytest.raises(JournalRecordError, match="length") as caught:
             read(start + group([entry(0, 40), bad], BLOCK))
@@ -255,7 +255,7 @@ def test_a_group_of_many_megabytes_is_read() -> None:
 
 def test_a_file_that_was_only_begun_ends_behind_its_mark_and_is_not_torn(tmp_path: Path) -> None:
     path = tmp_path / "5.txn"
-    path.write_bytes(groups.file_start(6, 77, 4096) + bytes(8192))
+    path.write_bytes(group_format.file_start(6, 77, 4096) + bytes(8192))
     scan = open_scan(RealFiles(), path)
     assert (list(scan), scan.end, scan.is_torn) == ([], 4096, False)
     scan.close()
