@@ -67,7 +67,7 @@ class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
             raise error.with_traceback(None) from None
 
     def _whole(self, message: str, error: BaseException) -> str:
-        if self._uri not in message:
+        if self._uri not in message and not isinstance(error, SourceOptionError):
             message = f"{message}, cluster {self._uri}"
         return _with_hint(message, error)
 

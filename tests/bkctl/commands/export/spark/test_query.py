@@ -18,7 +18,7 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bkctl.commands.export.errors import TaskError
 from bkctl.commands.export.spark.query import Query, freeze_modules, short_errors
 from bkctl.commands.export.spark.sink import Sink
-from bkctl.commands.export.spark.source_options import parse_options
+from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
@@ -68,6 +68,11 @@ def test_an_error_names_the_cluster_once(error: BookKeeperError, line: str) -> N
         raise error
     assert str(caught.value).startswith(line)
     assert str(caught.value).count(CLUSTER) == 1
+
+
+def test_an_error_of_an_option_does_not_name_the_cluster() -> None:
+    with pytest.raises(SourceOptionError, match=r"^too far$"), short_errors(CLUSTER):
+        raise SourceOptionError("too far")
 
 
 @pytest.mark.parametrize(
