@@ -147,6 +147,10 @@ class Decoder:
                 else None
             )
             schema = await read_schema(self._client, self._topic, number)
+            if schema is None and number is None:
+                raise TopicError(
+                    f"{self._topic}: the message has no schema: decode it as string or json"
+                )
             if schema is None or schema.type != "AVRO":
                 found = "none" if schema is None else f"a schema of type {schema.type}"
                 raise TopicError(f"{self._topic}: no Avro schema {number}: there is {found}")
