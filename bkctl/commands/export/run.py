@@ -157,8 +157,11 @@ def export_ledgers(
         cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
         choice = _choice_of(ledger_ids)
         are_named = _are_named(choice, options)
-        if are_named:  # A ledger that is missing is reported before anything is made.
+        # What is missing is reported before anything is made.
+        if are_named:
             planned = client.call(_plan, choice, options, {})
+        elif choice.log is not None or choice.topic is not None:
+            client.call(choice.find)
         with _opened(target) as (files, tree):
             chosen = _chosen(choice, options, tree)
             if not are_named:

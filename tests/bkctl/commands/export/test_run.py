@@ -648,6 +648,14 @@ class TestCommand:
         assert "987654" in done.err
         assert not (tmp_path / "out").exists()
 
+    @pytest.mark.parametrize("option", ["--log", "--topic"])
+    def test_no_directory_is_made_for_what_does_not_exist(
+        self, run: Run, tmp_path, option: str
+    ) -> None:
+        done = run("export", "--since-last", option, "nowhere", "--to", tmp_path / "out", ok=False)
+        assert done.status == 3
+        assert not (tmp_path / "out").exists()
+
     def test_ranges_without_a_ledger_are_3(self, run: Run, tmp_path) -> None:
         done = run("export", "987654-987660", "--to", tmp_path / "out", ok=False)
         assert (done.status, done.out) == (3, "")
