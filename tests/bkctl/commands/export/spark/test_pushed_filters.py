@@ -126,6 +126,20 @@ class Predicates:
         )
 
 
+def test_spark_reads_a_dataframe_by_the_filters_of_its_last_use_that_had_some(
+    spark, cluster, log
+) -> None:
+    """As docs/spark.md warns. Once this fails, the source need not refuse other filters either."""
+    frame = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log).load()
+    assert frame.where("entry_id < 1").count() == len(CREATED_MS)
+    assert frame.count() == ENTRIES * len(CREATED_MS), "without pushFilters, all is right"
+    frame = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
+    frame = frame.load()
+    assert frame.where("entry_id < 1").count() == len(CREATED_MS)
+    assert frame.where("entry_id % 2 = 0").count() == len(CREATED_MS)
+    assert frame.count() == len(CREATED_MS)
+
+
 def test_a_filter_keeps_the_rows_that_spark_keeps(spark, cluster, log) -> None:
     reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log)
     every = reader.load()
