@@ -42,17 +42,20 @@ _COPY: Final = (
     "ledger read LEDGER_ID --length-prefixed | bkctl -u URI ledger write - --length-prefixed"
 )
 
+_LARGEST: Final = ("ledger list -o wide --sort-by stored:desc", "bookie show BOOKIE_ID --ledgers")
+
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery history": ("autorecovery list",),
     "autorecovery lost": ("autorecovery list", "doctor"),
+    "bookie bench": ("bench write", "bench journal DIR"),
     "bookie df": ("bookie show",),
     "bookie ledgers": ("ledger list --bookie BOOKIE_ID",),
     "bookie lost": ("doctor", "bookie list"),
     "bookie stats": ("bookie metrics BOOKIE_ID", "top"),
     "bookie upgrade": ("disk upgrade -c FILE",),
     "bookie usage": ("bookie show",),
-    "cluster compare": ("config diff FILE FILE", "cluster backup FILE"),
-    "cluster diff": ("config diff FILE FILE", "cluster backup FILE"),
+    "cluster compare": ("config diff FILE FILE", "cluster restore FILE --dry-run"),
+    "cluster diff": ("config diff FILE FILE", "cluster restore FILE --dry-run"),
     "cluster doctor": ("doctor",),
     "root backup": ("cluster backup FILE",),
     "root check": ("doctor", "ledger verify --all"),
@@ -83,9 +86,10 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk compaction": ("bookie gc BOOKIE_ID --wait",),
     "disk find": ("disk ledger LEDGER_ID -c FILE",),
     "disk gc": ("bookie gc BOOKIE_ID --wait",),
-    "ledger disk-usage": ("bookie show BOOKIE_ID --ledgers", "ledger show LEDGER_ID"),
+    "ledger disk-usage": _LARGEST,
     "ledger size": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID --ledgers"),
-    "ledger usage": ("bookie show BOOKIE_ID --ledgers", "ledger show LEDGER_ID"),
+    "ledger top": _LARGEST,
+    "ledger usage": _LARGEST,
     "log consume": ("log tail NAME --follow",),
     "log status": ("log show NAME",),
     "root format": ("cluster format", "disk format"),
@@ -252,6 +256,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "export --format json": "`bkctl ledger read LEDGER_ID -o json` prints entries as JSON",
     "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
     "export --format raw": "`bkctl ledger read LEDGER_ID --out FILE` writes the payloads",
+    "export --incremental": "use --since-last",
     "export --out": "use --to",
     "ledger --password": _TAKEN_FROM_METADATA,
     "ledger --password-file": _TAKEN_FROM_METADATA,
@@ -262,10 +267,13 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger delete --older-than": _FIND_AND_DELETE.format("--older-than 30d"),
     "ledger create --custom-metadata": "use --meta",
     "ledger create --metadata": "use --meta",
+    "ledger create --label": "use --meta KEY=VALUE",
+    "ledger write --label": "use --meta KEY=VALUE",
     "ledger create --copies": "use -W for copies of each entry",
     "ledger create --replicas": "use -W for copies of each entry",
     "ledger write --copies": "use -W for copies of each entry",
     "ledger write --replicas": "use -W for copies of each entry",
+    "ledger read --text": "use --entry-format string",
     "ledger read --from": "name the entries: `bkctl ledger read 42 100-199`",
     "ledger read --start": "name the entries: `bkctl ledger read 42 100-199`",
     "doctor --orphans": _ORPHANS,
@@ -296,6 +304,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
     "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
     "bookie list --all": "it lists all bookies; --state selects some",
+    "bench --duration": "use --for 20s",
     "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
     "ledger verify --bookie": "use `bkctl ledger list --bookie ID -o id | bkctl ledger verify -`",
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
@@ -327,6 +336,28 @@ OPTIONS: Final[Mapping[str, str]] = {
     "topic export --out": "FILE is an argument: `bkctl topic export TOPIC FILE`",
 }
 """Options that people try, after the command or its group, and what to use instead."""
+
+
+ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
+    (
+        "bkctl bookie gc",
+        "missing argument 'BOOKIE_ID'",
+    ): "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
+    ("bkctl disk ", "unexpected argument: "): "name the bookie by -c FILE",
+    ("bkctl export", " is not a ledger id"): "`bkctl export --log NAME --to DIR` exports a log",
+    ("bkctl ledger read", "unexpected argument: "): "give the range as FIRST-LAST, as in 10-14",
+}
+"""How a command's path begins, a part of an error about its arguments, and what to do."""
+
+
+def about_arguments(path: str, message: str) -> str:
+    """Return what to do about wrong arguments of the command at ``path``; "" if not known."""
+    found = (
+        hint
+        for (prefix, part), hint in ARGUMENTS.items()
+        if path.startswith(prefix) and part in message
+    )
+    return next(found, "")
 
 
 def instead_of(option: str, path: str) -> str:

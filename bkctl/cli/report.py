@@ -19,7 +19,7 @@ from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_messag
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.sentence import fitted
-from bkctl.suggest import instead_of, nearest
+from bkctl.suggest import about_arguments, instead_of, nearest
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -172,14 +172,14 @@ def _usage_hint(error: click.UsageError, message: str, path: str, args: Sequence
     for option, value in itertools.pairwise(args):
         if option == "--watch" and message == f"unexpected argument: {value}":
             return f"write --watch={value}"
+    if hint := about_arguments(path, message):
+        return hint
     if isinstance(error, click.MissingParameter) and (example := _example(error)):
         return f"for example: `{example}`"
     if isinstance(error, click.BadParameter) and (refused := _REFUSED.search(message)):
         option = max(error.param.opts, key=len) if error.param else ""
         if use := instead_of(f"{option} {refused[1]}", path):
             return use
-    if path.startswith("bkctl disk ") and message.startswith("unexpected argument: "):
-        return "name the bookie by -c FILE"
     return f"`{path} --help` shows how"
 
 

@@ -66,7 +66,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         session.plan(f"start bookie {one.bookie_id}" for one in wanted)
         return
     if not wanted:
-        session.note("no bookie of the cluster is down")
+        session.note(f"no bookie of the cluster is down; {how_to_grow(directory)}")
     for one in wanted:
         _start(session, found.uri, one)
 
