@@ -53,6 +53,11 @@ def _length(value: Any) -> int | None:
     return None if m is None or not m.is_closed else m.length
 
 
+def _stored(value: Any) -> int | None:
+    length = _length(value)
+    return None if length is None else length * value.metadata.write_quorum
+
+
 def _last_entry(value: Any) -> str:
     """Return the last entry of a closed ledger, or where the writer that released it ended."""
     metadata = value.metadata
@@ -105,6 +110,13 @@ LEDGER_COLUMNS: Final = (
         cell_of_none=True,
     ),
     Column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    Column(
+        "stored",
+        "Bytes of payload of all copies; none while not closed.",
+        _stored,
+        Kind.BYTES,
+        rank=WIDE,
+    ),
     Column(
         "ensemble_size",
         "Bookies of a fragment.",

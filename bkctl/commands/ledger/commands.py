@@ -271,7 +271,10 @@ ledger.command(
             "bkctl ledger list --state open --older-than 1d",
             "open ledgers that a writer may have left behind",
         ),
-        ("bkctl ledger list --sort-by length:desc --limit 10", "the ten largest closed ledgers"),
+        (
+            "bkctl ledger list --sort-by stored:desc --limit 10 -o wide",
+            "the ten closed ledgers with the most bytes, copies counted",
+        ),
         (
             "bkctl ledger list --meta app=foo --filter 'length>10kB'",
             "the ledgers of an application that are larger than 10 kB",

@@ -6,8 +6,10 @@ import attrs
 import pytest
 
 from bkclient.metadata.api import Versioned
+from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.ledger.delete import DeletionCandidate, loss
 from bkctl.commands.ledger.listing import LedgerFilter
+from bkctl.output.views import view_of
 from tests.bkctl.output.test_results import METADATA
 from wire.codes import LedgerState
 from wire.ids import LedgerId
@@ -31,6 +33,15 @@ def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) 
     options = {"state": None, "bookie": None, "older_than_s": None, "meta": {}, **given}
     assert LedgerFilter.of(**options).passes(METADATA) is passes
     assert LedgerFilter.of(**options).is_open is (not given)
+
+
+def test_what_a_closed_ledger_stores_is_its_length_in_all_copies() -> None:
+    stored = view_of(LedgerSummary).named("stored")
+    assert stored is not None
+    closed = LedgerSummary(LedgerId(7), METADATA)
+    assert stored.get(closed) == METADATA.length * METADATA.write_quorum
+    is_open = attrs.evolve(METADATA, state=LedgerState.OPEN, last_entry_id=None, length=0)
+    assert stored.get(LedgerSummary(LedgerId(7), is_open)) is None
 
 
 def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
