@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.bench.loads.load import rss_bytes
@@ -32,12 +34,23 @@ def family() -> dict[int, str]:
     return found
 
 
-def cpu_by_kind() -> Counter[str]:
-    """Return the CPU seconds of each kind of process, with those of children that have ended."""
-    found: Counter[str] = Counter()
+def cpu_by_process() -> dict[tuple[int, str], float]:
+    """Return the CPU seconds of each process, with those of children that have ended."""
+    found: dict[tuple[int, str], float] = {}
     for pid, kind in family().items():
         with suppress(OSError):
-            found[kind] += sum(int(ticks) for ticks in _stat(pid)[11:15]) / TICKS  # type: ignore[assignment]
+            found[pid, kind] = sum(int(ticks) for ticks in _stat(pid)[11:15]) / TICKS
+    return found
+
+
+def cpu_by_kind(before: Mapping[tuple[int, str], float] = MappingProxyType({})) -> Counter[str]:
+    """Return the CPU seconds of each kind of process, without those of ``before``.
+
+    Spark ends workers that were idle for a minute: what these took before is not subtracted.
+    """
+    found: Counter[str] = Counter()
+    for process, seconds in cpu_by_process().items():
+        found[process[1]] += seconds - before.get(process, 0.0)  # type: ignore[assignment]
     return found
 
 
