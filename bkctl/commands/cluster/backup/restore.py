@@ -38,8 +38,8 @@ IDS_SPARED: Final = 1000
 """Ids after the highest in a backup that are not given again: of ledgers deleted before it."""
 
 _NEW_CTIMES: Final = (
-    "ZooKeeper gives each restored node a new creation time: for --older-than, ledgers whose"
-    " metadata has none are as old as this restore"
+    "ZooKeeper gives each restored node a new creation time. Some ledgers have no creation time in"
+    " their metadata: `bkctl ledger list --older-than` counts from this restore for them"
 )
 
 _ALL: Final = (
@@ -365,7 +365,7 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
     if target.nodes:
         yield Objection(
             ROOT,
-            f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
+            f"{session.uri} is not empty: its root has {counted(target.nodes, 'node')}",
             "--force root adds the missing nodes and keeps all others",
         )
 
