@@ -420,26 +420,34 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
             session.note(f"bookie {one.bookie_id} {how}: {one.error}")
     figures = {b.bookie_id: b.figures for b in load.bookies if not b.error and b.state != "down"}
     if len(figures) < _COMPARED_MIN:
-        raise CommandError(
-            f"{counted(len(figures), 'bookie')} told metrics; it takes {_COMPARED_MIN} to compare",
-            next_step="set httpServerEnabled=true for bookies, or give --stats-port",
-        )
-    found = outliers(figures, factor)
-    session.emit_all(found, LatencyOutlier)
-    session.finish()
+        raise too_few(len(figures), sorted(silent))
+    found, known = outliers(figures, factor), known_latencies(figures)
+    if known or not session.options.is_for_people:
+        session.emit_all(found, LatencyOutlier)
+        session.finish()
     slow_ones = {one.bookie_id for one in found}
     unanswered = f"; without an answer: {len(silent)}" if silent else ""
     if (slow_ones or silent) and fail_if_any:
         raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
-    known = known_latencies(figures)
     if not known:
-        why = "no bookie has latencies yet: they appear after a minute of adds or reads"
+        why = "no bookie has latencies: the last complete minute had no adds and no reads"
         if fail_if_any:
             raise CommandError(why)
         session.note(why)
         return
     bookies = counted(len(figures), "bookie")
     session.note(f"compared {bookies}: {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
+
+
+def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
+    """Return the error where fewer bookies than can be compared have reported metrics."""
+    hint = "set httpServerEnabled=true for bookies, or give --stats-port"
+    if silent:
+        hint = f"if the process of {' or '.join(silent)} hangs, restart it"
+    return CommandError(
+        f"{counted(figures, 'bookie')} told metrics; it takes {_COMPARED_MIN} to compare",
+        next_step=hint,
+    )
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:

@@ -32,8 +32,9 @@ top = Command(
     show the latencies of the worst bookie. `no adds` is a minute without adds; `soon` is shown
     until the bookie's first minute has ended. A dash is a figure that a bookie does not report:
     enable its HTTP server. DISK is the share in use of the fullest ledger directory. --sort-by
-    orders the bookies. Without a terminal the command prints one line for each reading.
-    `bkctl bookie slow` names bookies that are slower than the others.
+    FIELD[:desc], which `bkctl options` lists, orders the bookies. Without a terminal the command
+    prints one line for each reading. `bkctl bookie slow` names bookies that are slower than the
+    others.
     """,
     params=(
         _INTERVAL,
@@ -60,6 +61,10 @@ OF_BOOKIES: Final = (
     The command compares the latencies of the last minute (adds, reads, syncs of the journal) with
     the median of all bookies. A difference below one millisecond does not count. On an idle cluster
     a few requests decide, so that a bookie may look slow by chance.
+
+    Each bookie measures these latencies itself. The network, and a pause of the process before it
+    reads a request, do not count. `bkctl cluster ping --watch=1s` shows the time of a request to
+    each bookie, as a client sees it.
     """,
         params=(
             option(

@@ -361,6 +361,12 @@ class TestCommands:
         assert said.status == 1
         assert "it takes 3 to compare" in said.err
 
+    def test_slow_with_a_silent_bookie_does_not_blame_the_settings(self) -> None:
+        error = top_work.too_few(2, [BookieId("b3")])
+        assert str(error) == "2 bookies told metrics; it takes 3 to compare"
+        assert error.hint == "if the process of b3 hangs, restart it"
+        assert "httpServerEnabled" in top_work.too_few(2, []).hint
+
     def test_plot_needs_a_bookie_that_can_be_asked(self) -> None:
         world = World(1)
         assert run_in(world, "bookie", "plot", "b9", "adds", ok=False).status == 3
