@@ -142,15 +142,29 @@ class AdminClient:
         answer = self.request(method, path, body)
         if answer.ok:
             return answer
-        if answer.status == http.client.UNAUTHORIZED:
-            raise self._wrong_token()
-        if answer.status == http.client.FORBIDDEN:
-            raise RefusedError(answer.reason)
+        if answer.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+            raise self._refusal(answer)
         if answer.status in _NOT_SO:
             raise ConflictError(answer.reason)
         if answer.status == http.client.NOT_FOUND:
             raise NothingFoundError(answer.reason)
         raise CommandError(f"the bookie failed: {answer.reason}")
+
+    def insist_allowed(self) -> None:
+        """Return if the bookie takes changes from us; nothing is changed.
+
+        Raises:
+            RefusedError: the token is missing or wrong, or the bookie has none.
+        """
+        # Reading entries needs the token, and without a ledger nothing is read.
+        answer = self.request("GET", "/api/v1/ledger/read")
+        if answer.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+            raise self._refusal(answer)
+
+    def _refusal(self, answer: AdminAnswer) -> RefusedError:
+        if answer.status == http.client.FORBIDDEN:
+            return RefusedError(answer.reason)
+        return self._wrong_token()
 
     def _wrong_token(self) -> RefusedError:
         rejects = "rejects this admin token" if self._token else "requires its admin token"

@@ -334,18 +334,23 @@ def _drain(
 
     Raises:
         PartlyDoneError: something is left on it.
+        RefusedError: the bookie's admin token is missing or wrong.
     """
+    from bkctl.bookies import admin_api
+
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
-    steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
+    steps = [f"make {bookie_id} read-only, with its admin token", _moving(bookie_id, found)]
     if session.dry_run:
         session.plan(steps)
         return
+    admin = admin_api.connect(session, bookie_id, **where)
+    admin.insist_allowed()
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
-    _set_mode(session, bookie_id, where, read_only=True)
+    admin_api.mode(admin, bookie_id, wanted=True)
     session.resume = resume_text(session)
     options = RecoverOptions(
         spare_writers=True,
@@ -366,14 +371,8 @@ def _drain(
         )
     session.finish()
     session.note(f"{bookie_id} is empty, and takes nothing more; {then}")
-
-
-def _set_mode(
-    session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, read_only: bool
-) -> None:
-    from bkctl.bookies import admin_api
-
-    admin_api.mode(admin_api.connect(session, bookie_id, **where), bookie_id, read_only)
+    restart = "" if admin_api.keeps_mode(admin) else "; a restart makes it writable, too"
+    session.note(f"to keep it in service: bkctl bookie readonly {bookie_id} off{restart}")
 
 
 def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, runs: bool) -> None:
@@ -396,7 +395,9 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
     if marks.kept:
         session.warn(f"it has lost replicas, and these keep their marks: {some_names(marks.kept)}")
     if not is_writable:
-        _set_mode(session, bookie_id, where, read_only=False)
+        from bkctl.bookies import admin_api
+
+        admin_api.mode(admin_api.connect(session, bookie_id, **where), bookie_id, wanted=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
 

@@ -132,6 +132,16 @@ def test_garbage_is_collected_on_demand(stage: Stage) -> None:
     assert stage.v1 or found.next_ms > found.last_ms
 
 
+def test_whether_the_token_is_right_is_asked_without_a_change(stage: Stage) -> None:
+    stage.admin.insist_allowed()
+    before = stage.world.service.config
+    stranger = InMemory(stage.world, v1=stage.v1, token="")
+    with pytest.raises(RefusedError, match="the bookie requires its admin token"):
+        stranger.insist_allowed()
+    assert stage.world.service.config == before
+    assert stranger.methods == ["GET"]
+
+
 def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
     before = work.collections(stage.admin)
     work.collect(stage.admin, ME, major=True, minor=True)

@@ -500,7 +500,7 @@ class TestDecommission:
         lost(world)
         world.restart("b2")
         planned = run_in(world, "decommission", "b2", "--drain", "--dry-run").out
-        assert planned == f"would make b2 read-only\nwould {MOVE}\n"
+        assert planned == f"would make b2 read-only, with its admin token\nwould {MOVE}\n"
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
