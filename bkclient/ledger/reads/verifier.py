@@ -50,9 +50,13 @@ class AnswerVerifier:
             ClientDigestMismatchError: the bytes fail their digest, or are of another entry.
         """
         try:
-            return self._digester.verify(self._ledger_id, entry_id, packet)
+            entry = self._digester.verify(self._ledger_id, entry_id, packet)
         except DigestMismatchError as error:
             raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
+        if entry.length < 0:  # Anybody can compute a CRC; a ledger is not closed with that.
+            what = self._what(bookie, entry_id)
+            raise ClientDigestMismatchError(f"{what}: a length of {entry.length} bytes")
+        return entry
 
     def batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:
         """Return the verified beginning of a batch: at least one entry.

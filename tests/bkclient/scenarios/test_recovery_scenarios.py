@@ -274,14 +274,20 @@ def test_entries_written_back_carry_their_length_and_the_lac_that_the_recovery_f
     assert (header.lac, header.length) == (1, 3)
 
 
+@pytest.mark.parametrize("length", [None, -5])
 @pytest.mark.parametrize("which", ["fence", "recovery read"])
-def test_s16_a_damaged_answer_is_no_answer(which: str) -> None:
+def test_s16_a_damaged_answer_is_no_answer(which: str, length: int | None) -> None:
     world = World(3)
     writer = open_writer(world, world.client())
     first, second, third = members(world, writer)
     third.policy = policy((is_add, Fate.LOSE))
     assert world.run(writer.add(b"e0")) == 0
-    damaged = second.ledgers[writer.ledger_id].entries[0][:-1] + b"X"
+    if length is None:
+        damaged = second.ledgers[writer.ledger_id].entries[0][:-1] + b"X"
+    else:
+        kind = writer.metadata.digest_type
+        assert kind is not None
+        damaged = digest.digester(kind, b"").package(writer.ledger_id, 0, -1, length, b"e0")
     test = is_fence if which == "fence" else is_recovery_read
 
     def lie(request: Request) -> Ruling:
