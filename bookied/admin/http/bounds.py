@@ -22,7 +22,7 @@ SHARE_OF_ADDRESS: Final = 2
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""
 
-CHUNKS_MAX: Final = 100
+CHUNKS_MAX: Final = 32
 """A request whose body comes in more parts is cut off: a part takes 0.02 ms, also with one byte."""
 
 READ_BYTES: Final = 4096

@@ -25,7 +25,7 @@ BYTES = 5000
 READ_BYTES = 128 * 1024
 """What a connection in clear reads at a time."""
 
-CALL_BYTES_MAX = 512
+CALL_BYTES_MAX = 70
 """What one read brings of records with one byte each, with some to spare."""
 
 
