@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from bookied.directories.in_use import TOOL, uses
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import CookieInStore
-from bookied.errors import DbRecordError, DirectoryInUseError, WrongIdentityError
+from bookied.errors import CorruptError, DbRecordError, DirectoryInUseError, WrongIdentityError
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
@@ -302,3 +302,19 @@ def _name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return f"#{user_id}"
+
+
+def offline_settings(session: Session, dirs: Any) -> OfflineConfig | None:
+    """Return the bookie's settings; None where its directories are named instead."""
+    if any(dirs.values()):
+        return None
+    return offline_config(disk_dirs.bookie_properties(session, KEYS))
+
+
+def warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
+    """Say what could not be read; return how many things."""
+    count = 0
+    for error in damaged:
+        session.warn(f"not readable: {error}")
+        count += 1
+    return count

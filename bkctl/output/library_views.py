@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 _AUTORECOVERY: Final = "bkctl.commands.autorecovery.columns"
+_REBUILD_INDEX: Final = "bkctl.commands.disk.repair.rebuild_index"
 _REPLICAS: Final = "bkctl.commands.ledger.replicas.columns"
 _RETIRE: Final = "bkctl.commands.bookie.retire.columns"
 
@@ -37,8 +38,8 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.journals.JournalVerdict": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.logs.LogUse": "bkctl.commands.disk.inspect.columns",
-        "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.rebuild",
-        "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.rebuild",
+        "bookied.offline.repair.rebuild_index.RebuiltLedger": _REBUILD_INDEX,
+        "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.salvage",
         "wire.records.cookie.CookieDifference": "bkctl.commands.cookie.stored_cookies",
     }
 )

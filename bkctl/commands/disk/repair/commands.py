@@ -185,7 +185,7 @@ REPAIRS: Final = (
     ),
     Command(
         "rebuild-index",
-        body="bkctl.commands.disk.repair.rebuild:rebuild_index",
+        body="bkctl.commands.disk.repair.rebuild_index:rebuild_index",
         short_help="Rebuild index files from entry logs and journals.",
         help="""Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
 
@@ -221,7 +221,7 @@ REPAIRS: Final = (
     ),
     Command(
         "salvage",
-        body="bkctl.commands.disk.repair.rebuild:salvage_ledger",
+        body="bkctl.commands.disk.repair.salvage:salvage_ledger",
         help="""Copy the entries of a ledger out of logs and journals, without index or metadata.
 
     The command writes two files to DIR. ledger-ID.entries has each payload after its length (4
@@ -263,7 +263,7 @@ REPAIRS: Final = (
     ),
     Command(
         "flush",
-        body="bkctl.commands.disk.repair.rebuild:flush_journals",
+        body="bkctl.commands.disk.repair.flush:flush_journals",
         help="""Replay the journals of a stopped bookie into its entry logs and indexes.
 
     Afterwards the directories are as after a clean stop: marks at the ends of the journals, every
@@ -283,7 +283,7 @@ REPAIRS: Final = (
     ),
     Command(
         "rebuild-db",
-        body="bkctl.commands.disk.repair.db:rebuild_db",
+        body="bkctl.commands.disk.repair.rebuild_db:rebuild_db",
         help="""Rebuild the databases of DbLedgerStorage, in RocksDB, from entry logs and journals.
 
     The new database is written beside the old one and replaces it when it is complete; the old one
@@ -329,7 +329,7 @@ REPAIRS: Final = (
     ),
     Command(
         "convert",
-        body="bkctl.commands.disk.repair.db:convert",
+        body="bkctl.commands.disk.repair.convert:convert",
         short_help="Move the index to DbLedgerStorage, or back to files.",
         help="""\
     Move a stopped bookie's index to another kind of storage; entry logs stay as they are.

@@ -1,0 +1,73 @@
+"""What `disk convert` does: the index moved to the other kind of storage."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bkctl.bookies.directories import find_directories
+from bkctl.bookies.stopped_bookie import (
+    insist_current,
+    insist_named,
+    lock_existing,
+    offline_settings,
+    repeatable,
+)
+from bkctl.commands.disk.repair.rebuild_db import attempt_stamp
+from bkctl.output.units import counted
+from bkctl.output.views import field, shown
+from bkctl.session.session import Session
+from bookied.offline.repair.convert import Conversion
+from bookied.offline.repair.flush import flush
+from bookied.offline.repair.storages import open_rocks, storages_of
+from bookied.storage.files.files import RealFiles
+
+_CLASSES: Final = {
+    "db": "DbLedgerStorage",
+    "interleaved": "SortedLedgerStorage or InterleavedLedgerStorage",
+}
+
+
+def _converted(v: StorageConverted) -> str:
+    if not v.changed:
+        return "nothing to convert: the index is of that kind"
+    what = (
+        "the conversion is finished"
+        if v.ledgers is None
+        else (f"converted {counted(v.ledgers, 'ledger')} with {counted(v.entries or 0, 'entry')}")
+    )
+    return f"{what}; set ledgerStorageClass to {_CLASSES[v.to]} before the bookie starts"
+
+
+@shown("conversions", sentence=_converted)
+class StorageConverted:
+    """An index that is of another kind now; counts are None where an earlier run made them."""
+
+    to: str = field("db or interleaved.")
+    changed: bool = field("Whether there was anything to do.")
+    ledgers: int | None = field("Ledgers converted.")
+    entries: int | None = field("Their entries.")
+    logs: int = field("Entry logs that were linked, copied or given new ids.")
+
+
+def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
+    """Replay the journals, then move the index to the other kind of storage."""
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=True)
+    insist_current(found)
+    with (
+        lock_existing(found, port=0 if config is None else config.port),
+        repeatable(session, "nothing is lost; run the same command again"),
+        session.progress("ledgers", unit="ledgers") as progress,
+    ):
+        work = Conversion(RealFiles(), found, open_rocks, attempt_stamp(), progress.update)
+        plan = work.plan(to)
+        if session.dry_run:
+            session.plan([*(["replay the journals"] if plan else []), *plan])
+            return
+        if plan and not work.is_cut_short(to):
+            skip = config is not None and config.skip_invalid_records
+            storages = storages_of(RealFiles(), found, config, as_found=True)
+            flush(RealFiles(), found, storages, skip_invalid=skip)
+        version = 1 if config is None else config.file_info_format_version
+        done = work.to_db() if to == "db" else work.to_interleaved(version)
+    session.emit(StorageConverted(to, bool(plan), done.ledgers, done.entries, done.logs_placed))

@@ -1,0 +1,74 @@
+"""What `disk flush` does: the journals of a stopped bookie replayed into files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bkctl.bookies.directories import find_directories
+from bkctl.bookies.stopped_bookie import (
+    insist_current,
+    insist_named,
+    lock_existing,
+    offline_settings,
+    repeatable,
+)
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import Kind, field, shown
+from bookied.offline.repair.flush import flush
+from bookied.offline.repair.storages import storages_of
+from bookied.storage.files.files import RealFiles
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+def _flushed(v: ReplayResult) -> str:
+    torn = f", {len(v.torn)} torn at the end as a crash leaves them" if v.torn else ""
+    return (
+        f"replayed {counted(v.entries, 'entry')} ({human_bytes(v.size_bytes)}) of "
+        f"{counted(v.journals, 'journal')}"
+        f"{torn}; everything is in entry logs and indexes"
+    )
+
+
+@shown("flushes", id="entries", sentence=_flushed)
+class ReplayResult:
+    """What an offline replay put into files."""
+
+    directories: tuple[str, ...] = field("Its directories.")
+    journals: int = field("Journals read.")
+    entries: int = field("Entries replayed.")
+    size_bytes: int = field("Bytes replayed.", name="size", kind=Kind.BYTES)
+    dropped: int = field("Records of ledgers that were deleted.")
+    torn: tuple[str, ...] = field("Journals that end within a record.")
+
+
+def flush_journals(session: Session, /, **dirs: Any) -> None:
+    """Replay the journals of a stopped bookie into its logs and indexes."""
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=True)
+    insist_current(found)
+    with (
+        lock_existing(found, port=0 if config is None else config.port),
+        repeatable(session, "nothing is lost; run the same command again"),
+        session.progress("replaying") as progress,
+    ):
+        storages = storages_of(RealFiles(), found, config)
+        if session.dry_run:
+            session.plan(
+                [f"replay the journals of {directory}" for directory in found.journal_dirs]
+                + ["write entry logs, indexes and marks"]
+            )
+            return
+        skip = config is not None and config.skip_invalid_records
+        done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)
+    session.emit(
+        ReplayResult(
+            tuple(map(str, found.roots)),
+            done.journals,
+            done.entries,
+            done.size_bytes,
+            done.dropped,
+            tuple(map(str, done.torn)),
+        )
+    )

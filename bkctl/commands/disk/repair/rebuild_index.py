@@ -1,0 +1,199 @@
+"""What `disk rebuild-index` does: index files made anew, and the keys that the disk has lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkctl.bookies.directories import find_directories
+from bkctl.bookies.stopped_bookie import (
+    insist_current,
+    insist_named,
+    lock_existing,
+    offline_settings,
+    repeatable,
+    warn_damage,
+)
+from bkctl.cli.params import LEDGER_ID
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
+from bkctl.output.units import counted
+from bkctl.output.views import LEDGER, WIDE, Column, declare_view
+from bookied.config.storage import StorageClass
+from bookied.offline.repair.rebuild_index import RebuiltLedger, rebuild
+from bookied.offline.repair.rescan import size_of
+from bookied.offline.repair.storages import holds_databases
+from bookied.storage.files.files import RealFiles
+from wire.digest import master_key
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+
+
+NAMED_MAX: Final = 10
+"""Ledgers that a message names."""
+
+AGAIN: Final = "each ledger has its old index or its new one; run the same command again"
+
+
+def rebuild_index(
+    session: Session,
+    /,
+    *,
+    ledger_ids: Sequence[Any],
+    all_ledgers: bool,
+    password_file: str | None,
+    **dirs: tuple[str, ...],
+) -> None:
+    """Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
+
+    Raises:
+        UsageError: neither ledgers nor ``--all``, or the index is in databases.
+        ConflictError: the settings want databases.
+        NothingFoundError: none of the ledgers is here.
+        PartlyDoneError: something could not be read, or a key is not known.
+    """
+    given = session.input.words(ledger_ids, LEDGER_ID)
+    wanted = None if all_ledgers else sorted(set(given))
+    if all_ledgers == bool(wanted):
+        raise UsageError("which ledgers? Name them, or give --all")
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=False)
+    insist_current(found)
+    if holds_databases(RealFiles(), found):
+        raise UsageError(
+            "the index is that of DbLedgerStorage, in RocksDB",
+            next_step="`bkctl disk rebuild-db --locations` makes that one anew",
+        )
+    if config is not None and config.storage_class is StorageClass.DB:
+        raise ConflictError(
+            "ledgerStorageClass is DbLedgerStorage, which reads no index files",
+            next_step="`bkctl disk rebuild-db --ledgers --locations` makes its databases anew",
+        )
+    key_of = keys(session, password_file, named=bool(any(dirs.values())))
+    version = 1 if config is None else config.file_info_format_version
+    total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
+    with (
+        lock_existing(found, port=0 if config is None else config.port),
+        repeatable(session, AGAIN),
+        session.progress("scanning", total=total) as progress,
+    ):
+        done = rebuild(
+            RealFiles(),
+            found,
+            wanted,
+            key_of=key_of,
+            tell=progress.update,
+            dry_run=session.dry_run,
+            header_version=version,
+        )
+    session.emit_all(done.ledgers, RebuiltLedger)
+    damaged = warn_damage(session, done.damaged)
+    _tell_rebuilt(session, done.ledgers, done.missing, damaged)
+
+
+def _tell_rebuilt(
+    session: Session, ledgers: list[RebuiltLedger], missing: list[int], damaged: int
+) -> None:
+    keyless = [one.ledger_id for one in ledgers if one.key_from is None]
+    fenced = [one.ledger_id for one in ledgers if one.is_written]
+    if fenced and session.options.is_for_people:
+        session.note(f"{_named(fenced)} fenced on this bookie, because an index may lack entries")
+    lost = [one.ledger_id for one in ledgers if one.journal_only]
+    if lost:
+        session.warn(
+            f"{_named(lost)}: only old journals hold some of its entries: "
+            f"`bkctl disk salvage {lost[0]} --out DIR` takes them out"
+        )
+    if missing and not ledgers:
+        raise NothingFoundError(
+            f"{_named(missing)}: neither logs nor journals have it",
+            next_step="`bkctl disk ledgers` lists what is here",
+        )
+    if keyless:
+        raise PartlyDoneError(
+            f"nothing was written for {_named(keyless)}: the master key is not known",
+            next_step="give the ledger's password with --password-file, or the cluster with -u",
+        )
+    unreadable = [one.ledger_id for one in ledgers if one.unreadable]
+    if unreadable:
+        raise PartlyDoneError(
+            f"{_named(unreadable)}: entries are damaged or missing in the logs, and no index "
+            "brings those back",
+            next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]} "
+            "--to BOOKIE` writes them here again",
+        )
+    if missing or damaged:
+        raise PartlyDoneError(
+            _lacking(missing, damaged),
+            next_step="`bkctl disk check` looks at all of them",
+        )
+
+
+def _named(ledger_ids: list[int]) -> str:
+    word = "ledger" if len(ledger_ids) == 1 else "ledgers"
+    more = ", ..." if len(ledger_ids) > NAMED_MAX else ""
+    return f"{word} {', '.join(map(str, ledger_ids[:NAMED_MAX]))}{more}"
+
+
+def _lacking(missing: list[int], damaged: int) -> str:
+    found = [f"{_named(missing)} found nowhere"] if missing else []
+    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    return ", ".join(found)
+
+
+def keys(
+    session: Session, password_file: str | None, *, named: bool
+) -> Callable[[int], tuple[bytes, str] | None]:
+    """Return who knows the keys that the disk has lost: the password's file, else the cluster."""
+    if password_file is not None:
+        key = master_key(session.questions.password(password_file))
+        return lambda _ledger_id: (key, "password")
+    if named and session.options.service_uri is None:
+        return lambda _ledger_id: None
+
+    def ask(ledger_id: int) -> tuple[bytes, str] | None:
+        password = session.call(_password, LedgerId(ledger_id))
+        return None if password is None else (master_key(password), "metadata")
+
+    return ask
+
+
+async def _password(client: Client, ledger_id: LedgerId) -> bytes | None:
+    try:
+        held_metadata = await client.store.read_ledger(ledger_id)
+    except NoSuchLedgerError:
+        return None
+    except MetadataStoreError:
+        raise
+    return held_metadata.value.password
+
+
+declare_view(
+    RebuiltLedger,
+    "ledgers",
+    LEDGER,
+    Column("entries", "Entries that were found in the logs."),
+    Column("first", "The first of them.", rank=3),
+    Column("last", "The last of them."),
+    Column(
+        "unreadable", "Entries that a missing or damaged log cannot give; they keep their places."
+    ),
+    Column(
+        "journal_only",
+        "Entries that only a journal before the mark has.",
+        rank=2,
+        header="ONLY IN JOURNALS",
+    ),
+    Column(
+        "key_from",
+        "Where its master key is from: journal, index, password, metadata.",
+        rank=1,
+        header="KEY FROM",
+    ),
+    Column("explicit_lac", "Its explicit LAC.", rank=2),
+    Column("written", "Whether a new index is there.", "is_written"),
+    Column("path", "Its index file.", lambda v: str(v.path), rank=WIDE),
+)

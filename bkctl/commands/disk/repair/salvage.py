@@ -1,0 +1,124 @@
+"""What `disk salvage` does: a ledger's entries taken out of logs and journals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bkctl.bookies.directories import find_directories
+from bkctl.bookies.stopped_bookie import (
+    insist_current,
+    repeatable,
+    warn_damage,
+)
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import LEDGER, Column, Kind, declare_view
+from bookied.offline.repair.rescan import size_of
+from bookied.offline.repair.salvage import SalvagedLedger, salvage
+from bookied.storage.files.files import RealFiles
+from wire.codes import DigestType
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+def salvage_ledger(
+    session: Session,
+    /,
+    ledger_id: LedgerId,
+    out: str,
+    *,
+    password_file: str | None,
+    digest: str | None,
+    **dirs: Any,
+) -> None:
+    """Take a ledger's entries out of logs and journals.
+
+    Raises:
+        NothingFoundError: there are none.
+        PartlyDoneError: some are missing or wrong, as far as this bookie can tell.
+    """
+    found = find_directories(session, **dirs)
+    insist_current(found)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise UsageError(f"--out {out} is not a directory")
+    session.about = f"ledger {ledger_id}"
+    total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
+    password = None if password_file is None else session.questions.password(password_file)
+    if session.dry_run:
+        session.plan(
+            [f"search {human_bytes(total)} of logs and journals", f"write what is found to {out}"]
+        )
+        return
+    with (
+        repeatable(session, "run the same command again"),
+        session.progress("scanning", total=total) as progress,
+    ):
+        saved = salvage(
+            RealFiles(),
+            found,
+            ledger_id,
+            Path(out).absolute(),
+            password=password,
+            digest=None if digest is None else DigestType[digest.upper()],
+            tell=progress.update,
+        )
+    damaged = warn_damage(session, saved.damaged)
+    if saved.last is None:
+        raise NothingFoundError(f"no entry of ledger {ledger_id} in logs or journals")
+    session.emit(saved)
+    if saved.refused or damaged:
+        raise PartlyDoneError(
+            _not_saved(saved.refused, damaged),
+            next_step=""
+            if saved.entries or password is None
+            else "nothing else is there: is it the right password?",
+        )
+
+
+def _not_saved(refused: int, damaged: int) -> str:
+    found = [f"{counted(refused, 'entry')} refused: the digest is wrong"] if refused else []
+    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    return ", ".join(found)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _salvaged(v: SalvagedLedger) -> str:
+    if v.payload_path is None:
+        return (
+            f"ledger {v.ledger_id}: nothing saved, {v.refused} refused; "
+            "what an earlier run saved is left as it was"
+        )
+    return (
+        f"ledger {v.ledger_id}: {counted(v.entries, 'entry')} "
+        f"({human_bytes(v.payload_bytes)}) saved to "
+        f"{v.payload_path}; {v.missing} missing, {v.refused} refused, {v.unverified} unverified"
+    )
+
+
+declare_view(
+    SalvagedLedger,
+    "ledgers",
+    LEDGER,
+    Column("entries", "Entries saved."),
+    Column("missing", "Entries between 0 and the last that are not here."),
+    Column("refused", "Entries whose digest is wrong; only in the list."),
+    Column("unverified", "Entries saved whose digest cannot be checked."),
+    Column("first", "The first entry found."),
+    Column("last", "The last entry found."),
+    Column("size", "Bytes of payload.", "payload_bytes", Kind.BYTES),
+    Column("digest", "Kind of digest.", lambda v: v.digest and v.digest.name.lower()),
+    Column("fenced", "Whether a journal fences it.", "is_fenced"),
+    Column(
+        "payloads",
+        "The file of payloads; none where nothing was right.",
+        lambda v: _path(v.payload_path),
+    ),
+    Column("list", "The list of entries.", lambda v: _path(v.list_path)),
+    sentence=_salvaged,
+)
