@@ -1,6 +1,7 @@
 """The errors that are the command line's own, and how any error is told.
 
-``bkctl`` returns the ``exit_status`` of the error that ended a command.
+``bkctl`` returns the ``exit_status`` of the error that ended a command. The hint of an error of the
+client stands at its class in ``bkclient.errors``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The first error after which a bookie cannot go on: reported once, whichever part raised it.
 
 What a ``MemoryError`` interrupts may be half done, and the next request needs memory too: a bookie
-that went on would stay registered and close one connection after the other.
+that went on would stay registered and close one connection after the other. Which failed write of a
+journal is one of these: ``bookied.storage.journal.writer``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """What a registered bookie says of itself: its endpoints and properties.
 
+Which endpoint a client connects to is chosen in ``bkclient.connection.pool``.
+
 Agrees byte for byte with BookKeeper 4.18.0, BookieServiceInfoUtils.
 """
 

@@ -1,7 +1,8 @@
 """Descriptors kept open for reading, up to a limit.
 
 Where no descriptor is left for a checkpoint, ``bookied.storage.checkpoints`` says so and
-``bookied.state.read_only_mode`` refuses adds. The least that a bookie needs to start:
+``bookied.state.read_only_mode`` refuses adds. How many files of each kind may be open:
+``bookied.service.storage_engine``. The least that a bookie needs to start:
 ``bookied.process.process_limits``.
 """
 

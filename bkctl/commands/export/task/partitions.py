@@ -1,5 +1,7 @@
 """What an export reads: ledgers cut into entry ranges, a few of them to each task.
 
+How many partitions a read of Spark has: ``bkctl.commands.export.spark.query``.
+
 Values in, values out: no Spark, no client. A task's ranges are read straight from bookies.
 """
 
