@@ -159,7 +159,7 @@ def _scan(
 def check_ids(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
     """Give findings about ledgers without index, and about ledgers maps, at the end of a check.
 
-    By then it is known which ids are no ledger's, because they are overwritten.
+    By then it is known which overwritten ids belong to no ledger.
     """
     for finding, offsets in found.unclaimed:
         overwritten = found.overwritten.get(finding.path or Path(), set())
