@@ -70,12 +70,12 @@ def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def insist_new(path: str | Path) -> None:
-    """Raise if ``path`` exists.
+    """Raise if ``path`` exists, even if only as a link to nothing.
 
     Raises:
         ConflictError: the file exists.
     """
-    if Path(path).exists():
+    if os.path.lexists(path):
         raise _exists(path)
 
 
