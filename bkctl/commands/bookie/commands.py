@@ -79,7 +79,8 @@ bookie.command(
 
     Version, uptime and load are shown if the bookie has published its HTTP server: for one bookie,
     for several the first two with -o wide, and all with -o json. Without BOOKIE_ID the command
-    shows all bookies, and their disks together.
+    shows all bookies, and their disks together. On the bookie's host `bkctl disk usage --ledgers`
+    lists the bytes of each ledger.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),

@@ -76,7 +76,7 @@ LOOKS: Final = (
         "usage",
         body="bkctl.commands.disk.inspect.files:usage",
         short_help="Print the space that is used, and what compaction would free.",
-        help="""Print how many bytes of each entry log are live.
+        help="""Print how many bytes of each entry log are live, or of each ledger in all logs.
 
     Live bytes belong to ledgers in this bookie's index. A deleted ledger counts as live until the
     next garbage collection; with --existing the command asks the cluster which ledgers exist.
@@ -91,6 +91,12 @@ LOOKS: Final = (
                 help="Print the free and used space of each directory instead.",
             ),
             option("--existing", is_flag=True, help="Count deleted ledgers as dead."),
+            option(
+                "--ledgers",
+                "by_ledger",
+                is_flag=True,
+                help="Print the bytes of each ledger instead, the largest first.",
+            ),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -105,8 +111,8 @@ LOOKS: Final = (
                 "what the next collection would find",
             ),
             (
-                "bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf",
-                "for a spreadsheet",
+                "bkctl disk usage --ledgers -c bk_server.conf",
+                "which ledgers use the space of this bookie",
             ),
         ),
         exits=(*FAILURES, ExitStatus.UNREACHABLE, ExitStatus.PROBLEMS),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from bkctl.bookies.directories import bookie_properties, open_bookie
 from bkctl.commands.disk.inspect.records import DamagedRecords
 from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import Column, Kind, shown
+from bkctl.output.views import LEDGER, Column, Kind, field, shown
 from bookied.directories.in_use import uses
 from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
@@ -22,6 +23,7 @@ from bookied.offline.check.start import check_mark
 from bookied.offline.files import DirectoryUse
 from bookied.offline.logs import LogUse, MapState, freed_by, summarize
 from bookied.storage.journal.format import file_name
+from wire.ids import LedgerId
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
@@ -61,7 +63,13 @@ _NOTHING_LEFT: Final = 1e-12
 
 
 def usage(
-    session: Session, /, *, directories: bool, existing: bool, **dirs: tuple[str, ...]
+    session: Session,
+    /,
+    *,
+    directories: bool,
+    existing: bool,
+    by_ledger: bool,
+    **dirs: tuple[str, ...],
 ) -> None:
     """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
     if directories:
@@ -69,8 +77,12 @@ def usage(
         return
     damage = DamagedRecords(session)
     bookie = open_bookie(session, **dirs)
-    found = _logs(session, bookie, damage, existing=existing)
-    session.emit_all(found, LogUse)
+    alive: set[int] = set()
+    found = _logs(session, bookie, damage, alive, existing=existing)
+    if by_ledger:
+        session.emit_all(_by_ledger(found, alive), LedgerUse)
+    else:
+        session.emit_all(found, LogUse)
     session.finish()  # The table comes first.
     written = _written(found) if any(use.is_used for use in uses(bookie.found.roots)) else set()
     counted_as = (
@@ -91,9 +103,17 @@ def _directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
 
 
 def _logs(
-    session: Session, bookie: OfflineBookie, damage: DamagedRecords, *, existing: bool
+    session: Session,
+    bookie: OfflineBookie,
+    damage: DamagedRecords,
+    living: set[int],
+    *,
+    existing: bool,
 ) -> list[LogUse]:
-    """Return how much of each log is live, those with most to free first."""
+    """Return how much of each log is live, those with most to free first.
+
+    Put the ledgers that count as live into ``living``.
+    """
     found: list[LogUse] = []
     with bookie.shards() as shards:
         paths = [(shard, path) for shard in shards for path in shard.entry_logs()]
@@ -101,6 +121,7 @@ def _logs(
         alive = {id(shard): _alive(shard, damage) for shard in shards}
         if existing:
             alive = _existing(session, alive)
+        living.update(*alive.values())
         done = 0
         with session.progress("reading entry logs", total=total) as progress:
             for shard, path in paths:
@@ -115,6 +136,30 @@ def _logs(
                 done += bookie.files.size(path)
                 progress.update(done)
     return sorted(found, key=lambda one: (-one.dead_bytes, one.summary.log_id))
+
+
+@shown("ledgers", id="ledger_id")
+class LedgerUse:
+    """What all entry logs of a bookie hold of one ledger."""
+
+    ledger_id: LedgerId = field(LEDGER)
+    size: int = field("Bytes of its records in entry logs.", kind=Kind.BYTES)
+    logs: int = field("Entry logs with its records.")
+    is_live: bool = field("Whether its bytes are live.", name="live")
+
+
+def _by_ledger(found: Iterable[LogUse], alive: Container[int]) -> list[LedgerUse]:
+    """Return what each ledger uses, the largest first."""
+    sizes: Counter[int] = Counter()
+    logs: Counter[int] = Counter()
+    for one in found:
+        for share in one.summary.ledgers:
+            sizes[share.ledger_id] += share.size_bytes
+            logs[share.ledger_id] += 1
+    return [
+        LedgerUse(LedgerId(ledger_id), size, logs[ledger_id], ledger_id in alive)
+        for ledger_id, size in sizes.most_common()
+    ]
 
 
 def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:

@@ -509,6 +509,19 @@ def test_usage_tells_live_from_dead_and_what_each_threshold_frees(tmp_path: Path
     assert rows[1]["logs"] > 0
 
 
+def test_the_ledgers_that_use_most_space_come_first(tmp_path: Path) -> None:
+    words = copy_of("interleaved/rotated", tmp_path)
+    (tmp_path / "bookie/ledgers/current/0/29/29.idx").unlink()
+    logs = run("usage", *words, "-o", "jsonl").rows
+    rows = run("usage", "--ledgers", *words, "-o", "jsonl").rows
+    sizes = [row["size"] for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) == sum(row["live_bytes"] + row["dead_bytes"] for row in logs)
+    assert [row["ledger_id"] for row in rows if not row["live"]] == ["41"]
+    assert max(row["logs"] for row in rows) > 1
+    assert "live, " in run("usage", "--ledgers", *words).err
+
+
 def test_directories_that_are_no_bookies_are_told_from_missing_ones(tmp_path: Path) -> None:
     missing = run("files", "--ledger-dir", tmp_path / "none", ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
