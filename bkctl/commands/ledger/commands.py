@@ -157,7 +157,10 @@ ledger.command(
             "bkctl ledger read 42",
             "all entries, one a line; binary entries as a hexdump on a terminal",
         ),
-        ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
+        (
+            "bkctl ledger read 42 10-19 -o jsonl",
+            "JSON with payloads in base64; as text with --entry-format string",
+        ),
         (
             "bkctl ledger read 42 --out copy.bin",
             "the original bytes of a ledger that `bkctl ledger write` made",
