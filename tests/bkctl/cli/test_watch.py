@@ -203,9 +203,9 @@ def test_watch_takes_no_word_that_follows() -> None:
 
 
 def test_lists_are_filtered_and_sorted(watch: Watch) -> None:
-    watch("create", "b", "-u", "z")
+    watch("create", "b", "-u", "zk://z:2181/ledgers")
     watch("create", "c", "-X", "readTimeout=3", "--production")
-    watch("create", "a", "-u", "y", "--production")
+    watch("create", "a", "-u", "zk://y:2181/ledgers", "--production")
 
     def shown(*args: str) -> list[str]:
         return watch("list", "-o", "id", *args)[1].out.text.split()

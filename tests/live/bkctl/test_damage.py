@@ -73,7 +73,9 @@ def test_the_advice_of_a_disk_check_leads_to_a_bookie_without_problems(tmp_path:
         assert planned.returncode == ExitStatus.PROBLEMS
         advice = re.search(r"`bkctl (bookie recover [^`]*)`", planned.stdout)
         assert advice is not None, planned.stdout
-        assert planned.stdout.endswith("against problems: damaged-entry (1)\n"), planned.stdout
+        assert "of ledger 0 with 3 entries: wrong-digest, damaged-entry" in planned.stdout, (
+            planned.stdout
+        )
         assert _run("local", "start", directory, bookie).returncode == 0
         repaired = run_here(*at, *advice[1].split(), "--yes")
         assert repaired.returncode == 0, repaired.stderr
