@@ -220,6 +220,7 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
+_LOCAL_SECURITY: Final = "--set takes the bookies' keys; see docs/security.md, On this machine"
 _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is taken from there"
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
@@ -245,6 +246,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "--username": _SECURITY,
     "--zk": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
     "--zookeeper": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
+    "local --sasl": _LOCAL_SECURITY,
+    "local --tls": _LOCAL_SECURITY,
     "cluster status --all": "use --ledgers to count the ledgers; `bkctl bookie list` has bookies",
     "disk --dir": "name the directories as DIR, by --ledger-dir and --journal-dir, or by -c FILE",
     "cluster backup --file": "FILE is an argument: `bkctl cluster backup FILE`",

@@ -202,7 +202,10 @@ class LocalDirectory:
             name=PROFILE,
             service_uri=record.uri,
             admin_token_file=str(self.token_file),
-            client={RACKS_KEY: str(self.racks_file)} if record.racks > 1 else {},
+            client={
+                **({RACKS_KEY: str(self.racks_file)} if record.racks > 1 else {}),
+                **_security(record.settings),
+            },
         )
         if not _has_profile(profile_file, profile):
             write_private(profile_file, _profile_text(profile))
@@ -213,6 +216,23 @@ class LocalDirectory:
             f"export BKCTL_PROFILE={PROFILE}\n"
         )
         write_atomically(str(self.env_file), lines.encode())
+
+
+def _security(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of TLS and logins that clients of these bookies need too."""
+    if not settings:
+        return {}
+    from bkclient.config.client import ClientConfig
+    from bkclient.config.declaration import declared
+
+    found = {}
+    for one in declared(ClientConfig):
+        if one.spec.group in {"TLS", "Authentication"}:
+            names = (one.spec.key, *one.spec.aliases)
+            given = next((name for name in names if name in settings), None)
+            if given is not None:
+                found[one.spec.key] = settings[given]
+    return found
 
 
 def _profile_text(profile: Profile) -> str:

@@ -91,6 +91,11 @@ class KeyInfo:
     secret: bool = False
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and the older ones."""
+        return (self.key, *self.aliases)
+
+    @property
     def note(self) -> str | None:
         return NOTES.get(self.key)
 
@@ -124,7 +129,8 @@ def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
         of_pattern = [key for key in keys if "*" in key and fnmatch.fnmatchcase(pattern, key)]
         if of_pattern:
             return [keys[of_pattern[0]]]
-    return [keys[key] for key in keys_like(pattern, keys)]
+    found = set(keys_like(pattern, (name for one in keys.values() for name in one.names)))
+    return [one for one in keys.values() if not found.isdisjoint(one.names)]
 
 
 def names(keys: dict[str, KeyInfo]) -> list[str]:

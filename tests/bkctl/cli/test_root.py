@@ -591,6 +591,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
         (["bookie", "list", "--columsn", "x"], "no such option '--columsn'; did you mean --co"),
         (["ledger", "list", "--orphans"], "`bkctl ledger orphans --keep-file FILE` lists unused"),
+        (["local", "3", "--tls"], "--set takes the bookies' keys; see docs/security.md"),
         (["ledger", "unused"], "did you mean `bkctl ledger orphans --keep-file FILE`?"),
         (["ledger", "list", "--nope"], "no such option '--nope'; did you mean --no-pager?"),
         (["ledger", "list", "--stae", "open"], "no such option '--stae'; did you mean --state?"),

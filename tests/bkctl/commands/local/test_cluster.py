@@ -22,6 +22,7 @@ from bkctl.commands.local.directory import (
     PROFILE_FILE,
     STATE_FILE,
     TOKEN_FILE,
+    ClusterRecord,
     LocalDirectory,
     bookie_directory,
     refuse_others_directory,
@@ -195,6 +196,25 @@ def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
     assert profile.admin_token_file == str(cluster.directory.token_file)
     LocalCluster(tmp_path, 1).save()
     assert cluster.directory.token_file.read_text() == token  # That of bookies that run.
+
+
+def test_the_profile_has_what_clients_of_secured_bookies_need(tmp_path: Path) -> None:
+    given = {
+        "tlsTrustStore": "/keys/authority.pem",
+        "tlsKeyStore": "/keys/bookie.key",
+        "clientKeyStore": "/keys/client.key",
+        "saslJaasConfigFile": "/keys/jaas.conf",
+        "bookieAuthProviderFactoryClass": "SASLBookieAuthProviderFactory",
+        "gcWaitTime": "1000",
+    }
+    directory = LocalCluster(tmp_path, 1).directory
+    directory.save(ClusterRecord("sqlite:///a.db", (), settings=given))
+    profile = read_profiles({"BKCTL_CONFIG": str(tmp_path / "config.toml")})["local"]
+    assert profile.client == {
+        "clientTrustStore": "/keys/authority.pem",
+        "clientKeyStore": "/keys/client.key",
+        "saslJaasConfigFile": "/keys/jaas.conf",
+    }
 
 
 def test_a_profile_of_the_address_alone_names_the_one_with_the_token(tmp_path: Path) -> None:

@@ -211,6 +211,12 @@ def test_a_key_is_explained_with_its_value_in_a_file(run: Run, tmp_path: Path) -
     assert (status, found["value"], "no values of the bookie" in err) == (0, None, True)
 
 
+def test_a_part_of_an_older_name_also_finds_a_key(run: Run) -> None:
+    keys = [one["key"] for one in run("show", "tls", "--keys")[1]["keys"]]
+    assert {"tlsKeyStore", "clientKeyStore", "clientTrustStore"} < set(keys)
+    assert len(keys) == len(set(keys))
+
+
 def test_a_pattern_of_keys_ignores_case(run: Run) -> None:
     keys = {one["key"] for one in run("show", "*compaction*", "--keys")[1]["keys"]}
     assert {"majorCompactionThreshold", "minorCompactionInterval"} <= keys
