@@ -1,4 +1,4 @@
-"""LogManager: the logs of a cluster. Creating, opening, trimming, sweeping."""
+"""LogManager: the logs of a cluster. Creating, claiming to write, opening, trimming, sweeping."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
 ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).
 When an add fails, it is fixed where the ledger ends, and what is not in it goes into a new one, in
-order (section 4), after some time if need be. Another writer ends this one.
+order (section 4), after some time if need be. Another writer ends this one: it claims the log in
+``LogManager.open_writer``.
 """
 
 from __future__ import annotations

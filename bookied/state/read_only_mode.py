@@ -1,5 +1,7 @@
 """Whether a bookie takes adds: as its settings, its operator and its disks have it.
 
+When a disk counts as full is decided in ``bookied.directories.disk_fullness``.
+
 Read-only while any of the three says so; agrees with BookKeeper 4.18.0, BookieStateManager. Adds
 of high priority (recovery) are taken in read-only mode too while some disk has space for them.
 """

@@ -1,4 +1,7 @@
-"""Entry logs with little that is alive are rewritten: which, when, and for how long."""
+"""Entry logs with little that is alive are rewritten: which, when, and for how long.
+
+How a log is rewritten: ``compaction_in_place`` (the default) and ``transactional_compaction``.
+"""
 
 from __future__ import annotations
 

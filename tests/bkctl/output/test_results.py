@@ -65,6 +65,7 @@ def test_json_has_every_field_ids_as_strings_and_plain_numbers() -> None:
         "state": "closed",
         "last_entry": 9,
         "length": 5000,
+        "stored": 10000,
         "ensemble_size": 3,
         "write_quorum": 2,
         "ack_quorum": 2,
@@ -133,7 +134,7 @@ def test_a_table_is_human_and_without_traps_for_the_terminal() -> None:
     assert "2023-11-14 22:13:20Z" in first
     assert "\x1b" not in text
     assert r"\x1b[2J" in first
-    assert second.split() == [str(BIG), *"-" * 10]
+    assert second.split() == [str(BIG), *"-" * 11]
 
 
 def test_exact_tables_have_plain_numbers() -> None:

@@ -133,7 +133,7 @@ class Closed:
 @pytest.fixture(scope="module")
 def cluster(java_vm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     directory = tmp_path_factory.mktemp("closed")
-    (recipe,) = blocks("sh")
+    (recipe,) = [each for each in blocks("sh") if "bookie1.example.org" in each]
     script = recipe.replace("bookie1.example.org", "localhost")
     subprocess.run(["sh", "-euc", script], cwd=directory, check=True, capture_output=True)
     bookkeeper, zookeeper = blocks("text")
