@@ -272,8 +272,8 @@ def _parse_entry_size(text: str) -> int:
 
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
-LEDGER_STATE: Final = click.Choice(["open", "in-recovery", "closed"])
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
+LEDGER_STATE: Final = click.Choice(["open", "in-recovery", "closed"])
 LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
 ENTRY_RANGE: Final = EntryRangeType()

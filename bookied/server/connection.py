@@ -312,14 +312,14 @@ class BookieConnection(Protocol):
             self._go_on()
 
     def _close_if_done(self) -> None:
-        has_more = (
-            self._dispatch.is_waiting
-            or self._dispatch.is_stopped
-            or self._answers.is_stalled
-            or self._answers.is_corked
+        is_over = self._is_draining or (
+            self._is_ended
+            and not self._dispatch.is_waiting
+            and not self._dispatch.is_stopped
+            and not self._answers.is_stalled
+            and not self._answers.is_corked
         )
-        is_done = self._is_draining or (self._is_ended and not has_more)
-        if is_done and not self._replies.count:
+        if is_over and not self._replies.count:
             self._close()
 
     def _fail(self, failure: Failure) -> None:

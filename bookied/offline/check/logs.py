@@ -148,12 +148,13 @@ def _scan(
         found_one = _unindexed(scan.path, ledger_id, one, is_known=is_known)
         if is_behind_end:
             found_one = _never_acknowledged(found_one)
-        told = _not_yet(found_one) if found.is_live else found_one
+        if found.is_live:
+            found_one = _not_yet(found_one)
         if is_known:
-            yield told
+            yield found_one
         else:
             offsets = one.offsets if one.count == len(one.offsets) else []
-            found.unclaimed.append((told, offsets))
+            found.unclaimed.append((found_one, offsets))
 
 
 def check_ids(found: Findings, tick: Tick) -> Iterator[DiskFinding]:

@@ -5,7 +5,7 @@ stopped and no error, damage in the middle is an error that names the place (sto
 3.6). No file is ever created or changed.
 
 A file with groups (``group_format``) gives the records of complete groups only. Java's, and ours of
-version 4, have no checksums: what was cut off by zeros there is told by its alignment.
+version 4, have no checksums: the alignment of zeros shows there where a record was cut off.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ class MovedLedgers:
         self._session, self._found = session, found
         self._known: dict[int, LedgerMetadata | None] = {}
         """The ledgers that were asked for; None is deleted."""
-        self._why_unknown = ""
+        self.unasked = ""
+        """Why it is not known whether the ledgers of findings are still this bookie's, or ""."""
 
     def judge(self, finding: DiskFinding) -> DiskFinding:
         """Return a finding as the metadata lets it appear, or unchanged if nothing tells."""
@@ -45,7 +46,7 @@ class MovedLedgers:
         try:
             metadata = self._metadata(ledger_id)
         except BookKeeperError as error:
-            self._why_unknown = self._why_unknown or str(error)
+            self.unasked = self.unasked or str(error)
             return finding
         if metadata is None:
             return _not_needed(finding, "no such ledger exists")
@@ -60,11 +61,6 @@ class MovedLedgers:
             )
         return finding
 
-    @property
-    def unasked(self) -> str:
-        """Why it is not known whether the ledgers of findings are still this bookie's, or ""."""
-        return self._why_unknown
-
     @cached_property
     def _is_here(self) -> bool:
         """Whether the metadata can be asked, and is that of the bookie's cluster."""
@@ -73,14 +69,14 @@ class MovedLedgers:
         try:
             instance_id = self._session.call(_instance_id)
         except UsageError:
-            self._why_unknown = "-c FILE or -u URI names the cluster"
+            self.unasked = "-c FILE or -u URI names the cluster"
             return False
         except BookKeeperError as error:
-            self._why_unknown = str(error)
+            self.unasked = str(error)
             return False
         if instance_id != self._found.instance_id:
-            self._why_unknown = f"{self._session.uri} is another cluster than that of the cookies"
-        return not self._why_unknown
+            self.unasked = f"{self._session.uri} is another cluster than that of the cookies"
+        return not self.unasked
 
     def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
         if ledger_id not in self._known:
