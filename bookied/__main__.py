@@ -189,8 +189,8 @@ class Process:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
 
+        from bookied.process.service_manager import Notifier
         from bookied.process.signals import ProcessSignals, SignalActions
-        from bookied.process.watchdog import Notifier
 
         self._log = Logger("bookied")
         self._config, self._findings = config, findings

@@ -30,7 +30,7 @@ import attrs
 
 from wire.codes import ENTRY_HEADER_BYTES, LAC_HEADER_BYTES, DigestType
 from wire.errors import DigestMismatchError, LocalProtocolError
-from wire.frames.packets import LENGTH, Packets, even_size
+from wire.frames.entry_packets import LENGTH, Packets, even_size
 from wire.ids import EntryId, LedgerId
 
 ENTRY_HEADER: Final = struct.Struct(">qqqq")

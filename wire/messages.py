@@ -12,7 +12,7 @@ from typing import Final, Union
 import attrs
 
 from wire.codes import AddFlag, BookieInfoFlag, Operation, ProtocolVersion, ReadFlag, ReturnCode
-from wire.frames.packets import NO_PACKETS, Packets
+from wire.frames.entry_packets import NO_PACKETS, Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 
 

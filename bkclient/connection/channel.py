@@ -27,8 +27,8 @@ from bkclient.connection.security.tls_reads import start_tls
 from bkclient.connection.tcp import ConnectionSilence, reason_of
 from bkclient.errors import BookieUnavailableError, ClientError, RequestTimeoutError, SecurityError
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion
-from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
+from wire.framing import ClientConnection
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddRequest, Answer, Request
 

@@ -1,9 +1,11 @@
-"""Which bookies failed lately: asked later by readers, avoided or quarantined by writers."""
+"""Which bookies failed too often lately and get no new entries for a time.
+
+Which are asked later by readers is in ``bookie_health``.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
@@ -12,7 +14,6 @@ from twisted.logger import Logger
 from bkclient.config.client import ClientConfig
 from bkclient.errors import (
     BookieUnavailableError,
-    ClientDigestMismatchError,
     ClientError,
     ClientLedgerFencedError,
     NoSuchEntryInLedgerError,
@@ -94,64 +95,3 @@ class Quarantine:
                     count=count,
                     seconds=config.quarantine_s,
                 )
-
-
-class BookieHealth:
-    """Failures and slowness of bookies, remembered for a while.
-
-    One for each client. Bounded by the number of bookies that a client ever talked to.
-    """
-
-    def __init__(
-        self,
-        clock: IReactorTime,
-        memory_s: float,
-        quarantine: Quarantine | None = None,
-        *,
-        minds_slow: bool = True,
-    ) -> None:
-        """Remember for ``memory_s``, 0 for not at all; damage counts for ``quarantine``, too."""
-        self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
-        self._minds_slow = minds_slow
-        self._failed_s: dict[BookieId, float] = {}
-        self._slow_s: dict[BookieId, float] = {}
-        self._latest_s = float("-inf")
-
-    def failed(self, bookie: BookieId) -> None:
-        """Note that a bookie could not be reached, or failed a request."""
-        self._latest_s = self._failed_s[bookie] = self._clock.seconds()
-
-    def read_failed(self, bookie: BookieId, error: ClientError) -> None:
-        """Note that a bookie failed a read in a way that no sound one does.
-
-        What it says itself, or does not, the pool has counted.
-        """
-        self.failed(bookie)
-        if self._quarantine is not None and isinstance(error, ClientDigestMismatchError):
-            self._quarantine.count(bookie, error)
-
-    def slow(self, bookie: BookieId) -> None:
-        """Note that another bookie had to be asked because this one did not answer."""
-        if self._minds_slow:
-            self._latest_s = self._slow_s[bookie] = self._clock.seconds()
-
-    def fine(self, bookie: BookieId) -> None:
-        """Note that a bookie did what it was asked."""
-        if bookie in self._failed_s:
-            del self._failed_s[bookie]
-
-    @property
-    def any_lately(self) -> bool:
-        """Whether any bookie has given trouble within memory; cheap, for each read asks."""
-        return self._clock.seconds() - self._latest_s < self._memory_s
-
-    def level(self, bookie: BookieId) -> int:
-        """Return 0 for a healthy bookie, 1 for a slow one, 2 for one that failed."""
-        for level, noted_s in ((2, self._failed_s), (1, self._slow_s)):
-            if bookie in noted_s and self._clock.seconds() - noted_s[bookie] < self._memory_s:
-                return level
-        return 0
-
-    def failing(self, bookies: Collection[BookieId]) -> frozenset[BookieId]:
-        """Return those of ``bookies`` that failed lately."""
-        return frozenset(bookie for bookie in bookies if self.level(bookie) > 1)

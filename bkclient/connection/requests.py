@@ -19,8 +19,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from bkclient.concurrency import KeyedTimers
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import Operation, ProtocolVersion, ReturnCode
-from wire.connection import ClientConnection
 from wire.frames.bulk_reads import read_frames_v2, take_reads_v2
+from wire.framing import ClientConnection
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import (
     AddRequest,

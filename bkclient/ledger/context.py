@@ -13,9 +13,10 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit, rate_limit, wake_waiters
 from bkclient.config.client import ClientConfig
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
-from bkclient.connection.quarantine import BookieHealth, Quarantine
+from bkclient.connection.quarantine import Quarantine
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.fetch import EntryFetcher

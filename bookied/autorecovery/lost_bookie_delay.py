@@ -1,5 +1,7 @@
 """When the loss of a bookie is worth an audit (``audits``): rules, no I/O and no clock.
 
+Read and published by ``auditor``; stored by ``bkclient.metadata.tree.underreplication.switches``.
+
 One lost bookie may be on its way back: it has ``lostBookieRecoveryDelay`` to do so. When a second
 one goes, that is no restart any more. Agrees with BookKeeper 4.18.0, Auditor.
 """

@@ -8,8 +8,8 @@ from bookied.server.access.access_check import AccessCheck, AuthRequired, TlsReq
 from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
 from bookied.server.context import ServerContext
 from bookied.server.limits.address_groups import group_of
-from wire.connection import ServerConnection
 from wire.errors import TlsOrderError
+from wire.framing import ServerConnection
 from wire.messages import Request
 
 UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 10 * 1024

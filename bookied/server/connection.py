@@ -29,8 +29,8 @@ from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.disk_reads import BATCH_MAX
-from wire.connection import ServerConnection
 from wire.errors import RemoteProtocolError, TlsOrderError
+from wire.framing import ServerConnection
 
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""

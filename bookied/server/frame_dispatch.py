@@ -17,8 +17,8 @@ from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
 from wire.codes import ReturnCode
-from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import RemoteProtocolError
+from wire.framing import TLS_BEGIN, ServerConnection
 from wire.messages import ReceivedRequest, StartTlsRequest, StartTlsResponse
 
 _LENGTH: Final = struct.Struct(">i")

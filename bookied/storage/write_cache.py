@@ -2,7 +2,8 @@
 
 This and the page cache take the place of Java's read cache. Blobs are kept as they came, by the
 location where each begins; locations only grow, so a lookup is a binary search. Nothing is kept per
-entry. When it is flushed: ``bookied.storage.ledger_storage.flush``.
+entry. When it is flushed: ``bookied.storage.ledger_storage.flush``. Nothing is sorted:
+SortedLedgerStorage and InterleavedLedgerStorage are the same here.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from bkclient.metadata.errors import MetadataUnavailableError, NotInitializedErr
 from tests.bkclient.worlds import FakeBookie
 from tests.support.reactor import call, run, the_reactor
 from wire.codes import ProtocolVersion
-from wire.connection import ServerConnection
+from wire.framing import ServerConnection
 from wire.ids import BookieId, LedgerId
 from wire.messages import NEED_DATA, ReceivedRequest
 from wire.records.service_info import BookieServiceInfo, Endpoint

@@ -26,9 +26,9 @@ from bkclient.quorum.distribution import write_set
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire import digest
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
-from wire.connection import ServerConnection
 from wire.frames import v2, v3
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
+from wire.framing import ServerConnection
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import (

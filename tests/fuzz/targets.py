@@ -43,10 +43,10 @@ from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie
 from tests.fuzz.fuzzer import MEMORY_BYTES, SLOW_S, Target
 from tests.wire.vectors import load
 from wire.codes import ProtocolVersion
-from wire.connection import ClientConnection, ServerConnection
 from wire.errors import FormatError, RemoteProtocolError
 from wire.frames import bulk_adds, bulk_reads, v2, v3
 from wire.frames.varint import decode_varint
+from wire.framing import ClientConnection, ServerConnection
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import NEED_DATA

@@ -13,7 +13,7 @@ from wire.codes import (
     ReadFlag,
     ReturnCode,
 )
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import (

@@ -23,7 +23,7 @@ from wire.digest import (
     master_key,
 )
 from wire.errors import DigestMismatchError, LocalProtocolError
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 
 
 @pytest.mark.parametrize("vector", wire_vectors("master_key"), ids=by_name)

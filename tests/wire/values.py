@@ -16,7 +16,7 @@ from wire.codes import (
     V2Flag,
 )
 from wire.digest import digester, master_key
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.messages import (
     AddRequest,
     AddResponse,

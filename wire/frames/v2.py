@@ -34,7 +34,7 @@ from wire.codes import (
 )
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.frames import protobuf
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AddRequest,

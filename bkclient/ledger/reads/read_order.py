@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
-from bkclient.connection.quarantine import BookieHealth
 from bkclient.placement.policy import Placement, least_loaded_first
 from bkclient.quorum.distribution import write_set
 from wire.ids import BookieId

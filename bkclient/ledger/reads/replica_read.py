@@ -1,4 +1,7 @@
-"""One read in progress: a rule of ``quorum.read_rules`` run over connections, with its waits."""
+"""One read in progress: a rule of ``quorum.read_rules`` run over connections.
+
+After how long the next bookie is asked as well: ``quorum.read_rules.Speculation``.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import KeyedTimers
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
-from bkclient.connection.quarantine import BookieHealth
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.verifier import AnswerVerifier

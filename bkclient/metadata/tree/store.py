@@ -14,7 +14,8 @@ from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, retry_until_answered
-from bkclient.metadata.tree.underreplication.queue import TreeQueue, TreeSwitches
+from bkclient.metadata.tree.underreplication.queue import TreeQueue
+from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 
 
 class TreeMetadata(

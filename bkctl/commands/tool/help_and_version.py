@@ -1,4 +1,7 @@
-"""What ``bkctl`` says of itself: version, help, and the script with which a shell completes."""
+"""What ``bkctl`` says of itself: version, help, and the script with which a shell completes.
+
+The sections of the first screen are in ``bkctl.cli.command_names``.
+"""
 
 from __future__ import annotations
 

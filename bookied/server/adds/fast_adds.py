@@ -2,7 +2,7 @@
 
 A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
 fenced, no flags, on a bookie that takes all writes; over V3 also an add of a recovery or a repair.
-Any other frame is left to the plain path (``wire.connection`` and ``bookie``), which is the
+Any other frame is left to the plain path (``wire.framing`` and ``bookie``), which is the
 authority on the rules; a test feeds the same frames to both and compares.
 
 Per read there is one blob for each storage (``add_batch``): the joined records, each

@@ -27,7 +27,7 @@ from wire.codes import STRIDE_MAX, V2_BY_RETURN_CODE, OpCode, ReturnCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
 from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3, refuse_v3
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
 

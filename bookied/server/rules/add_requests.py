@@ -1,4 +1,4 @@
-"""What becomes of adds, explicit LACs and forces."""
+"""What becomes of adds, explicit LACs and forces. Their key is checked in ``ledger_writes``."""
 
 from __future__ import annotations
 

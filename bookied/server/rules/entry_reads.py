@@ -23,7 +23,7 @@ from wire.errors import (
     NoSuchLedgerError,
     UnknownLedgerStateError,
 )
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 

@@ -29,7 +29,7 @@ from typing import Final
 import attrs
 
 from wire.codes import ProtocolVersion
-from wire.connection import ClientConnection
+from wire.framing import ClientConnection
 from wire.messages import StartTlsRequest
 
 MASTER_KEY: Final = hashlib.sha1(b"ledger").digest()

@@ -11,7 +11,7 @@ import pytest
 from tests.bench.loads.load import Latencies, Load, Ring, answer_layout
 from tests.bookied.worlds.served_bookie import Serving
 from wire.codes import ProtocolVersion
-from wire.connection import ServerConnection
+from wire.framing import ServerConnection
 from wire.messages import AddRequest, ReceivedRequest
 
 

@@ -25,7 +25,7 @@ from bkclient.errors import (
 )
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.frames.varint import encode_varint
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.messages import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from bkclient.connection.quarantine import BookieHealth
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.placement.policy import (

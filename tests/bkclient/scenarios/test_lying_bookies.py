@@ -20,7 +20,7 @@ from tests.bkclient.worlds import FakeBookie, Fate, World
 from wire.codes import DigestType, ProtocolVersion, ReturnCode
 from wire.digest import Entry
 from wire.errors import BookKeeperError
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.ids import LedgerId
 from wire.messages import AddRequest, Request, Response
 

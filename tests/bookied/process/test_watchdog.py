@@ -9,7 +9,8 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.process.watchdog import TELLS_IN_TIMEOUT, Notifier, Watchdog
+from bookied.process.service_manager import Notifier
+from bookied.process.watchdog import TELLS_IN_TIMEOUT, Watchdog
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 
 TIMEOUT_S = 20.0

@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from bkclient.config.client import KeepAlive
 from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict, DiskWatch
 from bookied.errors import AddressError, BookieExitStatus, DiskWriteFailedError, PortInUseError
-from bookied.process.watchdog import Notifier
+from bookied.process.service_manager import Notifier
 from bookied.server.listener import ACCEPTS_MAX, TcpListener
 from bookied.storage.checkpoints import LOOK_S, Checkpoints
 from bookied.storage.storages import Storages

@@ -9,7 +9,7 @@ import pytest
 
 from bookied.stats.metrics import JournalStats, RequestStats, operation_of
 from wire.codes import AddFlag, BookieInfoFlag, ReadFlag, ReturnCode
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
     AddRequest,

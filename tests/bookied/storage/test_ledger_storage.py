@@ -39,7 +39,7 @@ from tests.sim.world.disk import SimFiles
 from tests.support.stored_entries import stored_entries
 from wire.codes import ReturnCode
 from wire.errors import NoSuchEntryError
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 
 L0, L1, I0 = Path("/l0/current"), Path("/l1/current"), Path("/i0/current")
 SMALL = StorageLimits(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bookied.storage.entrylog.format import LOCATION_BITS, LOG_ID_MAX
 from bookied.storage.write_cache import WriteCache
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 
 
 def blob_of(ledger: int, entries: list[tuple[int, int]]) -> tuple[bytes, dict[int, bytes]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.bookied.worlds.served_bookie import KEY, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.connection import ClientConnection
+from wire.framing import ClientConnection
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     NEED_DATA,

@@ -32,9 +32,9 @@ from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.key_values import SimKeyValues
 from wire.codes import ProtocolVersion
-from wire.connection import ClientConnection
 from wire.digest import master_key
 from wire.frames import v2, v3
+from wire.framing import ClientConnection
 from wire.messages import NEED_DATA, Answer, Request
 
 KEY = master_key(b"pw")

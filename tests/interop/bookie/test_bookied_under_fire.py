@@ -22,9 +22,9 @@ from tests.interop.peers.peers import JavaBookie, Peers
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.connection import ClientConnection
 from wire.digest import master_key
 from wire.frames import v2, v3
+from wire.framing import ClientConnection
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AddRequest,

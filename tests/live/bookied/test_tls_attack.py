@@ -21,8 +21,8 @@ from tests.live.bookied.floods import connect, handshakes
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from tests.support.waiting import is_readable, until
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.connection import ClientConnection
 from wire.frames import v2, v3
+from wire.framing import ClientConnection
 from wire.ids import EntryId, LedgerId
 from wire.messages import NEED_DATA, Answer, ReadRequest, StartTlsRequest
 

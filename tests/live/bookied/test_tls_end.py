@@ -28,8 +28,8 @@ from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.reactor import begin, call, the_reactor
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.connection import ServerConnection
 from wire.frames import v2, v3
+from wire.framing import ServerConnection
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import (
     AddRequest,

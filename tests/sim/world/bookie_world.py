@@ -50,8 +50,8 @@ from tests.sim.world.key_values import SimKeyValues
 from tests.support.memory_zookeeper import MemoryZooKeeper
 from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
-from wire.connection import ClientConnection
 from wire.errors import BookKeeperError
+from wire.framing import ClientConnection
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import (

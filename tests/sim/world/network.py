@@ -25,8 +25,8 @@ from bookied.errors import PortInUseError
 from bookied.server.listener import BoundPort
 from tests.sim.world.processes import Process, SimClock
 from wire.codes import ProtocolVersion
-from wire.connection import FrameBuffer
 from wire.frames import v2, v3
+from wire.framing import FrameBuffer
 from wire.messages import (
     AddRequest,
     BatchReadRequest,

@@ -1,6 +1,8 @@
 """``bkctl disk``: the commands that check and change directories.
 
 ``upgrade`` and ``bookieformat`` are names behind ``bkctl`` as well, the second with Java's options.
+What ``disk check --repair-plan`` prints is made in ``check`` of what ``bookied.offline.check``
+finds.
 """
 
 from __future__ import annotations

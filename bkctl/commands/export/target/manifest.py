@@ -2,7 +2,8 @@
 
 ``_bkctl/run-000007.json`` below the target is written when run 7 is committed. Spark ignores names
 that begin with ``_``. A record lists what its run added and removed. Every ``FULL_EVERY`` runs the
-record lists all there is instead, so that few records have to be read.
+record lists all there is instead, so that few records have to be read. What a killed run left is
+put in order by ``commit``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What `ledger verify` does: the copies of entries compared, ledger by ledger."""
+"""What `ledger verify` does: the copies of entries compared, ledger by ledger.
+
+The sentences about damaged copies are in ``columns``.
+"""
 
 from __future__ import annotations
 

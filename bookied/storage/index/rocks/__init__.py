@@ -1,1 +1,1 @@
-"""Tests."""
+"""The index of DbLedgerStorage, in RocksDB databases as BookKeeper writes them."""

@@ -11,40 +11,11 @@ from typing import Final
 
 from bookied.errors import DbRecordError
 from bookied.storage.index.format import IndexHeader
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import format as layout
+from bookied.storage.index.rocks.table import RocksTable
 
 LISTED_AT_ONCE: Final = 4096
 """Ledgers read at once when the index is opened."""
-
-
-class RocksTable:
-    """One database of an index, from ``open`` to ``close``."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._rows: KeyValues
-
-    def open(self, open_key_values: OpenKeyValues) -> None:
-        """Open the database; see ``RocksIndex.open``."""
-        self._rows = open_key_values(self.path)
-        try:
-            self._rows.check_synced()
-            self._list()
-        except BaseException:
-            self._rows.close()
-            raise
-
-    def _list(self) -> None:
-        """Note what has to be known of it from the start."""
-
-    def note_synced(self) -> None:
-        """Put down how much of it is durable."""
-        self._rows.note_synced()
-
-    def close(self) -> None:
-        """Release the database."""
-        self._rows.close()
 
 
 class RocksLedgers(RocksTable):

@@ -15,7 +15,7 @@ from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.index_files.reads import check_location
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
-from bookied.storage.index.rocks.ledgers import RocksTable
+from bookied.storage.index.rocks.table import RocksTable
 
 log = Logger()
 

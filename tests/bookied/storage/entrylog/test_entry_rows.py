@@ -23,7 +23,7 @@ from bookied.storage.entrylog.entry_rows import (
 )
 from bookied.storage.entrylog.reader import EntryLogReader
 from tests.sim.world.disk import SimFiles
-from wire.frames.packets import Packets
+from wire.frames.entry_packets import Packets
 
 A, PATH = Path("/a"), Path("/a/3.log")
 BASE = layout.location(3, layout.HEADER_BYTES)

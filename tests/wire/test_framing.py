@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.support import strategies
 from tests.wire.vectors import load
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
-from wire.connection import ClientConnection, ServerConnection
 from wire.errors import RemoteProtocolError
 from wire.frames import v2, v3
+from wire.framing import ClientConnection, ServerConnection
 from wire.messages import NEED_DATA, AddResponse, ReplyTo, StartTlsRequest, StartTlsResponse
 
 requests = st.one_of(

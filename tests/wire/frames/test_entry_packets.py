@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.frames.packets import NO_PACKETS, Packets, even_size
+from wire.frames.entry_packets import NO_PACKETS, Packets, even_size
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))

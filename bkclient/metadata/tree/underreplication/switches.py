@@ -1,0 +1,109 @@
+"""Whether and when ledgers are repaired: the switch, the lost-bookie delay, the times of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.errors import AlreadySetError
+from bkclient.metadata.tree.nodes import (
+    NodeExistsError,
+    NodeVersionError,
+    NoNodeError,
+    StandingWatch,
+    exists,
+    get_if_there,
+    retry_until_answered,
+)
+from bkclient.metadata.tree.underreplication.branch import (
+    RepairPart,
+    check_path,
+    encode_delay,
+    parse_delay,
+    stored_check_time,
+)
+from wire.records.underreplication import encode_check_time
+
+
+class TreeSwitches(RepairPart):
+    """Implements the switch, the delay and the times of checks of ``UnderreplicationQueue``."""
+
+    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
+        await self._prepare_repair()
+        await self._set_switch(
+            zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
+        )
+
+    async def enable_replication_noted(self, note: bytes) -> bool:
+        node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
+        if node is None or node.value != note:
+            return False
+        try:
+            await self._tree.delete(zk_paths.REPLICATION_DISABLED, node.stat.version)
+        except (NoNodeError, NodeVersionError):
+            return False
+        return True
+
+    async def replication_enabled(self) -> bool:
+        return not await exists(self._tree, zk_paths.REPLICATION_DISABLED)
+
+    async def set_replication_note(self, note: bytes) -> None:
+        try:
+            await retry_until_answered(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
+        except NoNodeError as error:
+            raise AlreadySetError("re-replication is enabled") from error
+
+    async def replication_note(self) -> bytes | None:
+        node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
+        return None if node is None else node.value
+
+    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
+        return await self._watch_switch(zk_paths.REPLICATION_DISABLED, changed)
+
+    async def lost_bookie_recovery_delay(self) -> int | None:
+        stored = await self.versioned_recovery_delay()
+        return None if stored is None else stored.value
+
+    async def versioned_recovery_delay(self) -> Versioned[int] | None:
+        node = await get_if_there(self._tree, zk_paths.LOST_BOOKIE_DELAY)
+        return None if node is None else Versioned(parse_delay(node.value), node.stat.version)
+
+    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
+        await self._prepare_repair()
+        await self._put_switch(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s), open_to_all=True)
+
+    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
+        return await self._watch_switch(zk_paths.LOST_BOOKIE_DELAY, changed)
+
+    async def check_time(self, check: str) -> int | None:
+        node = await get_if_there(self._tree, check_path(check))
+        return None if node is None else stored_check_time(check, node.value)
+
+    async def set_check_time(self, check: str, time_ms: int) -> None:
+        path = check_path(check)
+        await self._prepare_repair()
+        await self._put_switch(path, encode_check_time(time_ms))
+
+    async def _put_switch(self, path: str, value: bytes, *, open_to_all: bool = False) -> None:
+        """Set a node, or make it where there is none."""
+        while True:
+            try:
+                await retry_until_answered(lambda: self._tree.set(path, value))
+            except NoNodeError:
+                pass
+            else:
+                return
+            try:
+                await retry_until_answered(
+                    lambda: self._tree.create(path, value, open_to_all=open_to_all)
+                )
+            except NodeExistsError:
+                continue
+            else:
+                return
+
+    async def _watch_switch(self, path: str, changed: Callable[[], None]) -> Watch:
+        return await StandingWatch(
+            self._tree, lambda fired: self._tree.stat(path, fired), changed
+        ).start()
