@@ -26,6 +26,7 @@ from tests.sim.engine.scene import (
     recovery_add,
     recovery_read_answer,
 )
+from tests.sim.world.bookie import SimBookie
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.network import Fate, packets_of
 from wire.codes import LedgerState, ProtocolVersion
@@ -402,3 +403,33 @@ def test_s16_a_damaged_lac_is_no_answer() -> None:
 
     scene.world.run(r.begin(ask_often()))
     scene.oracle.raise_broken()
+
+
+def test_an_entry_that_its_whole_write_set_stores_may_still_vanish() -> None:
+    """So a reader that does not fence must not count replicas: only a LAC says what is confirmed.
+
+    The bookies have stored the entry, but the writer gets no answer. It replaces them from this
+    entry on, which is its right, and ends before the new ones have the entry.
+    """
+    scene = Scene(6)
+    w, r = scene.client("w", add_timeout_s=1), scene.client("r")
+    writer = scene.writer(w)
+    before = scene.members(writer)
+    scene.when(lambda message: message.client == "w" and add_answer(message), Fate.HOLD)
+    added = scene.add(writer)
+    scene.drive(0.5)
+    scene.when(lambda message: add(message) and message.bookie not in named(before), Fate.HOLD)
+    assert all(0 in bookie.held(writer.ledger_id) for bookie in before)
+    reading = r.client.open_ledger(writer.ledger_id, recover=False)
+    reader = scene.world.run(r.begin(reading))
+    assert reader.last_add_confirmed == -1
+    shown = scene.world.run(r.begin(reader.read_entry(0, unconfirmed=True)))
+    assert shown.payload == b"entry"
+    scene.world.drive(10, lambda: not named(before) & named(scene.members(writer)))
+    w.kill()
+    assert added == []
+    assert scene.open(r, writer).last_add_confirmed == -1
+
+
+def named(bookies: list[SimBookie]) -> set[str]:
+    return {bookie.name for bookie in bookies}

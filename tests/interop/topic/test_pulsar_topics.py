@@ -108,6 +108,7 @@ def stage(module_peers: Peers) -> Stage:
             f"/{chroot}",
             peers.new_directory("broker"),
             managedLedgerMaxEntriesPerLedger=ENTRIES_A_LEDGER,
+            bookkeeperExplicitLacIntervalInMills=100,
             managedLedgerInfoCompressionType="LZ4",
             managedLedgerCursorInfoCompressionType="ZSTD",
             brokerEntryMetadataInterceptors=(
@@ -224,6 +225,15 @@ def test_while_the_broker_writes_and_rolls_what_is_read_is_what_was_sent(stage: 
     assert stage.read("busy") == stage.received("busy")
     assert len(stage.read("busy")) == total + 1
     assert len(stage.ledgers("busy")) >= total // ENTRIES_A_LEDGER
+
+
+def test_a_burst_is_read_without_a_later_message_where_the_broker_sends_its_lac(
+    stage: Stage,
+) -> None:
+    values = [b"%d" % number for number in range(ENTRIES_A_LEDGER // 2)]
+    stage.send("burst", values)
+    until(lambda: [row[3] for row in stage.read("burst")] == values)
+    assert len(stage.ledgers("burst")) == 1, "no ledger was closed"
 
 
 def test_what_the_broker_trims_is_gone_for_both(stage: Stage) -> None:
