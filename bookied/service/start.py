@@ -70,6 +70,8 @@ class ServiceStart:
         self._ended = Deferred()
         try:
             await begin()
+        except GeneratorExit:  # Its process has gone: nothing can be awaited, or undone.
+            raise
         except BaseException as error:
             try:
                 await self._abandon()

@@ -19,10 +19,11 @@ import pytest
 from tests.sim.engine.hunting import Found, hunt
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import from_json, to_json
-from tests.sim.engine.scene import Scene
+from tests.sim.engine.scene import Scene, add_answer, at
 from tests.sim.engine.seeds import command, play, shrink, try_seed
 from tests.sim.engine.simulation import Simulation
 from tests.sim.engine.workloads import WORKLOADS, plan_of
+from tests.sim.world.network import Fate
 
 SEEDS_OF_THE_DAY = int(os.environ.get("BKCTL_SIM_SEEDS", "2"))
 TIMES = int(os.environ.get("BKCTL_SIM_TIMES", "1"))
@@ -139,8 +140,13 @@ def test_nothing_is_lost_of_a_ledger_with_more_than_65536_entries(disks: dict[st
             assert scene.world.drive(60, functools.partial(all, some))
 
     add_up_to(65_536)
+    scene.when(at(restarted, add_answer), Fate.HOLD)  # So no add is confirmed before the change.
     replaced.stay_away(power=False)
-    add_up_to(65_600)
+    some = [scene.add(writer) for _ in range(64)]
+    added.extend(some)
+    assert scene.world.drive(60, lambda: len(writer.metadata.fragments) == 2)
+    scene.release()
+    assert scene.world.drive(60, functools.partial(all, some))
     restarted.crash(power=True)
     restarted.start()
     add_up_to(66_000)

@@ -48,3 +48,16 @@ def test_a_start_without_threads_says_so_also_where_it_cannot_be_undone(*, is_un
         starting.addErrback(lambda failure: ends.append(failure.value))
     assert [type(end) for end in ends] == [ThreadsError]
     assert len(events) == (not is_undone)
+
+
+def test_a_start_that_is_given_up_undoes_nothing() -> None:
+    undone: list[bool] = []
+
+    async def abandon() -> None:
+        undone.append(True)
+        await Deferred()
+
+    starting = ServiceStart(abandon).run(Deferred)
+    starting.send(None)
+    starting.close()
+    assert not undone
