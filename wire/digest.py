@@ -212,8 +212,9 @@ class _Digester:
             raise DigestMismatchError(f"entry fails its {self.digest_type.name} digest")
         found_ledger, found_entry, lac, length = ENTRY_HEADER.unpack(head)
         if found_ledger != ledger_id or (entry_id is not None and found_entry != entry_id):
+            asked = "the last entry" if entry_id is None else f"entry {entry_id}"
             raise DigestMismatchError(
-                f"asked for entry {entry_id} of ledger {ledger_id}, "
+                f"asked for {asked} of ledger {ledger_id}, "
                 f"got entry {found_entry} of ledger {found_ledger}"
             )
         return Entry(

@@ -431,6 +431,13 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         minimum=1,
         doc="Entries read at a time in recovery, at least.",
     )
+    recovery_entries_max: int = setting(
+        10_000_000,
+        key="recoveryEntriesMax",
+        minimum=1,
+        doc="Unconfirmed entries that a recovery reads at most; with more it fails, and the ledger "
+        "stays in recovery. A bookie could invent entries without end. Not a key of Java.",
+    )
     opportunistic_striping: bool = setting(
         False,
         key="opportunisticStriping",

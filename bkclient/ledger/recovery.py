@@ -119,7 +119,11 @@ class RecoveryRun:
         self._cluster, self._local, self._keys = cluster, local, keys
         self._metadata, self._report_to = metadata, report
         self._fetcher = cluster.fetcher(keys)
-        self._rules = Recovery(metadata, window=cluster.config.recovery_read_batch_size)
+        self._rules = Recovery(
+            metadata,
+            window=cluster.config.recovery_read_batch_size,
+            entries_max=cluster.config.recovery_entries_max,
+        )
         self._pipeline: AddPipeline | None = None
         self._ensemble = metadata.last_fragment.ensemble
         self._fragments: dict[EntryId, Ensemble] = {}

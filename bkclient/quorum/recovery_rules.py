@@ -13,6 +13,7 @@ nothing was written back. Faster: a long recovery reads more entries at a time.
 
 from __future__ import annotations
 
+import sys
 from typing import Final, Union
 
 import attrs
@@ -144,10 +145,13 @@ class Recovery:
         metadata: as stored with IN_RECOVERY. All reads go to the ensembles in it, never to ones
             made while writing back: those may lack what was never written to them.
         window: how many entries are read at a time, at least.
+        entries_max: how many entries may follow the LAC; with more the recovery fails.
     """
 
-    def __init__(self, metadata: LedgerMetadata, *, window: int = 1) -> None:
-        self._metadata = metadata
+    def __init__(
+        self, metadata: LedgerMetadata, *, window: int = 1, entries_max: int = sys.maxsize
+    ) -> None:
+        self._metadata, self._entries_max = metadata, entries_max
         self._window = self._window_min = window
         self._fence = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         self._lac0: EntryId | None = None
@@ -244,12 +248,20 @@ class Recovery:
                 self._end_found = True
                 self._verdicts.clear()
                 return [*commands, *self._close_when_written()]
+            if self._next_write - self.lac0 > self._entries_max:
+                return [*commands, *self._abort(self._too_many())]
             del self._verdicts[self._next_write]
             self._next_write = EntryId(self._next_write + 1)
             self._length = verdict.entry.length
             self._widen(verdict.entry)
             commands.append(WriteBack(verdict.entry, self.lac0))
         return [*commands, *self._read_on()]
+
+    def _too_many(self) -> LedgerRecoveryError:
+        return LedgerRecoveryError(
+            f"more than {self._entries_max} entries follow entry {self.lac0}, the last one known "
+            "to be confirmed: a bookie may invent them; recoveryEntriesMax allows more"
+        )
 
     def _widen(self, last: Entry) -> None:
         found = self._next_write - self.lac0 - 1

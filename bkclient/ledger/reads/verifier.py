@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from bkclient.connection.requests import BulkAnswer
 from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
@@ -12,6 +13,9 @@ from wire.digest import Digester, Entry, VerifiedById, VerifiedEntries, header
 from wire.errors import DigestMismatchError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Response
+
+LAC_MAX: Final = 1 << 50
+"""No writer comes as far: a million entries a second for 35 years."""
 
 
 class AnswerVerifier:
@@ -53,9 +57,11 @@ class AnswerVerifier:
             entry = self._digester.verify(self._ledger_id, entry_id, packet)
         except DigestMismatchError as error:
             raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
-        if entry.length < 0:  # Anybody can compute a CRC; a ledger is not closed with that.
+        # Anybody can compute a CRC; a ledger is not closed with that.
+        if entry.length < 0 or entry.lac > LAC_MAX:
             what = self._what(bookie, entry_id)
-            raise ClientDigestMismatchError(f"{what}: a length of {entry.length} bytes")
+            text = f"{what}: it has length {entry.length} and last add confirmed {entry.lac}"
+            raise ClientDigestMismatchError(text)
         return entry
 
     def batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:

@@ -192,6 +192,18 @@ def test_s42_the_length_is_measured_where_nothing_was_written_back() -> None:
     assert recovery.measured(12345) == [CloseAt(EntryId(999), 12345)]
 
 
+def test_a_bookie_that_always_has_a_next_entry_is_not_read_for_ever() -> None:
+    recovery = Recovery(metadata(), entries_max=2)
+    recovery.start()
+    recovery.fence_answered(0, KnownLac(6, 70))
+    recovery.fence_answered(1, KnownLac(6, 70))
+    recovery.read_answered(0, entry(7))
+    recovery.read_answered(0, entry(8))
+    (aborted,) = recovery.read_answered(0, entry(9))
+    assert isinstance(aborted, AbortRecovery)
+    assert "more than 2 entries follow entry 6" in str(aborted.error)
+
+
 def test_what_is_answered_behind_the_end_asks_for_nothing_more() -> None:
     recovery, _ = fenced(KnownLac(3, 50), KnownLac(3, 50))
     recovery.read_failed(EntryId(4), 0, NEGATIVE)

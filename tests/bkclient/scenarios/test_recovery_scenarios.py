@@ -274,9 +274,9 @@ def test_entries_written_back_carry_their_length_and_the_lac_that_the_recovery_f
     assert (header.lac, header.length) == (1, 3)
 
 
-@pytest.mark.parametrize("length", [None, -5])
+@pytest.mark.parametrize(("length", "lac"), [(None, -1), (-5, -1), (2, 2**63 - 3)])
 @pytest.mark.parametrize("which", ["fence", "recovery read"])
-def test_s16_a_damaged_answer_is_no_answer(which: str, length: int | None) -> None:
+def test_s16_a_damaged_answer_is_no_answer(which: str, length: int | None, lac: int) -> None:
     world = World(3)
     writer = open_writer(world, world.client())
     first, second, third = members(world, writer)
@@ -287,7 +287,7 @@ def test_s16_a_damaged_answer_is_no_answer(which: str, length: int | None) -> No
     else:
         kind = writer.metadata.digest_type
         assert kind is not None
-        damaged = digest.digester(kind, b"").package(writer.ledger_id, 0, -1, length, b"e0")
+        damaged = digest.digester(kind, b"").package(writer.ledger_id, 0, lac, length, b"e0")
     test = is_fence if which == "fence" else is_recovery_read
 
     def lie(request: Request) -> Ruling:
