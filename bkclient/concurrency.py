@@ -47,6 +47,10 @@ WAIT_S_MIN: Final = 0.001
 """A shorter wait would be a turn of the reactor for each request."""
 
 
+SILENT_S: Final = 1.0
+"""After this time the log says what a client waits for at its end."""
+
+
 class RateLimit:
     """Lets so many requests go a second, and up to a second's worth at once after a pause.
 

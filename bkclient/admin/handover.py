@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from twisted.internet.task import deferLater
+from twisted.logger import Logger
 
+from bkclient.concurrency import SILENT_S
 from bkclient.errors import IllegalOperationError
 from bkclient.ledger.creation import NewLedger, create
 from bkclient.ledger.handover_state import (
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 SETTLE_S: Final = 5.0
 """How long a release waits for the whole write quorum, where the ack quorum is met already."""
+
+log = Logger()
 
 _LOOK_S: Final = 0.01
 
@@ -152,6 +156,13 @@ async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) ->
 
 async def _settle(writer: LedgerWriter, settle_s: float) -> None:
     clock = writer.clock
-    end_s = clock.seconds() + settle_s
-    while writer.in_flight_anywhere and clock.seconds() < end_s:
+    begin_s, is_said = clock.seconds(), False
+    while writer.in_flight_anywhere and clock.seconds() < begin_s + settle_s:
+        if not is_said and clock.seconds() > begin_s + SILENT_S:
+            is_said = True
+            log.warn(
+                "waiting for the last copies of ledger {ledger_id}, at most {settle_s:g} s",
+                ledger_id=writer.ledger_id,
+                settle_s=settle_s,
+            )
         await deferLater(clock, _LOOK_S)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, rate_limit, wake_waiters
+from bkclient.concurrency import SILENT_S, RateLimit, rate_limit, wake_waiters
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.ledger_keys import LedgerKeys
@@ -33,6 +33,14 @@ from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
+log = Logger()
+
+
+class Owing(Protocol):
+    """What stands for a bookie that has copies to acknowledge."""
+
+    bookie: BookieId
+
 
 class PendingCopies:
     """The bookies of closed writers that still have copies to acknowledge.
@@ -43,14 +51,14 @@ class PendingCopies:
 
     def __init__(self) -> None:
         """Begin with no copy."""
-        self._owing: set[object] = set()
+        self._owing: set[Owing] = set()
         self._waiting: list[Deferred[None]] = []
 
-    def expect(self, member: object) -> None:
+    def expect(self, member: Owing) -> None:
         """Count a bookie until ``settled``."""
         self._owing.add(member)
 
-    def settled(self, member: object) -> None:
+    def settled(self, member: Owing) -> None:
         """Forget a bookie: it has acknowledged all its copies, or failed."""
         self._owing.discard(member)
         if not self._owing:
@@ -64,10 +72,19 @@ class PendingCopies:
         waiter: Deferred[None] = Deferred()
         self._waiting.append(waiter)
         waiter.addTimeout(timeout_s, clock, onTimeoutCancel=lambda _result, _timeout: None)
-        await waiter
+        notice = clock.callLater(SILENT_S, self._say_waiting, timeout_s)
+        try:
+            await waiter
+        finally:
+            if notice.active():
+                notice.cancel()
 
-
-log = Logger()
+    def _say_waiting(self, timeout_s: float) -> None:
+        log.warn(
+            "waiting for {bookies} to store the last entries, at most {timeout_s:g} s in all",
+            bookies=", ".join(sorted({member.bookie for member in self._owing})),
+            timeout_s=timeout_s,
+        )
 
 
 @attrs.frozen(kw_only=True)

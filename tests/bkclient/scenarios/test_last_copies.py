@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
+from bkclient.admin import handover
 from bkclient.client import Client
 from bkclient.errors import ClientUnauthorizedError
+from bkclient.ledger.creation import NewLedger
 from bkclient.ledger.writer import LedgerWriter
 from tests.bkclient.worlds import FakeBookie, FakeLedger, Fate, World, is_add, when
 from wire.codes import ProtocolVersion
@@ -130,3 +132,35 @@ def test_entries_after_the_end_of_the_ledger_are_no_lack(said: list[str]) -> Non
         bookie.release()
     world.run(client.close())
     assert not [line for line in said if "may lack" in line]
+
+
+def test_a_wait_for_last_copies_is_told_of_once(said: list[str]) -> None:
+    world = World(3)
+    client, _, slow = written(world, Fate.LOSE)
+    world.run(client.close())
+    told = [line for line in said if "waiting" in line]
+    assert told == [f"waiting for {slow.bookie_id} to store the last entries, at most 15 s in all"]
+
+
+def test_a_short_wait_for_last_copies_is_not_told_of(said: list[str]) -> None:
+    world = World(3)
+    client, _, slow = written(world, Fate.HOLD)
+    ending = world.start(client.close())
+    world.settle(0.9)
+    slow.release()
+    ending.finish()
+    world.settle(5)
+    assert not [line for line in said if "waiting" in line]
+
+
+def test_a_release_tells_of_its_wait_for_last_copies(said: list[str]) -> None:
+    world = World(3)
+    client = world.client()
+    new = NewLedger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    ledger_id, _ = world.run(handover.create_handed_over(client, new))
+    writer = world.run(handover.claim_ledger(client, ledger_id))
+    world["b1"].policy = when(is_add, Fate.LOSE)
+    world.run(writer.add(b"entry"))
+    world.run(handover.release_ledger(writer))
+    told = [line for line in said if "waiting" in line]
+    assert told == [f"waiting for the last copies of ledger {ledger_id}, at most 5 s"]
