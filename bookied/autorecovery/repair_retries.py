@@ -18,6 +18,9 @@ T = TypeVar("T")
 REMEMBERED_MAX: Final = 2000
 """Ledgers whose failures are remembered; the oldest are forgotten first."""
 
+REASONS_MAX: Final = 20
+"""Reasons that are remembered for one ledger."""
+
 DOUBLINGS: Final = 5
 """RepairFailures after which the pause is as long as it gets."""
 
@@ -31,6 +34,7 @@ class RepairFailures:
         self._times: OrderedDict[LedgerId, int] = OrderedDict()
         self._unreadable: OrderedDict[LedgerId, set[EntryId]] = OrderedDict()
         self._lost: OrderedDict[LedgerId, None] = OrderedDict()
+        self._reasons: OrderedDict[LedgerId, set[str]] = OrderedDict()
 
     def failed(self, ledger_id: LedgerId) -> float:
         """Count a failure; return for how long the ledger's lock is to be held."""
@@ -42,6 +46,16 @@ class RepairFailures:
         """Note that a ledger has lost entries for good; return whether that is news."""
         is_news = ledger_id not in self._lost
         _keep(self._lost, ledger_id, None)
+        return is_news
+
+    def is_news(self, ledger_id: LedgerId, why: str) -> bool:
+        """Note why a ledger is not repaired; return whether that was not the reason before."""
+        reasons = self._reasons.get(ledger_id, set())
+        is_news = why not in reasons
+        if len(reasons) == REASONS_MAX:
+            reasons.clear()
+        reasons.add(why)
+        _keep(self._reasons, ledger_id, reasons)
         return is_news
 
     def unreadable(self, ledger_id: LedgerId, entry_id: EntryId) -> None:
@@ -64,6 +78,7 @@ class RepairFailures:
         self._times.pop(ledger_id, None)
         self._unreadable.pop(ledger_id, None)
         self._lost.pop(ledger_id, None)
+        self._reasons.pop(ledger_id, None)
 
 
 def _keep(kept: OrderedDict[LedgerId, T], ledger_id: LedgerId, value: T) -> None:

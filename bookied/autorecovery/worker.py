@@ -27,6 +27,7 @@ from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import Watch, registered_bookies
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
@@ -106,7 +107,8 @@ class Worker:
         )
         self._failures = RepairFailures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
-        self._unrepaired = 0  # Fragments of the ledger at hand.
+        self._unrepaired: list[str] = []
+        """Why fragments of the ledger at hand are not repaired."""
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
@@ -169,7 +171,7 @@ class Worker:
         return outcome
 
     async def _repair(self, ledger_id: LedgerId) -> RepairOutcome:
-        self._unrepaired = 0
+        self._unrepaired = []
         try:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
@@ -178,16 +180,18 @@ class Worker:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - no ledger may end the worker.
-            if isinstance(error, BookKeeperError):
-                log.warn("ledger {id} is not repaired: {error}", id=ledger_id, error=error)
-            else:
+            why = str(error) or repr(error)
+            if not isinstance(error, BookKeeperError):
                 log.failure("repairing ledger {id}", id=ledger_id)
-            self._stats.failed(ledger_id, wall_s(self._clock), str(error) or repr(error))
-            self._hold(ledger_id, self._pauses.wait(0))
+            elif self._failures.is_news(ledger_id, why):
+                log.warn("ledger {id} is not repaired: {why}", id=ledger_id, why=why)
+            self._stats.failed(ledger_id, wall_s(self._clock), why)
+            is_away = isinstance(error, MetadataUnavailableError)
+            pause_s = 0 if is_away else self._failures.failed(ledger_id)
+            self._hold(ledger_id, self._pauses.wait(pause_s))
             return RepairOutcome.LACKING
-        if self._unrepaired > REPORTED_MAX:
-            more = self._unrepaired - REPORTED_MAX
-            log.warn("ledger {id}: {more} more fragments are not repaired", id=ledger_id, more=more)
+        if self._unrepaired and self._failures.is_news(ledger_id, "\n".join(self._unrepaired)):
+            _report_fragments(ledger_id, self._unrepaired)
         if outcome is RepairOutcome.INTACT:
             await self._remove_mark(ledger_id)
         elif outcome is RepairOutcome.OPEN:
@@ -287,9 +291,7 @@ class Worker:
     def _report(self, ledger: LedgerView, fragment: LedgerFragment, error: ClientError) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
-        self._unrepaired += 1
-        if self._unrepaired <= REPORTED_MAX:
-            log.warn("ledger {id} is not repaired: {why}", id=ledger.ledger_id, why=why)
+        self._unrepaired.append(why)
 
     # Ledgers that wait, with their locks held
 
@@ -356,15 +358,25 @@ class Worker:
             lacks = await self._checker.check(ledger, available)
             if all(lack.fragment.is_closed for lack in lacks):
                 return
-        log.warn(
-            "the last fragment of ledger {id} lacks replicas: recovering the ledger", id=ledger_id
-        )
+        if self._failures.is_news(ledger_id, "recovery"):
+            log.warn(
+                "the last fragment of ledger {id} lacks replicas: recovering the ledger",
+                id=ledger_id,
+            )
         try:
             reader = await self._client.open_ledger(ledger_id, recover=True)
         except NoSuchLedgerError:
             raise
         except ClientError as error:
-            log.warn("ledger {id} cannot be recovered now: {error}", id=ledger_id, error=error)
+            if self._failures.is_news(ledger_id, str(error)):
+                log.warn("ledger {id} cannot be recovered now: {error}", id=ledger_id, error=error)
             await self._pauses.wait(self._failures.failed(ledger_id))
         else:
             reader.close()
+
+
+def _report_fragments(ledger_id: LedgerId, reasons: list[str]) -> None:
+    for why in reasons[:REPORTED_MAX]:
+        log.warn("ledger {id} is not repaired: {why}", id=ledger_id, why=why)
+    if (more := len(reasons) - REPORTED_MAX) > 0:
+        log.warn("ledger {id}: {more} more fragments are not repaired", id=ledger_id, more=more)

@@ -257,7 +257,7 @@ def test_a_ledger_with_many_fragments_that_cannot_be_repaired_takes_few_lines() 
     lose(world, ledger_id)
     with capturedLogs() as events:
         RunningWorker(world)
-        world.settle(5)
+        world.settle(1300)
     lines = [formatEvent(event) for event in events]
     assert sum("is not repaired" in line for line in lines) == REPORTED_MAX
     assert any("more fragments are not repaired" in line for line in lines)
@@ -777,10 +777,13 @@ def test_l5_unreadable_metadata_stops_neither_the_worker_nor_other_ledgers() -> 
     world.metadata.set(zk_paths.LAYOUTS["hierarchical"].path_of(bad), b"no metadata")
     mark(world, bad, "b1")
     lose(world, good)
-    worker = RunningWorker(world)
-    world.settle(300)
+    with capturedLogs() as events:
+        worker = RunningWorker(world)
+        world.settle(300)
     assert list(marks(world)) == [bad]
     assert not worker.running.done
+    lines = [line for line in map(formatEvent, events) if "is not repaired" in line]
+    assert len(lines) == len(set(lines))
 
 
 def test_l5_a_bug_in_the_repair_of_one_ledger_stops_neither(
