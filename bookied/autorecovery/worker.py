@@ -107,8 +107,7 @@ class Worker:
         )
         self._failures = RepairFailures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
-        self._unrepaired: list[str] = []
-        """Why fragments of the ledger at hand are not repaired."""
+        self._unrepaired: list[str] = []  # Why, of fragments of the ledger at hand.
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
@@ -187,7 +186,7 @@ class Worker:
                 log.warn("ledger {id} is not repaired: {why}", id=ledger_id, why=why)
             self._stats.failed(ledger_id, wall_s(self._clock), why)
             is_away = isinstance(error, MetadataUnavailableError)
-            pause_s = 0 if is_away else self._failures.failed(ledger_id)
+            pause_s = 0.0 if is_away else self._failures.failed(ledger_id)
             self._hold(ledger_id, self._pauses.wait(pause_s))
             return RepairOutcome.LACKING
         if self._unrepaired and self._failures.is_news(ledger_id, "\n".join(self._unrepaired)):
@@ -359,10 +358,7 @@ class Worker:
             if all(lack.fragment.is_closed for lack in lacks):
                 return
         if self._failures.is_news(ledger_id, "recovery"):
-            log.warn(
-                "the last fragment of ledger {id} lacks replicas: recovering the ledger",
-                id=ledger_id,
-            )
+            log.warn("ledger {id} lacks replicas at its end: recovering it", id=ledger_id)
         try:
             reader = await self._client.open_ledger(ledger_id, recover=True)
         except NoSuchLedgerError:
