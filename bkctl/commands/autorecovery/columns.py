@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -21,10 +22,20 @@ from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view
+from bkctl.session.safety import some_names
+from wire.ids import BookieId
+
+_NAMED_MAX: Final = 10
 
 
 def _ago(time_ms: int | None) -> str:
     return "-" if time_ms is None else f"{human_duration(max(0, time.time() - time_ms / 1000))} ago"
+
+
+def _some(bookies: Sequence[BookieId]) -> str:
+    """Return the first bookies of a cell; anybody who may write metadata could name thousands."""
+    more = len(bookies) - _NAMED_MAX
+    return " ".join(bookies[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _checked(time_ms: int | None) -> str:
@@ -97,9 +108,7 @@ declare_view(
     Mark,
     "marks",
     LEDGER,
-    Column(
-        "missing", "Whose replicas it lacks.", cell=lambda v: " ".join(v.missing) or "(placement)"
-    ),
+    Column("missing", "Whose replicas it lacks.", cell=lambda v: _some(v.missing) or "(placement)"),
     Column(
         "since", "When it was marked.", "since_ms", Kind.TIME_MS, cell=lambda v: _ago(v.since_ms)
     ),
@@ -125,7 +134,7 @@ def _forgotten(v: RemovedMark) -> str:
     if v.lacking:
         return (
             f"the mark of ledger {v.ledger_id}, which could not be read, is replaced: "
-            f"it lacks replicas on {', '.join(v.lacking)}"
+            f"it lacks replicas on {some_names(v.lacking)}"
         )
     if v.kept_for:
         why = "it could not be read, and nothing is seen to be lacking"
@@ -160,7 +169,7 @@ declare_view(
         "missing",
         "Whose replicas it lacks, or is to lose.",
         rank=WIDE,
-        cell=lambda v: " ".join(v.missing) or "(placement)",
+        cell=lambda v: _some(v.missing) or "(placement)",
     ),
     Column("why", "The same as a sentence.", rank=3),
     nothing="no ledger waits for a repair",
@@ -186,7 +195,7 @@ declare_view(
     Column(
         "lacking",
         "What a new mark names, where the old one could not be read.",
-        cell=lambda v: " ".join(v.lacking),
+        cell=lambda v: _some(v.lacking),
     ),
     sentence=_forgotten,
 )

@@ -19,7 +19,7 @@ from tests.bkclient.replication_world import closed_ledger, marks, member, open_
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from tests.support.memory_zookeeper import MemoryMetadata
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 
 
 @pytest.fixture
@@ -118,6 +118,15 @@ def test_marks_are_listed_by_whose_replicas_they_lack(world: World, store: Memor
     assert listed[1]["missing"] == [B1, B2]
     table = run_in(world, "autorecovery", "list").out
     assert table.splitlines()[0].split() == ["LEDGER", "MISSING", "SINCE", "WORKER"]
+
+
+def test_of_many_missing_replicas_a_table_shows_some(world: World, store: MemoryMetadata) -> None:
+    missing = tuple(BookieId(f"b{number:05}:3181") for number in range(3500))
+    world.run(store.mark_underreplicated(LedgerId(1), missing))
+    table = run_in(world, "autorecovery", "list").out
+    assert "b00009:3181 and 3,490 more" in table
+    assert "b00010" not in table
+    assert "b03499" in run_in(world, "autorecovery", "list", "--exact").out
 
 
 def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> None:
