@@ -185,8 +185,9 @@ class LogScan:
     def insist_complete(self) -> None:
         """Make sure, after the last entry, that nothing after it could be an entry.
 
-        A crash leaves the last record cut off, or zeros. Anything else after the end means that a
-        length is damaged, and who knows what it hides: the log must not be deleted.
+        A crash leaves the last record cut off, or zeros, and no ledgers map. Anything else after
+        the end means that a length is damaged, and who knows what it hides: the log must not be
+        deleted.
 
         Raises:
             EntryLogRecordError: there is something, or the disk has lost some of the bytes.
@@ -195,7 +196,8 @@ class LogScan:
             return
         start = self._read(self.end, layout.LENGTH.size, layout.LENGTH.size)
         length = layout.LENGTH.unpack(start)[0] if len(start) == layout.LENGTH.size else 0
-        if self.is_torn and 0 <= length <= FRAME_BYTES_MAX:
+        is_cut_off = self.is_torn and 0 <= length <= FRAME_BYTES_MAX
+        if is_cut_off and self.header.map_offset <= self.end:
             return
         with lost_is_damaged(self.path, EntryLogRecordError):
             at = _first_data(self._file, self.end)

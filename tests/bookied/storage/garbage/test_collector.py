@@ -324,13 +324,16 @@ def test_what_the_disk_cannot_read_stays_and_the_rest_is_collected(
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_live_records_behind_a_damaged_length_keep_their_log(*, transactional: bool) -> None:
+@pytest.mark.parametrize("damaged", [0, 4 * 1024 * 1024])
+def test_live_records_behind_a_damaged_length_keep_their_log(
+    *, transactional: bool, damaged: int
+) -> None:
     """The log still has its map, and the scan takes the damage for the end of the log."""
     world = make_world(transactional=transactional)
     fill(world, ledgers=2, size=500)
     world.delete(0)
     path = LOGS / min(world.log_names())
-    repair = damage_second_length(world, path)
+    repair = damage_second_length(world, path, damaged)
     world.collect()
     assert path.name in world.log_names()
     assert status(world).unreadable_logs == 1
@@ -391,12 +394,12 @@ def damage_length(world: GcWorld, path: Path, record: int) -> Callable[[], None]
     return repair
 
 
-def damage_second_length(world: GcWorld, path: Path) -> Callable[[], None]:
-    """Write zeros over the length of a log's second record; return what undoes that."""
+def damage_second_length(world: GcWorld, path: Path, damaged: int = 0) -> Callable[[], None]:
+    """Write another length over that of a log's second record; return what undoes that."""
     file = world.files.open_update(path)
     (length,) = struct.unpack(">i", file.read_at(1024, 4))
     sound = file.read_at(1028 + length, 4)
-    file.write_at(1028 + length, bytes(4))
+    file.write_at(1028 + length, struct.pack(">i", damaged))
 
     def repair() -> None:
         file.write_at(1028 + length, sound)
