@@ -29,8 +29,9 @@ class Fences:
         stats: RequestStats,
     ) -> None:
         self._writes, self._polls, self._deletions, self._stats = writes, polls, deletions, stats
-        # Who waits for the fence of a ledger to be durable.
-        self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}
+        # Who waits for the fence of a ledger to be durable. One that is deleted meanwhile, and comes
+        # again, is fenced anew.
+        self._fencing: dict[CachedLedger, list[Callable[[], None]]] = {}
 
     def fence_then(
         self,
@@ -57,21 +58,19 @@ class Fences:
 
     def fence(self, state: CachedLedger, fenced: Callable[[], None]) -> None:
         """Fence a ledger, and call ``fenced`` once that is durable."""
-        ledger_id = LedgerId(state.ledger_id)
-        if ledger_id in self._fencing:
-            self._fencing[ledger_id].append(fenced)
+        if state in self._fencing:
+            self._fencing[state].append(fenced)
         elif state.fenced:
             fenced()
         else:
+            ledger_id = LedgerId(state.ledger_id)
             self._writes.storages.of(ledger_id).ledgers.set_fenced(state)
-            self._fencing[ledger_id] = [fenced]
-            self._writes.append(
-                state, fence_record(ledger_id), partial(self._fence_durable, ledger_id)
-            )
+            self._fencing[state] = [fenced]
+            self._writes.append(state, fence_record(ledger_id), partial(self._fence_durable, state))
             self._polls.ledger_changed(ledger_id)
 
-    def _fence_durable(self, ledger_id: LedgerId) -> None:
-        for fenced in self._fencing.pop(ledger_id):
+    def _fence_durable(self, state: CachedLedger) -> None:
+        for fenced in self._fencing.pop(state):
             fenced()
 
 

@@ -345,6 +345,22 @@ def test_who_fences_a_ledger_that_is_deleted_for_its_excess_fences_it_again(
     assert client.ask(add(5, 0)).rc is EFENCED
 
 
+def test_a_ledger_that_is_deleted_while_its_fence_is_on_its_way_is_fenced_again(
+    serving: Serving, client: Client
+) -> None:
+    """The record on its way is of the ledger that is gone; a replay would drop it."""
+    serving.syncs = False
+    client.request(fence(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
+    serving.storage.ledgers.delete(5)
+    client.request(add(5, 0, flags=RECOVERY))
+    client.request(add(5, 1))
+    serving.sync()
+    assert sorted(one.rc for one in client.answers()) == [EOK, EOK, EFENCED]
+    kinds = [journal_format.FENCE, journal_format.LEDGER_KEY, journal_format.FENCE, 0]
+    assert [kind for _, kind in journal_records(serving)][1:] == kinds
+
+
 def test_an_explicit_lac_of_a_fenced_and_deleted_ledger_is_refused(
     serving: Serving, v3: Client
 ) -> None:
