@@ -190,7 +190,7 @@ async def cancel_decommission(
     kept: list[LedgerId] = []
     async for ledger_id, mark in store.list_underreplicated(damaged):
         if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
-            is_back = await _take_back(client, ledger_id, bookie_id, available)
+            is_back = await _take_back(client, ledger_id, {bookie_id}, available)
             (taken_back if is_back else kept).append(ledger_id)
     return MarksTakenBack(tuple(taken_back), tuple(kept))
 
@@ -213,19 +213,27 @@ async def remove_marks_of_moved(
         if mark is None or not mark.replicas or not {*bookies}.issuperset(mark.replicas):
             continue
         if await store.take_underreplicated(ledger_id) and await _take_back(
-            client, ledger_id, BookieId(mark.replicas[0]), available
+            client, ledger_id, bookies, available
         ):
             taken_back.append(ledger_id)
     return taken_back
 
 
 async def _take_back(
-    client: Client, ledger_id: LedgerId, marked: BookieId, available: Collection[BookieId]
+    client: Client,
+    ledger_id: LedgerId,
+    bookies: Collection[BookieId],
+    available: Collection[BookieId],
 ) -> bool:
-    """Remove a mark whose lock is held, or only the lock where replicas are missing."""
+    """Remove a mark whose lock is held, or only the lock where replicas are missing.
+
+    A mark that names others than ``bookies`` by now stays as well.
+    """
     store = client.store
     try:
-        lacks = await _lacks(client, ledger_id, marked, available)
+        mark = await store.underreplicated(ledger_id)
+        is_ours = mark is not None and {*bookies}.issuperset(mark.replicas)
+        lacks = not is_ours or await _lacks(client, ledger_id, bookies, available)
     except BaseException:
         await store.release_lock(ledger_id)
         raise
@@ -234,7 +242,10 @@ async def _take_back(
 
 
 async def _lacks(
-    client: Client, ledger_id: LedgerId, marked: BookieId, available: Collection[BookieId]
+    client: Client,
+    ledger_id: LedgerId,
+    marked: Collection[BookieId],
+    available: Collection[BookieId],
 ) -> bool:
     """Return whether replicas are missing; what is ``marked`` may lie between first and last."""
     try:

@@ -120,13 +120,14 @@ class LedgerChecker:
     """Checks ledgers by samples of their entries.
 
     ``percentage`` of the entries of each fragment are read at each of its bookies, the first and
-    the last one there in any case; at ``in_full`` all. ``reads_at_once`` 0 stands for the default.
+    the last one there in any case; at those ``in_full`` all. ``reads_at_once`` 0 stands for the
+    default.
     """
 
     client: Client
     rng: random.Random
     percentage: float = 0
-    in_full: BookieId | None = None
+    in_full: Collection[BookieId] = ()
     reads_at_once: int = attrs.field(default=0, converter=_reads_at_once)
 
     async def check(
@@ -187,7 +188,7 @@ class LedgerChecker:
         )
 
     def _share_of(self, bookie: BookieId) -> float:
-        return 100 if bookie == self.in_full else self.percentage
+        return 100 if bookie in self.in_full else self.percentage
 
 
 def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -26,8 +27,12 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
+<<<<<<< HEAD
 from bkclient.metadata.api import Watch, registered_bookies
 from bkclient.metadata.errors import MetadataUnavailableError
+=======
+from bkclient.metadata.api import MetadataStore, Watch, registered_bookies
+>>>>>>> 5993f011 (autorecovery: what one sample has found is repaired, though the worker's would not find it; cancelling and recovering keep a mark that comes to name another bookie)
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
@@ -43,8 +48,8 @@ from bookied.autorecovery.repair_retries import RepairFailures, RepairPauses
 from bookied.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import WorkerStats
-from wire.errors import BookKeeperError
-from wire.ids import LedgerId
+from wire.errors import BookKeeperError, MetadataFormatError
+from wire.ids import BookieId, LedgerId
 
 log = Logger()
 
@@ -214,7 +219,10 @@ class Worker:
         """Copy what can be copied, then look again at all of it."""
         ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
-        lacks = await self._checker.check(ledger, available)
+        checker = self._checker
+        if self._config.verified_percentage:
+            checker = attrs.evolve(checker, in_full=await _marked_bookies(self._store, ledger_id))
+        lacks = await checker.check(ledger, available)
         for lack in lacks:
             if lack.fragment.is_closed:
                 await self._repair_missing(ledger, lack)
@@ -225,7 +233,7 @@ class Worker:
         if lacks or moves:
             ledger = await view_ledger(self._client, ledger_id)
             available = await registered_bookies(self._store)
-            lacks = await self._checker.check(ledger, available)
+            lacks = await checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
             return RepairOutcome.LOST, ledger
         is_known = ledger.lac is not None and not needs_recovery(ledger.metadata, available)
@@ -371,8 +379,17 @@ class Worker:
             reader.close()
 
 
+<<<<<<< HEAD
 def _report_fragments(ledger_id: LedgerId, reasons: list[str]) -> None:
     for why in reasons[:REPORTED_MAX]:
         log.warn("ledger {id} is not repaired: {why}", id=ledger_id, why=why)
     if (more := len(reasons) - REPORTED_MAX) > 0:
         log.warn("ledger {id}: {more} more fragments are not repaired", id=ledger_id, more=more)
+=======
+async def _marked_bookies(store: MetadataStore, ledger_id: LedgerId) -> Collection[BookieId]:
+    """Return the bookies of a mark: the audit that made it may have read another sample."""
+    mark = None
+    with suppress(MetadataFormatError):
+        mark = await store.underreplicated(ledger_id)
+    return () if mark is None else mark.replicas
+>>>>>>> 5993f011 (autorecovery: what one sample has found is repaired, though the worker's would not find it; cancelling and recovering keep a mark that comes to name another bookie)

@@ -339,6 +339,20 @@ def test_cancelling_keeps_the_mark_of_a_ledger_that_names_another_bookie_too() -
     assert marks(world) == {ledger_id: tuple(bookies)}
 
 
+def test_cancelling_keeps_a_mark_that_comes_to_name_another_bookie_meanwhile() -> None:
+    world = World(4)
+    first, second = (closed_ledger(world, world.client(), 9) for _ in range(2))
+    bookie, other = (member(world, second, index).bookie_id for index in (0, 1))
+    for ledger_id in (first, second):
+        mark(world, ledger_id, bookie)
+    cancelling = world.start(cancel_decommission(world.client(seed=9), bookie))
+    while world.run(store_of(world).repair_locks()) == []:
+        world.settle(0.001)
+    mark(world, second, other)
+    cancelling.finish(100)
+    assert marks(world)[second] == (bookie, other)
+
+
 def test_cancelling_keeps_the_mark_of_a_ledger_that_lacks_an_entry_in_the_middle() -> None:
     """A check has found there what a look at the first and last entries does not find."""
     world = World(4)

@@ -133,6 +133,22 @@ def test_s40_a_replica_whose_last_entry_is_corrupt_is_replaced() -> None:
     assert marks(world) == {}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_one_sample_has_found_is_repaired_though_the_next_one_would_not_find_it(
+    seed: int,
+) -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 60)
+    bookie = member(world, ledger_id, 1)
+    held = sorted(bookie.ledgers[ledger_id].entries)
+    del bookie.ledgers[ledger_id].entries[held[len(held) // 2]]
+    mark(world, ledger_id, bookie.bookie_id)
+    RunningWorker(world, seed=seed, verified_percentage=5)
+    world.settle()
+    check_whole(world, ledger_id, payloads(60))
+    assert marks(world) == {}
+
+
 def test_s34_with_no_spare_bookie_the_mark_stays_until_one_comes() -> None:
     world = World(3)
     ledger_id = closed_ledger(world, world.client(), 6)
