@@ -29,8 +29,8 @@ class Fences:
         stats: RequestStats,
     ) -> None:
         self._writes, self._polls, self._deletions, self._stats = writes, polls, deletions, stats
-        # Who waits for the fence of a ledger to be durable. One that is deleted meanwhile, and comes
-        # again, is fenced anew.
+        # Who waits for the fence of a ledger to be durable. One that is deleted meanwhile and
+        # comes again is fenced anew.
         self._fencing: dict[CachedLedger, list[Callable[[], None]]] = {}
 
     def fence_then(
