@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,12 +27,8 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
-<<<<<<< HEAD
-from bkclient.metadata.api import Watch, registered_bookies
-from bkclient.metadata.errors import MetadataUnavailableError
-=======
 from bkclient.metadata.api import MetadataStore, Watch, registered_bookies
->>>>>>> 5993f011 (autorecovery: what one sample has found is repaired, though the worker's would not find it; cancelling and recovering keep a mark that comes to name another bookie)
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
@@ -49,7 +45,7 @@ from bookied.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import WorkerStats
 from wire.errors import BookKeeperError, MetadataFormatError
-from wire.ids import BookieId, LedgerId
+from wire.ids import LedgerId
 
 log = Logger()
 
@@ -87,14 +83,7 @@ class Worker:
         rng: random.Random,
         stats: WorkerStats | None = None,
     ) -> None:
-        """Prepare a worker.
-
-        Args:
-            client: over a session that the locks are to belong to.
-            config: how patient to be.
-            rng: which entries checks read.
-            stats: where to count.
-        """
+        """Prepare. The locks belong to the session of ``client``; ``rng`` says what checks read."""
         self._stats = WorkerStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._rng = config, rng
@@ -219,9 +208,7 @@ class Worker:
         """Copy what can be copied, then look again at all of it."""
         ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
-        checker = self._checker
-        if self._config.verified_percentage:
-            checker = attrs.evolve(checker, in_full=await _marked_bookies(self._store, ledger_id))
+        checker = await _checker_of_mark(self._checker, self._store, ledger_id)
         lacks = await checker.check(ledger, available)
         for lack in lacks:
             if lack.fragment.is_closed:
@@ -379,17 +366,19 @@ class Worker:
             reader.close()
 
 
-<<<<<<< HEAD
 def _report_fragments(ledger_id: LedgerId, reasons: list[str]) -> None:
     for why in reasons[:REPORTED_MAX]:
         log.warn("ledger {id} is not repaired: {why}", id=ledger_id, why=why)
     if (more := len(reasons) - REPORTED_MAX) > 0:
         log.warn("ledger {id}: {more} more fragments are not repaired", id=ledger_id, more=more)
-=======
-async def _marked_bookies(store: MetadataStore, ledger_id: LedgerId) -> Collection[BookieId]:
-    """Return the bookies of a mark: the audit that made it may have read another sample."""
+
+
+async def _checker_of_mark(
+    checker: LedgerChecker, store: MetadataStore, ledger_id: LedgerId
+) -> LedgerChecker:
+    """Return what checks a marked ledger: the audit that marked it may have read other samples."""
     mark = None
-    with suppress(MetadataFormatError):
-        mark = await store.underreplicated(ledger_id)
-    return () if mark is None else mark.replicas
->>>>>>> 5993f011 (autorecovery: what one sample has found is repaired, though the worker's would not find it; cancelling and recovering keep a mark that comes to name another bookie)
+    if checker.percentage:
+        with suppress(MetadataFormatError):
+            mark = await store.underreplicated(ledger_id)
+    return checker if mark is None else attrs.evolve(checker, in_full=mark.replicas)
