@@ -213,10 +213,14 @@ async def _ledgers_to(client: Client, topic: TopicName, end: MessageId) -> Seque
 def _check_untrimmed(
     topic: TopicName, ledgers: Sequence[TopicLedger], start: MessageId, end: MessageId
 ) -> None:
-    """Refuse positions whose ledgers are not listed any more: Pulsar deletes the oldest first."""
+    """Refuse positions whose ledgers are not listed any more: Pulsar deletes the oldest first.
+
+    A broker that starts also removes an empty last ledger: older ones are listed then.
+    """
     listed = {one.ledger_id for one in ledgers}
     first = ledgers[0].ledger_id if ledgers else None
-    for at, has_entries in ((start, True), (end, end.entry_id > 0)):
+    was_empty = start.entry_id == 0 and first is not None and first < start.ledger_id
+    for at, has_entries in ((start, not was_empty), (end, end.entry_id > 0)):
         if at.ledger_id >= 0 and at.ledger_id not in listed and has_entries:
             begins = "it is empty" if first is None else f"it begins with {first}:0"
             raise TopicTrimmedError(

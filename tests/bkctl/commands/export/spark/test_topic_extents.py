@@ -6,6 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
+from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NoSuchTopicError, TopicTrimmedError
 from bkctl.commands.export.spark.source_options import (
     LATEST,
@@ -63,6 +64,25 @@ def test_ledgers_that_were_deleted_fail_the_query_or_are_left_out(broker: Broker
         broker.world.run(extents_between(broker.client, TOPIC, options("true"), *between))
     found = broker.world.run(extents_between(broker.client, TOPIC, options("false"), *between))
     assert [one.ledger_id for one in found] == [broker.ledgers[0]]
+
+
+def test_a_ledger_that_a_broker_removed_as_empty_had_no_messages(broker: Broker) -> None:
+    """A broker that starts removes an empty last ledger; a trim begins with the oldest."""
+    oldest, removed, newest = *broker.ledgers, broker.ledger(entry(b"d"))
+    start, end = MessageId(removed, 0), MessageId(newest, 1)
+
+    def between(start: MessageId) -> list[tuple[int, int]]:
+        wanted = extents_between(broker.client, TOPIC, options("true"), start, end)
+        found = broker.world.run(wanted)
+        return [(one.ledger_id, one.first_entry_id) for one in found]
+
+    broker.list_ledgers(oldest, newest)
+    assert between(start) == [(newest, 0)]
+    with pytest.raises(TopicTrimmedError, match=f"ledger {removed} was deleted"):
+        between(MessageId(removed, 1))
+    broker.list_ledgers(newest)
+    with pytest.raises(TopicTrimmedError, match=f"ledger {removed} was deleted"):
+        between(start)
 
 
 def test_readers_of_each_piece_know_how_far_to_look(broker: Broker) -> None:
