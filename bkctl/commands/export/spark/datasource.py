@@ -246,6 +246,25 @@ class LedgerSourceReader(DataSourceReader):
             yield from self._query.read(partition.ranges)
 
 
+ALWAYS_TRUE: Final = "length >= 0"
+"""A filter that each use of a DataFrame with ``pushFilters`` must have.
+
+Spark up to 4.3 has one plan for all uses of a DataFrame, and a use without a filter that Spark
+understands takes the plan of another use: the source is not asked. With this filter it is, and can
+refuse. The optimizer removes it only beside an equality of the same column.
+"""
+
+NEEDS_FILTER: Final = (
+    f'with pushFilters, write load().where("{ALWAYS_TRUE}") and use only that DataFrame: '
+    "a use without a filter would get the rows of another use"
+)
+
+
+def _is_always_true(one: Any) -> bool:
+    name = type(one).__name__
+    return name == "GreaterThanOrEqual" and one.attribute == ("length",) and one.value == 0
+
+
 class PushingReader(LedgerSourceReader):
     """A reader that takes filters over from Spark.
 
@@ -256,18 +275,36 @@ class PushingReader(LedgerSourceReader):
     def __init__(self, query: Query, load_id: str) -> None:
         super().__init__(query)
         self._load_id = load_id
+        self._has_filters = False
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
-        """Note what filters say of ledgers, entries, positions and time; return all the others."""
-        self._bounds, rest = bounded(filters)
+        """Note what filters say of ledgers, entries, positions and time; return all the others.
+
+        Raises:
+            SourceOptionError: ``ALWAYS_TRUE`` is missing, or an earlier use had other filters.
+        """
+        others = [one for one in filters if not _is_always_true(one)]
+        if len(others) == len(filters):
+            raise SourceOptionError(NEEDS_FILTER)
+        self._has_filters = True
+        self._bounds, rest = bounded(others)
         self._insist_on_first_filters()
         return rest
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition a task.
+
+        Raises:
+            SourceOptionError: Spark has passed no filter.
+        """
+        if not self._has_filters:
+            raise SourceOptionError(NEEDS_FILTER)
+        return super().partitions()
 
     def _insist_on_first_filters(self) -> None:
         """Refuse other filters than those of an earlier use of the same DataFrame.
 
-        Spark up to 4.3 has one plan for all uses, the last one: each would read what that reads. A
-        use without filters is not asked about. The note ends with the session.
+        Each would read what the last one reads. The note ends with the session.
 
         Raises:
             SourceOptionError: an earlier use had other filters.

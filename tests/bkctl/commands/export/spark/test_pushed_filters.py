@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 
 from bkclient.blocking import BlockingClient
 from bkclient.log import LogManager, LogOptions
+from bkctl.commands.export.spark.datasource import ALWAYS_TRUE
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -126,18 +127,52 @@ class Predicates:
         )
 
 
-def test_spark_reads_a_dataframe_by_the_filters_of_its_last_use_that_had_some(
-    spark, cluster, log
-) -> None:
-    """As docs/spark.md warns. Once this fails, the source need not refuse other filters either."""
-    frame = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log).load()
+def test_spark_reads_a_use_without_filters_by_those_of_another(spark, cluster, log) -> None:
+    """Once this fails, the source need ask for no filter, and refuse no others."""
+    reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log)
+    frame = reader.load()
     assert frame.where("entry_id < 1").count() == len(CREATED_MS)
     assert frame.count() == ENTRIES * len(CREATED_MS), "without pushFilters, all is right"
-    frame = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
-    frame = frame.load()
-    assert frame.where("entry_id < 1").count() == len(CREATED_MS)
-    assert frame.where("entry_id % 2 = 0").count() == len(CREATED_MS)
+    frame = reader.option("pushFilters", True).load()
+    assert frame.where(f"{ALWAYS_TRUE} and entry_id < 1").count() == len(CREATED_MS)
     assert frame.count() == len(CREATED_MS)
+
+
+USES = {
+    "filtered": lambda frame: frame.where("entry_id < 2"),
+    "none": lambda frame: frame,
+    "or": lambda frame: frame.where("entry_id < 2 or ledger_id < 0"),
+    "cast": lambda frame: frame.where("cast(entry_id as string) = '0'"),
+    "expression": lambda frame: frame.where("entry_id % 2 = 0"),
+}
+QUERIES = {
+    "join": lambda frame: frame.join(frame.where("entry_id < 1"), list(KEY), "left"),
+    "union": lambda frame: frame.where("entry_id < 1").union(frame),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_second_use_with_other_filters_is_refused(spark, cluster, log, use: str) -> None:
+    reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
+    frame = reader.load().where(ALWAYS_TRUE)
+    assert frame.where("entry_id < 1").count() == len(CREATED_MS)
+    assert frame.where("entry_id < 1 and entry_id % 2 = 0").count() == len(CREATED_MS)
+    with pytest.raises(Exception, match="the filters of one use"):
+        USES[use](frame).collect()
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_two_uses_in_one_query_are_refused(spark, cluster, log, query: str) -> None:
+    reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
+    with pytest.raises(Exception, match="the filters of one use"):
+        QUERIES[query](reader.load().where(ALWAYS_TRUE)).collect()
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_use_without_the_filter_is_refused(spark, cluster, log, use: str) -> None:
+    reader = spark.read.format("bookkeeper").options(uri=cluster.uri, log=log, pushFilters=True)
+    with pytest.raises(Exception, match=r'write load\(\)\.where\("length >= 0"\)'):
+        USES[use](reader.load()).collect()
 
 
 def test_a_filter_keeps_the_rows_that_spark_keeps(spark, cluster, log) -> None:
@@ -154,7 +189,7 @@ def test_a_filter_keeps_the_rows_that_spark_keeps(spark, cluster, log) -> None:
         expected = own.selectExpr(*KEY, *answers).collect()
         # Spark keeps the filters of one scan for all scans of a DataFrame: each needs its own.
         parts = [
-            reader.load().where(one).selectExpr(f"{n} as predicate", *KEY)
+            reader.load().where(ALWAYS_TRUE).where(one).selectExpr(f"{n} as predicate", *KEY)
             for n, one in predicates.items()
         ]
         found = functools.reduce(lambda some, more: some.union(more), parts).collect()
