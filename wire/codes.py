@@ -157,6 +157,20 @@ class LedgerState(enum.IntEnum):
     IN_RECOVERY = 2
     CLOSED = 3
 
+    @property
+    def word(self) -> str:
+        """The state as people read and write it: open, in-recovery or closed."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of_word(cls, word: str) -> LedgerState:
+        """Return the state of a word, in any case; ``in_recovery`` is an older spelling.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return cls[word.upper().replace("-", "_")]
+
 
 class BookieInfoFlag(enum.IntFlag):
     """What a bookie-info request asks for."""

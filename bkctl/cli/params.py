@@ -123,6 +123,15 @@ class LedgerRangesType(LedgerIdType):
         return ends[0], ends[-1]
 
 
+class LedgerStateType(_Choice):
+    """A ledger's state, by the word for it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from wire.codes import LedgerState
+
+        return LedgerState.of_word(super().convert(value.replace("_", "-"), param, ctx))
+
+
 class EntryRangeType(_ParamType):
     """``5`` (one entry), ``5-9`` (both ends included) or ``5-`` (to the end)."""
 
@@ -273,7 +282,7 @@ def _parse_entry_size(text: str) -> int:
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
-LEDGER_STATE: Final = click.Choice(["open", "in-recovery", "closed"])
+LEDGER_STATE: Final = LedgerStateType(["open", "in-recovery", "closed"])
 LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
 ENTRY_RANGE: Final = EntryRangeType()

@@ -18,7 +18,6 @@ from bkclient.replication.autorecovery_admin import (
 )
 from bkclient.replication.repair_states import LedgerRepairState
 from bkctl.commands.autorecovery.audit import delay_text
-from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view
@@ -151,7 +150,7 @@ declare_view(
     Column(
         "state",
         "open, in-recovery or closed.",
-        lambda v: None if v.state is None else STATE_WORDS[v.state.name],
+        lambda v: None if v.state is None else v.state.word,
         Kind.STATE,
         rank=2,
     ),

@@ -15,7 +15,6 @@ from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
-from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.charts import Canvas
 from bkctl.output.forms.text import safe
@@ -44,7 +43,7 @@ def summary(node: MetadataNode) -> str:
             if value.last_entry_id is not None
             else ""
         )
-        return f"ledger {what.ledger_id}: {STATE_WORDS[value.state.name]}{end}"
+        return f"ledger {what.ledger_id}: {value.state.word}{end}"
     if isinstance(value, Cookie):
         return f"cookie of {value.bookie_id}"
     if isinstance(value, BookieServiceInfo):

@@ -9,9 +9,9 @@ from bkctl.cli.params import (
     DURATION,
     KEY_VALUE,
     LEDGER_RANGES,
+    LEDGER_STATE,
     LOG_NAME,
     TIME,
-    Word,
     argument,
     option,
 )
@@ -41,7 +41,7 @@ export = Command(
         option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic, entry by entry."),
         option(
             "--state",
-            type=Word(("open", "in-recovery", "closed"), {"in_recovery": "in-recovery"}),
+            type=LEDGER_STATE,
             help="Only ledgers in this state.",
         ),
         option(

@@ -12,7 +12,7 @@ from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.errors import EarlierFilesError
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
-from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
@@ -29,7 +29,7 @@ def export(
     ledger_ids: Sequence[Any],
     log: str | None,
     topic: str | None,
-    state: str | None,
+    state: LedgerState | None,
     created_after: int | None,
     created_before: int | None,
     meta: Sequence[tuple[str, str]],
@@ -50,7 +50,7 @@ def export(
         ranges=tuple(ranges) if ledger_ids else None,
         log=log,
         topic=topic,
-        state=None if state is None else parse_state(state),
+        state=state,
         created_after_ms=created_after,
         created_before_ms=created_before,
         meta=tuple((key, value.encode(errors="surrogateescape")) for key, value in meta),

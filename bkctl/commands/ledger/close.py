@@ -163,7 +163,7 @@ def _recover(session: Session, ledger_id: LedgerId) -> Any:
 
 def _recovered(session: Session, ledger_id: LedgerId, found: Any) -> Any:
     if session.dry_run:
-        return f"fence, recover and close ledger {ledger_id} ({found.state.name.lower()})"
+        return f"fence, recover and close ledger {ledger_id} ({found.state.word})"
     confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")
     session.resume = f"it is safe to run again: {session.options.again()}"
     return recover_ledger(session, ledger_id)

@@ -29,16 +29,13 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import LedgerMetadata
 
 
-STATE_WORDS: Final = {"OPEN": "open", "IN_RECOVERY": "in-recovery", "CLOSED": "closed"}
-
-
 def _meta(name: str) -> Any:
     """Return a getter of a metadata attribute; None where there is no metadata."""
     return lambda value: None if value.metadata is None else getattr(value.metadata, name)
 
 
 def _state(value: Any) -> str | None:
-    return None if value.metadata is None else STATE_WORDS[value.metadata.state.name]
+    return None if value.metadata is None else value.metadata.state.word
 
 
 def _digest(value: Any) -> str | None:

@@ -160,7 +160,7 @@ def loss(one: DeletionCandidate) -> str:
     holds = (
         f"{counted(metadata.last_entry_id + 1, 'entry')}, {human_bytes(metadata.length)}"
         if metadata.last_entry_id is not None
-        else f"{metadata.state.name.lower().replace('_', '-')}, length not known"
+        else f"{metadata.state.word}, length not known"
     )
     return f"ledger {one.ledger_id}: {holds}{age}{_custom(metadata.custom)}"
 
@@ -245,7 +245,7 @@ def _deleted(one: DeletionCandidate) -> LedgerDeleted:
     metadata = one.stored.value
     return LedgerDeleted(
         one.ledger_id,
-        metadata.state.name.lower().replace("_", "-"),
+        metadata.state.word,
         metadata.last_entry_id,
         metadata.length if metadata.is_closed else None,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,24 +32,6 @@ class LedgerFilter:
     created_before_ms: int | None = None
     custom: Mapping[str, bytes] = attrs.field(factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        state: str | None,
-        bookie: str | None = None,
-        older_than_s: float | None = None,
-        meta: Mapping[str, str] = MappingProxyType({}),
-    ) -> LedgerFilter:
-        """Return the filter of the options of ``ledger list`` or ``ledger verify --all``."""
-        before = None if older_than_s is None else int((time.time() - older_than_s) * 1000)
-        return cls(
-            state=None if state is None else LedgerState[state.upper().replace("-", "_")],
-            bookie=None if bookie is None else BookieId(bookie),
-            created_before_ms=before,
-            custom={key: text.encode(errors="surrogateescape") for key, text in meta.items()},
-        )
-
     @property
     def is_open(self) -> bool:
         """Whether every ledger passes, so that no metadata need be read."""
@@ -70,8 +51,8 @@ class LedgerFilter:
 def print_ledgers(
     session: Session,
     *,
-    state: str | None,
-    bookie: str | None,
+    state: LedgerState | None,
+    bookie: BookieId | None,
     older_than: float | None,
     meta: Sequence[tuple[str, str]],
     after: LedgerId | None,
@@ -79,7 +60,12 @@ def print_ledgers(
     count: bool,
 ) -> None:
     """Print ledgers in the order of their ids, as they are found; or only their number."""
-    wanted = LedgerFilter.of(state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta))
+    wanted = LedgerFilter(
+        state,
+        bookie,
+        created_before_ms=None if older_than is None else int((time.time() - older_than) * 1000),
+        custom={key: text.encode(errors="surrogateescape") for key, text in meta},
+    )
     options = session.options
     picks = bool(options.filters or options.sort_by)  # The limit is of what these leave.
     found = ledgers(

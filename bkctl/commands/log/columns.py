@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import (
     ENTRIES,
@@ -64,7 +63,7 @@ class LogSummary:
 
 
 def _log_ledger_state(row: LogLedgerRow) -> str:
-    return "lost" if row.info.state is None else STATE_WORDS[row.info.state.name]
+    return "lost" if row.info.state is None else row.info.state.word
 
 
 def _length(row: LogLedgerRow) -> int | None:

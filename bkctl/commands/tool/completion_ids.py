@@ -55,7 +55,7 @@ def _about(ledger: LedgerSummary) -> str:
     metadata = ledger.metadata
     if metadata is None:
         return "metadata cannot be read"
-    state = metadata.state.name.lower().replace("_", "-")
+    state = metadata.state.word
     size = f", {human_bytes(metadata.length)}" if metadata.is_closed else ""
     made = f", made {human_time(metadata.ctime_ms, utc=False)}" if metadata.ctime_ms else ""
     return f"{state}{size}{made}"

@@ -12,7 +12,6 @@ from bkclient.replication.recover_bookies import (
     LedgerOutcome,
     RecoverReport,
 )
-from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, LEDGER, Column, Kind, declare_view
 
@@ -79,7 +78,7 @@ declare_view(
     Column(
         "state",
         "open, in-recovery or closed.",
-        lambda v: STATE_WORDS[v.metadata.state.name],
+        lambda v: v.metadata.state.word,
         Kind.STATE,
     ),
     Column("fragments", "First entries of the fragments that list one."),

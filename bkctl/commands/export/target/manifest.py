@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent
+from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId
 
@@ -129,7 +130,7 @@ def _choice_from_json(value: dict[str, Any] | None) -> LedgerChoice | None:
         ranges=None if ranges is None else tuple((int(a), int(b)) for a, b in ranges),
         log=value["log"],
         topic=value["topic"],
-        state=None if state is None else parse_state(state),
+        state=None if state is None else LedgerState[state],
         created_after_ms=value["created_after_ms"],
         created_before_ms=value["created_before_ms"],
         meta=tuple((str(key), stored.encode("latin-1")) for key, stored in value["meta"]),

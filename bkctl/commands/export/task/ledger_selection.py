@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Collection, Container, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -79,7 +79,7 @@ class LedgerChoice:
         options = {
             "--log": self.log,
             "--topic": self.topic,
-            "--state": None if self.state is None else STATES[list(LedgerState).index(self.state)],
+            "--state": None if self.state is None else self.state.word,
             "--created-after": _iso(self.created_after_ms),
             "--created-before": _iso(self.created_before_ms),
         }
@@ -169,8 +169,6 @@ def joined(ranges: tuple[IdRange, ...]) -> list[IdRange]:
 
 # Values ----------------------------------------------------------------------------------------
 
-STATES: Final = tuple(state.name.lower().replace("_", "-") for state in LedgerState)
-
 
 def parse_ledgers(value: str) -> tuple[IdRange, ...]:
     """Return the ranges in a list such as ``1-100,205``.
@@ -191,13 +189,13 @@ def parse_ledgers(value: str) -> tuple[IdRange, ...]:
 
 
 def parse_state(value: str) -> LedgerState:
-    """Return the state with this name, in any case; ``in_recovery`` is an older spelling.
+    """Return the state of a word.
 
     Raises:
         ValueError: there is none.
     """
-    wanted = value.strip().lower().replace("_", "-")
-    for word, state in zip(STATES, LedgerState, strict=True):
-        if word == wanted:
-            return state
-    raise ValueError(f"is not one of {', '.join(STATES)}{did_you_mean(wanted, STATES)}")
+    try:
+        return LedgerState.of_word(value.strip())
+    except KeyError:
+        words = [state.word for state in LedgerState]
+        raise ValueError(f"is not one of {', '.join(words)}{did_you_mean(value, words)}") from None

@@ -44,7 +44,7 @@ def _verified(v: LedgerVerification) -> str:
     if last is not None and v.entries <= last:
         entries = f"{v.entries} of {counted(last + 1, 'entry')}"
     read = f"{entries}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)}"
-    state = "" if v.metadata.is_closed else f" ({v.metadata.state.name.lower().replace('_', '-')})"
+    state = "" if v.metadata.is_closed else f" ({v.metadata.state.word})"
     lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
     lines += map(_bad_sentence, v.bad)
     if v.entries_lost:

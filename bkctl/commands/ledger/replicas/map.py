@@ -18,7 +18,6 @@ from bkclient.replication.replica_map import Health, MappedFragment, ReplicaMap,
 from bkctl.bookies import ask_bookies
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster.map import glyph
-from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import display_width, wrapped
@@ -75,7 +74,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
     Column(
         "state",
         "open, in-recovery or closed.",
-        lambda v: STATE_WORDS[v.replicas.metadata.state.name],
+        lambda v: v.replicas.metadata.state.word,
         Kind.STATE,
     ),
     Column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
@@ -226,7 +225,7 @@ def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
     if entries and not m.is_closed:
         many = f"{many} confirmed, perhaps more"
     sizes = f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
-    about = f"{STATE_WORDS[m.state.name]}, {many}, {sizes}"
+    about = f"{m.state.word}, {many}, {sizes}"
     for line in wrapped(f"ledger {found.ledger_id}: {about}", canvas.width):
         yield canvas.bold(line)
     for line in wrapped(verdict(found), canvas.width):

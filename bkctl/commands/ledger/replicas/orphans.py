@@ -67,7 +67,7 @@ def orphans(session: Session, keep_file: str, older_than: float) -> None:
     if not keep:
         session.warn(f"{keep_file} names no ledger: nothing is in use, it says")
     kept = keep | session.call(_of_logs)
-    wanted = attrs.evolve(LedgerFilter(), created_before_ms=int((time.time() - older_than) * 1000))
+    wanted = LedgerFilter(created_before_ms=int((time.time() - older_than) * 1000))
     seen: set[LedgerId] = set()
     session.emit_all(_orphans(session, kept, wanted, seen), Orphan)
     gone = len(keep - seen)

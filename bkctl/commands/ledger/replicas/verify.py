@@ -21,6 +21,7 @@ from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, Usag
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted
 from bkctl.session.session import Session
+from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 
@@ -29,7 +30,7 @@ def verify(
     *,
     given: Sequence[Any],
     everything: bool,
-    state: str | None,
+    state: LedgerState | None,
     share: float,
     bytes_per_s: int | None,
     from_file: str | None,
@@ -48,7 +49,7 @@ def verify(
     if state is None:
         ids = ids_from_arguments(session, given, from_file, everything=everything)
     elif everything and not (given or from_file):
-        wanted = LedgerFilter.of(state=state)
+        wanted = LedgerFilter(state)
         some = ledgers(session, wanted, after=None, limit=None, ids_only=False)
         ids = (one.ledger_id for one in each(some))
     else:

@@ -19,20 +19,19 @@ from wire.ids import LedgerId
     ("given", "passes"),
     [
         ({}, True),
-        ({"state": "closed"}, True),
-        ({"state": "in-recovery"}, False),
+        ({"state": LedgerState.CLOSED}, True),
+        ({"state": LedgerState.IN_RECOVERY}, False),
         ({"bookie": "10.0.0.2:3181"}, True),
         ({"bookie": "10.0.0.9:3181"}, False),
-        ({"older_than_s": 60.0}, True),
-        ({"older_than_s": 1e10}, False),
-        ({"meta": {"owner": "me"}}, True),
-        ({"meta": {"owner": "you"}}, False),
+        ({"created_before_ms": METADATA.ctime_ms + 1}, True),
+        ({"created_before_ms": METADATA.ctime_ms}, False),
+        ({"custom": {"owner": b"me"}}, True),
+        ({"custom": {"owner": b"you"}}, False),
     ],
 )
 def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) -> None:
-    options = {"state": None, "bookie": None, "older_than_s": None, "meta": {}, **given}
-    assert LedgerFilter.of(**options).passes(METADATA) is passes
-    assert LedgerFilter.of(**options).is_open is (not given)
+    assert LedgerFilter(**given).passes(METADATA) is passes
+    assert LedgerFilter(**given).is_open is (not given)
 
 
 def test_what_a_closed_ledger_stores_is_its_length_in_all_copies() -> None:
