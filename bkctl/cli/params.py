@@ -64,6 +64,35 @@ _METAVARS: Final = {
 }
 
 
+def flag(*names: str, **declared: Any) -> click.Option:
+    """Declare an option that takes no value."""
+    return option(*names, is_flag=True, **declared)
+
+
+def force(*checks: str) -> click.Option:
+    """Declare ``--force``, which overrides safety checks."""
+    return option(
+        "--force",
+        type=click.Choice(checks),
+        multiple=True,
+        help="Override a safety check by its name.",
+    )
+
+
+def java_answers(existing: str) -> tuple[click.Option, click.Option]:
+    """Declare how Java's format commands are told not to ask whether to delete ``existing``."""
+    return (
+        flag(
+            "-n",
+            "-nonInteractive",
+            "--noninteractive",
+            "non_interactive",
+            help=f"Never ask; refuse if {existing} exists, unless -force. Like --no-input.",
+        ),
+        flag("-f", "-force", "--force", "java_force", help="Like --yes."),
+    )
+
+
 def fail_if(example: str) -> click.Option:
     """Declare ``--fail-if``: a threshold for the result, as ``filters.thresholds`` reads it."""
     return option(

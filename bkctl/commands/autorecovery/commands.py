@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, option
+from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, flag, force, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_names import DAMAGED_MARK
 
@@ -59,9 +59,9 @@ autorecovery.command(
             help="Only ledgers that lack no replica of this bookie.",
         ),
         option("--older-than", "older_than_s", type=DURATION, help="Only marks older than TIME."),
-        option("--detail", is_flag=True, help="Show each ledger's size, and why it waits."),
-        option("--count", is_flag=True, help="Print only the number of ledgers."),
-        option("--fail-if-any", is_flag=True, help="End with status 10 if any ledger is listed."),
+        flag("--detail", help="Show each ledger's size, and why it waits."),
+        flag("--count", help="Print only the number of ledgers."),
+        flag("--fail-if-any", help="End with status 10 if any ledger is listed."),
     ),
     effect=Effect.READ,
     examples=(
@@ -168,7 +168,7 @@ autorecovery.command(
             multiple=True,
             help="Instead, run this periodic check now; repeatable.",
         ),
-        option("--wait", is_flag=True, help="Return when the check has ended."),
+        flag("--wait", help="Return when the check has ended."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -215,12 +215,7 @@ autorecovery.command(
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
-        option(
-            "--force",
-            type=click.Choice([DAMAGED_MARK]),
-            multiple=True,
-            help="Override a safety check by its name.",
-        ),
+        force(DAMAGED_MARK),
     ),
     effect=Effect.REVERSIBLE,
     examples=(

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, BOOKIE_WORDS, argument, option
+from bkctl.cli.params import BOOKIE_ID, BOOKIE_WORDS, argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus
 
 _EXITS: Final = (
@@ -39,9 +39,7 @@ WHERE: Final = (
 )
 """Where a bookie's HTTP server listens, and by what right it is asked."""
 
-_ALL: Final = option(
-    "--all", "every", is_flag=True, help="Every registered bookie, instead of BOOKIE_ID."
-)
+_ALL: Final = flag("--all", "every", help="Every registered bookie, instead of BOOKIE_ID.")
 
 ADMIN: Final = (
     Command(
@@ -117,11 +115,7 @@ ADMIN: Final = (
             option(
                 "--minor/--no-minor", default=True, help="Allow a minor compaction, the default."
             ),
-            option(
-                "--wait",
-                is_flag=True,
-                help="Return when the collection has ended; show its work.",
-            ),
+            flag("--wait", help="Return when the collection has ended; show its work."),
         ),
         effect=Effect.REVERSIBLE,
         examples=(
@@ -253,7 +247,7 @@ ADMIN: Final = (
             argument("bookie_id", type=BOOKIE_ID),
             *WHERE,
             option("--grep", "pattern", metavar="REGEX", help="Only lines that match."),
-            option("--jmx-names", is_flag=True, help="Use the names of BookKeeper 4.4's MBeans."),
+            flag("--jmx-names", help="Use the names of BookKeeper 4.4's MBeans."),
         ),
         effect=Effect.READ,
         examples=(

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, Word, argument, option
+from bkctl.cli.params import BOOKIE_ID, Word, argument, flag, force, option
 from bkctl.commands.bookie.admin_commands import ADMIN
 from bkctl.commands.bookie.retire.commands import RETIRE
 from bkctl.commands.load.commands import OF_BOOKIES
@@ -84,9 +84,8 @@ bookie.command(
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),
-        option(
+        flag(
             "--ledgers",
-            is_flag=True,
             help="Count the ledgers that list the bookie, and the bytes of its copies; reads all "
             "metadata.",
         ),
@@ -159,12 +158,7 @@ bookie.command(
             metavar="N",
             help="Ledgers a second, at most.",
         ),
-        option(
-            "--force",
-            type=click.Choice([REGISTERED, UNVERIFIED]),
-            multiple=True,
-            help="Override a safety check by its name.",
-        ),
+        force(REGISTERED, UNVERIFIED),
     ),
     effect=Effect.REVERSIBLE,
     examples=(

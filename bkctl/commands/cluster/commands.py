@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import QUORUMS
-from bkctl.cli.params import ENTRY_SIZE, argument, fail_if, option
+from bkctl.cli.params import ENTRY_SIZE, argument, fail_if, flag, force, java_answers, option
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
@@ -36,7 +36,7 @@ _BACKUP: Final = (
         "--backup", "backup_to", metavar="FILE", type=click.Path(dir_okay=False),
         help="Where to write the backup.  [default: a new file in this directory]"
     ),
-    option("--no-backup", is_flag=True, help="Write no backup first."),
+    flag("--no-backup", help="Write no backup first."),
 )  # fmt: skip
 
 cluster.command(
@@ -72,7 +72,7 @@ cluster.command(
     these disks. `bkctl doctor` looks deeper.
     """,
     params=(
-        option("--fail-if-any", is_flag=True, help="End with status 10 if there is any problem."),
+        flag("--fail-if-any", help="End with status 10 if there is any problem."),
         option(
             "-E",
             "--ensemble-size",
@@ -80,11 +80,7 @@ cluster.command(
             default=3,
             help="Ensemble size for the headroom.",
         ),
-        option(
-            "--ledgers",
-            is_flag=True,
-            help="Count the ledgers; the headroom covers the largest open ensemble.",
-        ),
+        flag("--ledgers", help="Count the ledgers; the headroom covers the largest open ensemble."),
     ),
     effect=Effect.READ,
     examples=(
@@ -117,9 +113,7 @@ cluster.command(
     The command opens a connection to each bookie, with TLS or authentication if configured, and
     sends one request that needs no disk. Nothing is written.
     """,
-    params=(
-        option("--registered", is_flag=True, help="Leave out bookies that only have a cookie."),
-    ),
+    params=(flag("--registered", help="Leave out bookies that only have a cookie."),),
     effect=Effect.READ,
     examples=(
         ("bkctl cluster ping", "with times; status 5 if a bookie does not answer"),
@@ -140,7 +134,7 @@ cluster.command(
         *QUORUMS,
         option("-n", "--entries", type=click.IntRange(1), default=100, help="Number of entries."),
         option("--size", type=ENTRY_SIZE, default="100", help="Bytes of each entry."),
-        option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
+        flag("--keep", help="Do not delete the ledger afterwards."),
         fail_if("add>2s"),
     ),
     effect=Effect.REVERSIBLE,
@@ -207,12 +201,7 @@ cluster.command(
     restore FILE` restores the metadata while the formatted cluster is empty.
     """,
     params=(
-        option(
-            "--force",
-            type=click.Choice([LEDGERS, LIVE_BOOKIES]),
-            multiple=True,
-            help="Override a safety check by its name.",
-        ),
+        force(LEDGERS, LIVE_BOOKIES),
         *_BACKUP,
     ),
     effect=Effect.LOSES_DATA,
@@ -240,12 +229,7 @@ cluster.command(
             help="The cluster's instance id, as proof; otherwise the command asks for it.",
         ),
         option("--root", metavar="PATH", help="Refuse unless the service URI has this root."),
-        option(
-            "--force",
-            type=click.Choice([LEDGERS]),
-            multiple=True,
-            help="Override a safety check by its name.",
-        ),
+        force(LEDGERS),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
@@ -270,15 +254,7 @@ metaformat = Command(
     command first writes all metadata to a backup. `bkctl cluster restore FILE` restores the backup.
     """,
     params=(
-        option(
-            "-n",
-            "-nonInteractive",
-            "--noninteractive",
-            "non_interactive",
-            is_flag=True,
-            help="Never ask; refuse if a cluster exists, unless -force. Like --no-input.",
-        ),
-        option("-f", "-force", "--force", "java_force", is_flag=True, help="Like --yes."),
+        *java_answers("a cluster"),
         option(
             "--override",
             type=click.Choice([LEDGERS, LIVE_BOOKIES]),

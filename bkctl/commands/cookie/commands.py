@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import click
-
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DIRECTORIES, argument, option
+from bkctl.cli.params import BOOKIE_ID, DIRECTORIES, argument, flag, force, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 
@@ -23,15 +21,6 @@ cookie = SubGroup(
     """,
     aliases={"get": "cookie show", "rename": "bookie rename --no-ledgers"},
 )
-
-
-def _force(*checks: str) -> click.Option:
-    return option(
-        "--force",
-        type=click.Choice(checks),
-        multiple=True,
-        help="Override a safety check by its name.",
-    )
 
 
 cookie.command(
@@ -100,7 +89,7 @@ cookie.command(
     params=(
         argument("bookie_id", type=BOOKIE_ID),
         option("--file", "path", metavar="FILE", required=True, help="The cookie; - is stdin."),
-        _force(CONTENT),
+        force(CONTENT),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -118,7 +107,7 @@ cookie.command(
     params=(
         argument("bookie_id", type=BOOKIE_ID),
         option("--file", "path", metavar="FILE", required=True, help="The cookie; - is stdin."),
-        _force(CONTENT),
+        force(CONTENT),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -141,8 +130,8 @@ cookie.command(
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
-        option("--local", is_flag=True, help="Remove the VERSION files of -c's bookie as well."),
-        _force(REGISTERED, OPEN_LEDGERS, ONLY_COPIES),
+        flag("--local", help="Remove the VERSION files of -c's bookie as well."),
+        force(REGISTERED, OPEN_LEDGERS, ONLY_COPIES),
     ),
     effect=Effect.LOSES_DATA,
     examples=(

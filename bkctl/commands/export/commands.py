@@ -13,6 +13,7 @@ from bkctl.cli.params import (
     LOG_NAME,
     TIME,
     argument,
+    flag,
     option,
 )
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
@@ -67,9 +68,8 @@ export = Command(
             metavar="DIR",
             help="Directory, or URI (s3a, hdfs, gs, ...).",
         ),
-        option(
+        flag(
             "--since-last",
-            is_flag=True,
             help="Export the new entries of those ledgers that --log, --meta and others choose. If "
             "none of these is given: as the last --since-last to DIR, else as the first export to "
             "DIR; in a new DIR, of all ledgers. Ledgers that cannot be read are left out, and "
@@ -97,7 +97,7 @@ export = Command(
             help="A directory of Parquet files, or a Delta table over them.  [default: as earlier "
             "exports to DIR, else parquet]",
         ),
-        option("--recover", is_flag=True, help="Close ledgers first, which fences their writers."),
+        flag("--recover", help="Close ledgers first, which fences their writers."),
         option(
             "--compression",
             default="zstd",
@@ -105,10 +105,9 @@ export = Command(
             type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
             help="Compression of the Parquet files.",
         ),
-        option("--again", is_flag=True, help="Export unchanged ledgers again, too."),
-        option(
+        flag("--again", help="Export unchanged ledgers again, too."),
+        flag(
             "--verify",
-            is_flag=True,
             help="Read back all files of the selected ledgers, and compare digests. --follow reads "
             "those of earlier exports once.",
         ),

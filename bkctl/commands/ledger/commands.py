@@ -15,6 +15,7 @@ from bkctl.cli.params import (
     LEDGER_IDS,
     LEDGER_STATE,
     argument,
+    flag,
     option,
 )
 from bkctl.commands.ledger.replicas.commands import REPLICAS
@@ -143,8 +144,8 @@ ledger.command(
             metavar="N",
             help="Id of the last entry, not a number of entries.  [default: the last confirmed]",
         ),
-        option("--unconfirmed", is_flag=True, help="Read unconfirmed entries, too."),
-        option("--recover", is_flag=True, help="Close the ledger first, which fences its writer."),
+        flag("--unconfirmed", help="Read unconfirmed entries, too."),
+        flag("--recover", help="Close the ledger first, which fences its writer."),
         option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
         option("--out", metavar="FILE", help="Write to FILE; an existing file is replaced."),
         PASSWORD_FILE,
@@ -266,7 +267,7 @@ ledger.command(
         ),
         option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
         option("--limit", type=click.IntRange(1), metavar="N", help="At most N of these ledgers."),
-        option("--count", is_flag=True, help="Print only the number of ledgers."),
+        flag("--count", help="Print only the number of ledgers."),
     ),
     effect=Effect.READ,
     examples=(
@@ -409,7 +410,7 @@ metadata.command(
     params=(
         argument("ledger_id", type=LEDGER_ID),
         argument("path", metavar="FILE"),
-        option("--replace", is_flag=True, help="Replace the stored metadata with this file's."),
+        flag("--replace", help="Replace the stored metadata with this file's."),
         option(
             "--backup",
             metavar="FILE",

@@ -8,7 +8,16 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import COPIES
-from bkctl.cli.params import BOOKIE_ID, DURATION, ENTRY_SIZE, LEDGER_ID, argument, fail_if, option
+from bkctl.cli.params import (
+    BOOKIE_ID,
+    DURATION,
+    ENTRY_SIZE,
+    LEDGER_ID,
+    argument,
+    fail_if,
+    flag,
+    option,
+)
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 from bkctl.options import Number
 
@@ -38,7 +47,7 @@ top = Command(
     """,
     params=(
         _INTERVAL,
-        option("--once", is_flag=True, help="Print one reading, over one interval."),
+        flag("--once", help="Print one reading, over one interval."),
         _STATS_PORT,
     ),
     effect=Effect.READ,
@@ -74,10 +83,8 @@ OF_BOOKIES: Final = (
                 metavar="N",
                 help="A bookie is slow if its latency is at least N times the median.",
             ),
-            option(
-                "--fail-if-any",
-                is_flag=True,
-                help="End with status 10 if there is any, or one does not answer.",
+            flag(
+                "--fail-if-any", help="End with status 10 if there is any, or one does not answer."
             ),
             _STATS_PORT,
         ),
@@ -182,7 +189,7 @@ bench.command(
     params=(
         *_LOAD,
         *COPIES,
-        option("--keep", is_flag=True, help="Keep the ledger, with the entries of the warm-up."),
+        flag("--keep", help="Keep the ledger, with the entries of the warm-up."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -210,7 +217,7 @@ bench.command(
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),
-        option("--random", "at_random", is_flag=True, help="Single entries, in no order."),
+        flag("--random", "at_random", help="Single entries, in no order."),
         *_LOAD,
         *COPIES,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, KEY_VALUE, argument, option
+from bkctl.cli.params import BOOKIE_ID, KEY_VALUE, argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _CLUSTER: Final = (
         metavar="R",
         help="Spread the bookies over R racks; rack R is address 127.0.0.R (Linux).  [default: 1]",
     ),
-    option("--keep", is_flag=True, help="Keep the temporary directory at the end."),
+    flag("--keep", help="Keep the temporary directory at the end."),
     option(
         "--port-base",
         "--port",
@@ -88,7 +88,7 @@ _CLUSTER: Final = (
         help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
         "KEY=@FILE takes a secret from a file: others see what is typed here.",
     ),
-    option("--background", is_flag=True, help="Return when all are up; needs --dir."),
+    flag("--background", help="Return when all are up; needs --dir."),
 )
 """Where a cluster lives."""
 
@@ -123,9 +123,8 @@ local = Command(
         argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),
         argument("where", metavar="[DIR]", required=False),
         argument("bookie_id", metavar="[BOOKIE_ID]", type=BOOKIE_ID, required=False),
-        option(
+        flag(
             "--zookeeper",
-            is_flag=True,
             help="Keep the metadata in a real ZooKeeper (needs the extra `spark`, for its jars).",
         ),
         option(
@@ -134,10 +133,9 @@ local = Command(
             metavar="HOST:PORT",
             help="Keep the metadata in a running ZooKeeper, where the nodes stay at the end.",
         ),
-        option(
+        flag(
             "--all",
             "everything",
-            is_flag=True,
             help="Short for --zookeeper; the rest runs in any case.",
             hidden=True,
         ),

@@ -6,7 +6,7 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import COPIES, FORMS, FRAMING
-from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, option
+from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, flag, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 
 log = SubGroup(
@@ -77,7 +77,7 @@ log.command(
         argument("data", nargs=-1, metavar="[DATA... | -]"),
         option("--file", "path", metavar="FILE", help="Append the contents of FILE."),
         *FRAMING,
-        option("--seal", is_flag=True, help="Seal the log: no entry can be appended later."),
+        flag("--seal", help="Seal the log: no entry can be appended later."),
     ),
     effect=Effect.FENCES,
     examples=(

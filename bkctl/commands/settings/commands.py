@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import argument, option
+from bkctl.cli.params import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import OUTPUTS, PROFILE
 
@@ -35,7 +35,7 @@ config.command(
             default=None,
             help="The program that reads the file.  [default: by the keys in the file]",
         ),
-        option("--strict", is_flag=True, help="An unknown key is an error."),
+        flag("--strict", help="An unknown key is an error."),
     ),
     effect=Effect.READ,
     examples=(
@@ -64,14 +64,14 @@ config.command(
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),
-        option("--keys", "all_keys", is_flag=True, help="Explain the KEYs, or all keys."),
+        flag("--keys", "all_keys", help="Explain the KEYs, or all keys."),
         option(
             "--use",
             type=click.Choice(["honoured", "no effect", "warned", "refused"]),
             help="Explain only keys with this use, even if only for some values.",
         ),
-        option("--origin", is_flag=True, help="Show the source of each value, also of KEYs."),
-        option("--all", "every", is_flag=True, help="Show values equal to the default, too."),
+        flag("--origin", help="Show the source of each value, also of KEYs."),
+        flag("--all", "every", help="Show values equal to the default, too."),
         option(
             "--for",
             "side",
@@ -145,7 +145,7 @@ _VALUES: Final = (
     option("--cert-file", metavar="FILE", help="PEM file with the client's certificate for TLS."),
     option("--key-file", metavar="FILE", help="PEM file with the client's key for TLS."),
     option("--key-password-file", metavar="FILE", help="File with the password of --key-file."),
-    option("--use", is_flag=True, help="Make this profile the default."),
+    flag("--use", help="Make this profile the default."),
 )
 """What a profile can say. The cluster itself is said by the options of every command."""
 
@@ -259,7 +259,7 @@ profile.command(
             type=PROFILE,
             help="The profile to import from a TOML file, or the new profile of a settings file.",
         ),
-        option("--replace", is_flag=True, help="Replace profiles of the same name."),
+        flag("--replace", help="Replace profiles of the same name."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(

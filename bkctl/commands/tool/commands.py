@@ -9,7 +9,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
-from bkctl.cli.params import argument, option
+from bkctl.cli.params import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import is_global
 
@@ -113,7 +113,7 @@ shell = ShellCommand(
         option(
             "-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end."
         ),
-        option("--keep-going", is_flag=True, help="Continue a script after a failed command."),
+        flag("--keep-going", help="Continue a script after a failed command."),
         option(
             "--keys",
             type=click.Choice(["emacs", "vi"]),
@@ -143,7 +143,7 @@ version = Command(
     Bookies of this project report their version over HTTP. A Java bookie reports no version, and is
     shown as Java.
     """,
-    params=(option("--all", "every", is_flag=True, help="Also ask each bookie, over HTTP."),),
+    params=(flag("--all", "every", help="Also ask each bookie, over HTTP."),),
     effect=Effect.READ,
     examples=(
         ("bkctl version", "of this tool"),

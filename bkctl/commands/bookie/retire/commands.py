@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, option
+from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, flag, force, option
 from bkctl.commands.bookie.admin_commands import WHERE
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_names import (
@@ -23,20 +23,15 @@ AT_ONCE: Final = 4
 
 _RECOVERY: Final = (
     option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
-    option(
-        "--query", is_flag=True, help="Show the ledgers that list the bookies, and change nothing."
-    ),
-    option(
-        "--skip-open", is_flag=True, help="Leave open ledgers alone, so that no writer is fenced."
-    ),
+    flag("--query", help="Show the ledgers that list the bookies, and change nothing."),
+    flag("--skip-open", help="Leave open ledgers alone, so that no writer is fenced."),
     option(
         "--skip-unrecoverable/--stop-at-unrecoverable",
         default=True,
         help="After a ledger that cannot be moved, continue or end.  [default: continue]",
     ),
-    option(
+    flag(
         "--delete-cookie",
-        is_flag=True,
         help="At the end delete the cookies: these directories can never be started again.",
     ),
     option(
@@ -53,7 +48,7 @@ _RECOVERY: Final = (
         default=AT_ONCE,
         help="Number of ledgers in progress at a time.",
     ),
-    option("--plan", is_flag=True, help="The same as --dry-run."),
+    flag("--plan", help="The same as --dry-run."),
     option(
         "--rate",
         "bytes_per_s",
@@ -130,29 +125,16 @@ decommission = Command(
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
-        option(
-            "--force",
-            multiple=True,
-            type=click.Choice([TOO_FEW, TOO_FEW_RACKS, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES]),
-            help="Override a safety check by its name.",
-        ),
-        option(
-            "--drain",
-            is_flag=True,
-            help="Make a running bookie read-only, and copy its ledgers away.",
-        ),
+        force(TOO_FEW, TOO_FEW_RACKS, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES),
+        flag("--drain", help="Make a running bookie read-only, and copy its ledgers away."),
         option(
             "--rate",
             "bytes_per_s",
             type=RATE,
             help="With --drain: bytes copied a second, at most.  [default: as configured]",
         ),
-        option(
-            "--keep-cookie",
-            is_flag=True,
-            help="Keep the cookie: the bookie may start again, empty.",
-        ),
-        option("--cancel", is_flag=True, help="Withdraw a decommission that has begun."),
+        flag("--keep-cookie", help="Keep the cookie: the bookie may start again, empty."),
+        flag("--cancel", help="Withdraw a decommission that has begun."),
         *WHERE,
     ),
     effect=Effect.LOSES_DATA,
@@ -172,7 +154,7 @@ decommission_status = Command(
     help="Show the ledgers left on a bookie that is being decommissioned, and why each waits.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
-        option("--detail", is_flag=True, help="List each ledger with the reason why it waits."),
+        flag("--detail", help="List each ledger with the reason why it waits."),
     ),
     effect=Effect.READ,
     examples=(

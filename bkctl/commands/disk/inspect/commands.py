@@ -13,6 +13,7 @@ from bkctl.cli.params import (
     ENTRY_RANGE,
     LEDGER_ID,
     argument,
+    flag,
     option,
 )
 from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL, RANGE_OR_DIRECTORY
@@ -35,7 +36,7 @@ LOOKS: Final = (
     replayed.
     """,
         params=(
-            option("--check", is_flag=True, help="Also check that the journals of the mark exist."),
+            flag("--check", help="Also check that the journals of the mark exist."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -55,9 +56,9 @@ LOOKS: Final = (
         help="""List a bookie's files, with their ids in decimal and hexadecimal.
     """,
         params=(
-            option("--journal", is_flag=True, help="Only journals."),
-            option("--entrylog", is_flag=True, help="Only entry logs."),
-            option("--index", is_flag=True, help="Only index files and databases."),
+            flag("--journal", help="Only journals."),
+            flag("--entrylog", help="Only entry logs."),
+            flag("--index", help="Only index files and databases."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -85,16 +86,11 @@ LOOKS: Final = (
     threshold. The last lines say how much each would free.
     """,
         params=(
-            option(
-                "--directories",
-                is_flag=True,
-                help="Print the free and used space of each directory instead.",
-            ),
-            option("--existing", is_flag=True, help="Count deleted ledgers as dead."),
-            option(
+            flag("--directories", help="Print the free and used space of each directory instead."),
+            flag("--existing", help="Count deleted ledgers as dead."),
+            flag(
                 "--ledgers",
                 "by_ledger",
-                is_flag=True,
                 help="Print the bytes of each ledger instead, the largest first.",
             ),
             *BOOKIE_DIRECTORIES,
@@ -128,7 +124,7 @@ LOOKS: Final = (
     DIRTY.
     """,
         params=(
-            option("--fail-if-any", is_flag=True, help="Exit with 10 if any of them is in use."),
+            flag("--fail-if-any", help="Exit with 10 if any of them is in use."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -168,12 +164,8 @@ LOOKS: Final = (
                 show_default=False,
                 help="Begin with the record at this offset of the first journal.",
             ),
-            option(
-                "--payload",
-                is_flag=True,
-                help="Check digests and show payloads; -o wide does not cut them.",
-            ),
-            option("--verify", is_flag=True, help="Print for each journal whether it is intact."),
+            flag("--payload", help="Check digests and show payloads; -o wide does not cut them."),
+            flag("--verify", help="Print for each journal whether it is intact."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -223,13 +215,9 @@ LOOKS: Final = (
                 metavar="POS",
                 help="Only records up to this offset.",
             ),
-            option(
-                "--payload",
-                is_flag=True,
-                help="Check digests and show payloads; -o wide does not cut them.",
-            ),
-            option("--live", is_flag=True, help="Only entries that the index finds here."),
-            option("--summary", is_flag=True, help="Print the bytes of each ledger instead."),
+            flag("--payload", help="Check digests and show payloads; -o wide does not cut them."),
+            flag("--live", help="Only entries that the index finds here."),
+            flag("--summary", help="Print the bytes of each ledger instead."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -265,7 +253,7 @@ LOOKS: Final = (
                 nargs=-1,
                 metavar="[FIRST-LAST] [DIR...]",
             ),
-            option("--payload", is_flag=True, help="Show payloads; -o wide does not cut them."),
+            flag("--payload", help="Show payloads; -o wide does not cut them."),
             _WITH_JOURNAL,
             *DIRECTORIES,
         ),
@@ -284,12 +272,7 @@ LOOKS: Final = (
         help="""List the ledgers that this bookie has on its disks.
     """,
         params=(
-            option(
-                "--bytes",
-                "with_bytes",
-                is_flag=True,
-                help="Add the bytes of each ledger in the entry logs.",
-            ),
+            flag("--bytes", "with_bytes", help="Add the bytes of each ledger in the entry logs."),
             _WITH_JOURNAL,
             *BOOKIE_DIRECTORIES,
         ),
@@ -316,12 +299,8 @@ LOOKS: Final = (
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
-            option(
-                "--meta",
-                is_flag=True,
-                help="Print the ledger's key, fence and explicit LAC instead.",
-            ),
-            option("--holes", is_flag=True, help="Print the ranges of missing entries instead."),
+            flag("--meta", help="Print the ledger's key, fence and explicit LAC instead."),
+            flag("--holes", help="Print the ranges of missing entries instead."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,

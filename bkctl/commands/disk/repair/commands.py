@@ -18,6 +18,9 @@ from bkctl.cli.params import (
     LEDGER_ID,
     LEDGER_IDS,
     argument,
+    flag,
+    force,
+    java_answers,
     option,
 )
 from bkctl.commands.disk.params import FAILURES
@@ -49,31 +52,23 @@ upgrade = Command(
     intact; the same command then continues.
     """,
     params=(
-        option(
+        flag(
             "--upgrade",
             "upgrade_",
-            is_flag=True,
             help="Make `current/` from data of layout 1 or 2, or complete the cookie of 3 or 4.",
         ),
-        option(
+        flag(
             "--rollback",
             "rollback_",
-            is_flag=True,
             help="Remove `current/` if the data of layout 1 or 2 still exists.",
         ),
-        option(
+        flag(
             "--finalize",
             "finalize_",
-            is_flag=True,
             help="Remove the data of layout 1 or 2, once a bookie has started since the upgrade.",
         ),
-        option("--check", "check_", is_flag=True, help="Show the layout of each directory."),
-        option(
-            "--force",
-            type=click.Choice(["empty-directory"]),
-            multiple=True,
-            help="Override a safety check by its name.",
-        ),
+        flag("--check", "check_", help="Show the layout of each directory."),
+        force("empty-directory"),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
@@ -109,22 +104,13 @@ bookieformat = Command(
     deletes the stored cookie after the data.
     """,
     params=(
-        option(
-            "-n",
-            "-nonInteractive",
-            "--noninteractive",
-            "non_interactive",
-            is_flag=True,
-            help="Never ask; refuse if data exists, unless -force. Like --no-input.",
-        ),
-        option("-f", "-force", "--force", "java_force", is_flag=True, help="Like --yes."),
-        option(
+        *java_answers("data"),
+        flag(
             "-d",
             "-deleteCookie",
             "--delete-cookie",
             "--deletecookie",
             "delete_cookie",
-            is_flag=True,
             help="Delete the stored cookie at the end.",
         ),
     ),
@@ -158,15 +144,9 @@ REPAIRS: Final = (
     bookies, or that is deleted, is only a note.
     """,
         params=(
-            option(
-                "--deep", is_flag=True, help="Read everything: each record, each entry, digests."
-            ),
-            option(
-                "--repair-plan",
-                is_flag=True,
-                help="Print the commands that repair, not the findings.",
-            ),
-            option("--db", is_flag=True, help="Only read the RocksDB indexes."),
+            flag("--deep", help="Read everything: each record, each entry, digests."),
+            flag("--repair-plan", help="Print the commands that repair, not the findings."),
+            flag("--db", help="Only read the RocksDB indexes."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -198,7 +178,7 @@ REPAIRS: Final = (
     """,
         params=(
             argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
-            option("--all", "all_ledgers", is_flag=True, help="All ledgers that are found."),
+            flag("--all", "all_ledgers", help="All ledgers that are found."),
             option(
                 "--password-file",
                 metavar="FILE",
@@ -293,14 +273,9 @@ REPAIRS: Final = (
     garbage collection.
     """,
         params=(
-            option(
-                "--locations",
-                is_flag=True,
-                help="Rebuild the locations of the entries of existing ledgers.",
-            ),
-            option(
+            flag("--locations", help="Rebuild the locations of the entries of existing ledgers."),
+            flag(
                 "--ledgers",
-                is_flag=True,
                 help="Rebuild the list of ledgers from journals and logs; all are fenced.",
             ),
             option(
@@ -370,9 +345,8 @@ REPAIRS: Final = (
     Without it, a bookie refuses to start on the empty directories.
     """,
         params=(
-            option(
+            flag(
                 "--delete-cookie",
-                is_flag=True,
                 help="Delete the stored cookie at the end, so that a new bookie can start.",
             ),
             _FORCE,
@@ -399,7 +373,7 @@ REPAIRS: Final = (
 
     A new bookie makes its directories and cookie itself when it first starts; --write does so now.
     """,
-        params=(option("--write", is_flag=True, help="Make the directories and the cookie."),),
+        params=(flag("--write", help="Make the directories and the cookie."),),
         effect=Effect.REVERSIBLE,
         examples=(
             ("bkctl disk init -c bk_server.conf", "checks only"),

@@ -15,6 +15,7 @@ from bkctl.cli.params import (
     RATE,
     SHARE,
     argument,
+    flag,
     option,
 )
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
@@ -35,11 +36,7 @@ REPLICAS: Final = (
         params=(
             argument("ledger_id", type=LEDGER_ID),
             argument("entry_id", type=click.IntRange(0), metavar="[ENTRY]", required=False),
-            option(
-                "--fail-if-any",
-                is_flag=True,
-                help="End with status 10 unless every bookie lists its entries.",
-            ),
+            flag("--fail-if-any", help="End with status 10 unless every bookie lists its entries."),
         ),
         effect=Effect.READ,
         examples=(
@@ -66,7 +63,7 @@ REPLICAS: Final = (
     """,
         params=(
             argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
-            option("--all", "everything", is_flag=True, help="All ledgers of the cluster."),
+            flag("--all", "everything", help="All ledgers of the cluster."),
             option(
                 "--state",
                 type=LEDGER_STATE,
