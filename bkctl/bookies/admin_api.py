@@ -584,9 +584,13 @@ def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
         wanted = re.compile(pattern or "")
     except re.error as error:
         raise UsageError(f"--grep: {error}") from error
-    for line in admin.ask("GET", "/metrics").body.splitlines():
-        if line and not line.startswith("#") and wanted.search(line):
-            yield parse_sample(line)
+    yield from (parse_sample(line) for line in _lines(admin) if wanted.search(line))
+
+
+def _lines(admin: AdminClient) -> list[str]:
+    """Return the lines of a bookie's metrics, without comments."""
+    lines = admin.ask("GET", "/metrics").body.splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def parse_sample(line: str) -> MetricSample:
@@ -623,11 +627,7 @@ class JmxSample:
 
 def jmx(admin: AdminClient) -> Iterator[JmxSample]:
     """Give what replaces the MBeans."""
-    lines = [
-        line
-        for line in admin.ask("GET", "/metrics").body.splitlines()
-        if line and not line.startswith("#")
-    ]
+    lines = _lines(admin)
     for attribute, pattern in JMX_NAMES.items():
         for line in lines:
             if re.search(pattern, line):

@@ -77,19 +77,21 @@ class BookieLoad:
             return self.figures.disk_used
         return self.bookie.used_percent
 
+    def figure(self, name: str) -> float | None:
+        """Return one of ``FIGURES``."""
+        if name == "disk_used":
+            return self.disk_used
+        found: float | None = getattr(self.rates if name in _OF_RATES else self.figures, name)
+        return found
+
 
 TIME: Final = Column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
 
 
 _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
-
-
-_OF_FIGURES: Final = ("add_p50_ms", "add_p99_ms", "read_p50_ms", "read_p99_ms", "sync_p99_ms")
-
-
-_SORTED_BY: Final = (
-    "bookie_id", "state", *_OF_RATES, *_OF_FIGURES, "journal_queue", "disk_used"
-)  # fmt: skip
+FIGURES: Final = (*_OF_RATES, *_SLOW.values(), "journal_queue", "disk_used")
+"""What is known of a bookie's load, by the names of JSON and ``--sort-by``."""
+_SORTED_BY: Final = ("bookie_id", "state", *FIGURES)
 
 
 def rounded(value: float | None) -> float | None:
@@ -101,10 +103,7 @@ def _bookie(one: BookieLoad) -> dict[str, Any]:
     return {
         "bookie_id": one.bookie_id,
         "state": one.state,
-        **{name: rounded(getattr(one.rates, name)) for name in _OF_RATES},
-        **{name: rounded(getattr(one.figures, name)) for name in _OF_FIGURES},
-        "journal_queue": one.figures.journal_queue,
-        "disk_used": rounded(one.disk_used),
+        **{name: rounded(one.figure(name)) for name in FIGURES},
         "error": one.error or None,
     }
 
@@ -132,14 +131,11 @@ def sort_loads(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoa
 
 
 def _sum(name: str, doc: str) -> Column:
-    def get(load: ClusterLoad) -> float | None:
-        return rounded(load.total(lambda one: getattr(one.rates, name)))
-
-    return Column(name, doc, get, Kind.NUMBER)
+    return Column(name, doc, lambda load: rounded(load.total(name)), Kind.NUMBER)
 
 
-def _worst(name: str, doc: str, get: Callable[[BookieLoad], float | None]) -> Column:
-    return Column(name, doc, lambda load: rounded(load.worst(get)), Kind.NUMBER)
+def _worst(name: str, doc: str) -> Column:
+    return Column(name, doc, lambda load: rounded(load.worst(name)), Kind.NUMBER)
 
 
 def count_text(value: float | None) -> str:
@@ -147,27 +143,17 @@ def count_text(value: float | None) -> str:
     return "-" if value is None else human_count(value)
 
 
-def adds_of(one: BookieLoad) -> float | None:
-    """Return adds a second."""
-    return one.rates.adds_s
-
-
-def reads_of(one: BookieLoad) -> float | None:
-    """Return reads a second."""
-    return one.rates.reads_s
-
-
 def load_line(load: ClusterLoad) -> str:
     """Return one look as one line, for where there is no screen."""
-    disk = load.worst(lambda one: one.disk_used)
+    disk = load.worst("disk_used")
     return (
         f"{human_time(load.time_ms, utc=False)}"
-        f"  adds {count_text(load.total(adds_of))}/s"
-        f" p50 {human_ms(load.worst(lambda b: b.figures.add_p50_ms))}"
-        f" p99 {human_ms(load.worst(lambda b: b.figures.add_p99_ms))}"
-        f"  reads {count_text(load.total(reads_of))}/s"
-        f" p99 {human_ms(load.worst(lambda b: b.figures.read_p99_ms))}"
-        f"  queue {count_text(load.total(lambda b: b.figures.journal_queue))}"
+        f"  adds {count_text(load.total('adds_s'))}/s"
+        f" p50 {human_ms(load.worst('add_p50_ms'))}"
+        f" p99 {human_ms(load.worst('add_p99_ms'))}"
+        f"  reads {count_text(load.total('reads_s'))}/s"
+        f" p99 {human_ms(load.worst('read_p99_ms'))}"
+        f"  queue {count_text(load.total('journal_queue'))}"
         f"  disk {'-' if disk is None else f'{disk:.0f} %'}"
         f"  under-replicated {load.underreplicated}"
         f"  writable {load.in_state('writable')} of {len(load.bookies)}"
@@ -189,17 +175,17 @@ def load_line(load: ClusterLoad) -> str:
     _sum("failures_s", "Adds and reads a second that failed."),
     _sum("added_bytes_s", "Bytes added a second."),
     _sum("read_bytes_s", "Bytes read a second."),
-    _worst("add_p50_ms", "The worst median of an add, in ms.", lambda b: b.figures.add_p50_ms),
-    _worst("add_p99_ms", "The worst 99th of 100 adds, in ms.", lambda b: b.figures.add_p99_ms),
-    _worst("read_p50_ms", "The worst median of a read, in ms.", lambda b: b.figures.read_p50_ms),
-    _worst("read_p99_ms", "The worst 99th of 100 reads, in ms.", lambda b: b.figures.read_p99_ms),
+    _worst("add_p50_ms", "The worst median of an add, in ms."),
+    _worst("add_p99_ms", "The worst 99th of 100 adds, in ms."),
+    _worst("read_p50_ms", "The worst median of a read, in ms."),
+    _worst("read_p99_ms", "The worst 99th of 100 reads, in ms."),
     Column(
         "journal_queue",
         "Entries that wait for journals.",
-        lambda v: v.total(lambda b: b.figures.journal_queue),
+        lambda v: v.total("journal_queue"),
         Kind.COUNT,
     ),
-    _worst("disk_used", "Per cent in use of the fullest disk.", lambda b: b.disk_used),
+    _worst("disk_used", "Per cent in use of the fullest disk."),
     Column("underreplicated", "Ledgers marked as lacking replicas."),
     Column(
         "bookies",
@@ -220,14 +206,17 @@ class ClusterLoad:
     bookies: tuple[BookieLoad, ...]
     underreplicated: int
 
-    def total(self, get: Callable[[BookieLoad], float | None]) -> float | None:
+    def total(self, figure: str) -> float | None:
         """Return the sum of what is known; None where nothing is."""
-        known = [value for one in self.bookies if (value := get(one)) is not None]
+        known = self._known(figure)
         return sum(known) if known else None
 
-    def worst(self, get: Callable[[BookieLoad], float | None]) -> float | None:
+    def worst(self, figure: str) -> float | None:
         """Return the highest of what is known."""
-        return max((value for one in self.bookies if (value := get(one)) is not None), default=None)
+        return max(self._known(figure), default=None)
+
+    def _known(self, figure: str) -> list[float]:
+        return [value for one in self.bookies if (value := one.figure(figure)) is not None]
 
     def in_state(self, state: str) -> int:
         return sum(one.state == state for one in self.bookies)

@@ -12,7 +12,6 @@ import attrs
 
 from bkctl.bookies import admin_api, ask_bookies, load_rates
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.bookies.load_rates import LoadFigures
 from bkctl.commands.load import top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flush_each, rounded
 from bkctl.errors import NothingFoundError, UsageError
@@ -65,23 +64,21 @@ def _bytes_rate(value: float) -> str:
     return f"{human_bytes(value)}/s"
 
 
-_NAMED: Final[
-    dict[str, tuple[Callable[[LoadFigures], float | None], bool, Callable[[float], str]]]
-] = {
-    "adds": (lambda f: f.adds, True, _rate),
-    "reads": (lambda f: f.reads, True, _rate),
-    "failures": (lambda f: f.failures, True, _rate),
-    "in": (lambda f: f.added_bytes, True, _bytes_rate),
-    "out": (lambda f: f.read_bytes, True, _bytes_rate),
-    "add-p50": (lambda f: f.add_p50_ms, False, human_ms),
-    "add-p99": (lambda f: f.add_p99_ms, False, human_ms),
-    "read-p50": (lambda f: f.read_p50_ms, False, human_ms),
-    "read-p99": (lambda f: f.read_p99_ms, False, human_ms),
-    "sync-p99": (lambda f: f.sync_p99_ms, False, human_ms),
-    "queue": (lambda f: f.journal_queue, False, human_count),
-    "disk": (lambda f: f.disk_used, False, lambda value: f"{value:.1f} %"),
+_NAMED: Final[dict[str, tuple[str, bool, Callable[[float], str]]]] = {
+    "adds": ("adds", True, _rate),
+    "reads": ("reads", True, _rate),
+    "failures": ("failures", True, _rate),
+    "in": ("added_bytes", True, _bytes_rate),
+    "out": ("read_bytes", True, _bytes_rate),
+    "add-p50": ("add_p50_ms", False, human_ms),
+    "add-p99": ("add_p99_ms", False, human_ms),
+    "read-p50": ("read_p50_ms", False, human_ms),
+    "read-p99": ("read_p99_ms", False, human_ms),
+    "sync-p99": ("sync_p99_ms", False, human_ms),
+    "queue": ("journal_queue", False, human_count),
+    "disk": ("disk_used", False, lambda value: f"{value:.1f} %"),
 }
-
+"""Fields of ``LoadFigures`` by the words for them: whether they only grow, and their form."""
 
 _LATENCY: Final = ("-p50", "-p99")
 _WINDOW: Final = (
@@ -94,10 +91,10 @@ _WINDOW: Final = (
 def curve(metric: str) -> Curve:
     """Return what a word stands for, or the metric of this name."""
     if metric in _NAMED:
-        get, grows, label = _NAMED[metric]
+        figure, grows, label = _NAMED[metric]
         return Curve(
             name=metric,
-            get=lambda address: get(load_rates.ask(address, _TIMEOUT_S)),
+            get=lambda address: getattr(load_rates.ask(address, _TIMEOUT_S), figure),
             grows=grows,
             label=label,
         )

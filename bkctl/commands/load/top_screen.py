@@ -19,20 +19,16 @@ from bkctl.commands.load.bookie_loads import (
     BookieLoad,
     ClusterLoad,
     LoadSampler,
-    adds_of,
     count_text,
+    flush_each,
     load_sampler,
-    reads_of,
+    sample_every,
 )
 from bkctl.errors import error_message
 from bkctl.output.charts import Canvas
 from bkctl.output.forms.table import Cell, Table, wrapped
 from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-from bkctl.commands.load.bookie_loads import flush_each, sample_every
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,24 +53,24 @@ class Order:
     """One way to sort bookies: the highest figure first, what is not known last, then as given."""
 
     name: str
-    get: Callable[[BookieLoad], float | None]
+    figure: str = ""
 
     def sorted(self, bookies: Sequence[BookieLoad]) -> list[BookieLoad]:
         def key(one: BookieLoad) -> tuple[bool, float]:
-            value = self.get(one)
+            value = one.figure(self.figure) if self.figure else None
             return value is None, -(value or 0.0)
 
         return sorted(bookies, key=key)
 
 
 ORDERS: Final = (
-    Order("id", lambda _one: None),
-    Order("adds/s", lambda one: one.rates.adds_s),
-    Order("reads/s", lambda one: one.rates.reads_s),
-    Order("add p99", lambda one: one.figures.add_p99_ms),
-    Order("read p99", lambda one: one.figures.read_p99_ms),
-    Order("queue", lambda one: one.figures.journal_queue),
-    Order("disk", lambda one: one.disk_used),
+    Order("id"),
+    Order("adds/s", "adds_s"),
+    Order("reads/s", "reads_s"),
+    Order("add p99", "add_p99_ms"),
+    Order("read p99", "read_p99_ms"),
+    Order("queue", "journal_queue"),
+    Order("disk", "disk_used"),
 )
 
 _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
@@ -153,23 +149,21 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
         ).rstrip()
     )
     yield from wrapped(f"{counted(len(load.bookies), 'bookie')}: {states}", canvas.width)
-    for name, rate, p50, p99 in (
-        ("adds", adds_of, lambda b: b.figures.add_p50_ms, lambda b: b.figures.add_p99_ms),
-        ("reads", reads_of, lambda b: b.figures.read_p50_ms, lambda b: b.figures.read_p99_ms),
-    ):
+    for name in ("add", "read"):
+        rate = f"{name}s_s"
         figures = (
-            f"{name + '/s':8}{count_text(load.total(rate)):>7}   p50 {human_ms(load.worst(p50)):>8}"
-            f"  p99 {human_ms(load.worst(p99)):>8}"
+            f"{name + 's/s':8}{count_text(load.total(rate)):>7}"
+            f"   p50 {human_ms(load.worst(f'{name}_p50_ms')):>8}"
+            f"  p99 {human_ms(load.worst(f'{name}_p99_ms')):>8}"
         )
         yield _with_spark(figures, [one.total(rate) for one in history], canvas)
-    p99s = [one.worst(lambda b: b.figures.add_p99_ms) for one in history]
+    p99s = [one.worst("add_p99_ms") for one in history]
     moved = (
-        f"in {_bytes(load.total(lambda b: b.rates.added_bytes_s))}/s, "
-        f"out {_bytes(load.total(lambda b: b.rates.read_bytes_s))}/s"
+        f"in {_bytes(load.total('added_bytes_s'))}/s, out {_bytes(load.total('read_bytes_s'))}/s"
     )
     yield _with_spark(moved, p99s, canvas, human_ms, "add p99 ")
-    failures = load.total(lambda b: b.rates.failures_s)
-    queue = count_text(load.total(lambda b: b.figures.journal_queue))
+    failures = load.total("failures_s")
+    queue = count_text(load.total("journal_queue"))
     marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
     lacking = canvas.state(f"under-replicated {marks}", "missing" if load.underreplicated else "ok")
     between = "; " if canvas.width >= _NARROW else "\n"
