@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -63,6 +63,10 @@ def _named_in(v: ClusterFinding) -> bool:
     return all(example in v.message for example in v.examples)
 
 
+def _texts(ids: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, ids))
+
+
 @shown(
     "findings",
     Column("danger", "loss, risk, trouble or note.", "severity.value", Kind.STATE),
@@ -78,5 +82,5 @@ def _named_in(v: ClusterFinding) -> bool:
 class ClusterFinding(Finding):
     """A finding about a cluster, or about the bookie on this machine."""
 
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     count: int = 1

@@ -27,16 +27,16 @@ def local_findings(seen: LocalSurvey) -> list[ClusterFinding]:
 
 def _local_missing(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.missing:
-        names = tuple(map(str, seen.missing))
-        what = f"{names[0]} is not there" + (f", nor {len(names) - 1} more" if names[1:] else "")
+        first, *others = seen.missing
+        what = f"{first} is not there" + (f", nor {len(others)} more" if others else "")
         fix = "mount its disk; a new bookie makes its directories when it first starts"
         yield ClusterFinding(
             Severity.RISK,
             "local-directory-missing",
             what,
             fix=fix,
-            examples=names,
-            count=len(names),
+            examples=seen.missing,
+            count=len(seen.missing),
         )
 
 
@@ -114,7 +114,7 @@ def _local_disks(seen: LocalSurvey) -> Iterator[ClusterFinding]:
                 "local-disk-full" if is_full else "local-disk-nearly-full",
                 what,
                 fix=f"bkctl disk usage -c {seen.conf}",
-                examples=(str(directory),),
+                examples=(directory,),
             )
 
 

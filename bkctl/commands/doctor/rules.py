@@ -7,7 +7,7 @@ order among findings of one severity.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from bkclient.config.findings import Severity
@@ -48,31 +48,17 @@ def _of(
 ) -> Iterator[ClusterFinding]:
     """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
     if some.count:
-        ids = tuple(map(str, some.first))
-        yield ClusterFinding(
-            severity,
-            name,
-            f"{counted(some.count, 'ledger')} {what}",
-            fix=fix,
-            examples=ids,
-            count=some.count,
-        )
+        what = f"{counted(some.count, 'ledger')} {what}"
+        yield ClusterFinding(severity, name, what, fix=fix, examples=some.first, count=some.count)
 
 
 def _about(
-    severity: Severity, name: str, bookies: Iterable[object], what: str, fix: str
+    severity: Severity, name: str, bookies: Collection[BookieId], what: str, fix: str
 ) -> Iterator[ClusterFinding]:
     """Yield a finding about bookies, if there are any; ``what`` follows their number."""
-    ids = tuple(map(str, bookies))
-    if ids:
-        yield ClusterFinding(
-            severity,
-            name,
-            f"{counted(len(ids), 'bookie')} {what}",
-            fix=fix,
-            examples=ids,
-            count=len(ids),
-        )
+    if bookies:
+        what = f"{counted(len(bookies), 'bookie')} {what}"
+        yield ClusterFinding(severity, name, what, fix=fix, examples=bookies, count=len(bookies))
 
 
 def _does(count: int, one: str, many: str) -> str:
@@ -284,7 +270,7 @@ def _too_few(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             "bookies-too-few",
             what,
             fix=_start(seen),
-            examples=tuple(map(str, ids)),
+            examples=ids,
             count=count,
         )
     elif writable < seen.ledgers.newest_ensemble:
@@ -383,7 +369,7 @@ def _same_address(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             by_place.setdefault(_place(seen, one.address), []).append(one)
     for (host, port), ones in by_place.items():
         if len(ones) > 1:
-            ids = tuple(one.bookie_id for one in ones)
+            ids = [one.bookie_id for one in ones]
             what = f"{len(ones)} bookies are registered at {host}:{port}: entries go astray"
             yield ClusterFinding(
                 Severity.RISK, "bookies-at-one-address", what, fix="stop all but one", examples=ids
@@ -624,7 +610,7 @@ def _stale_locks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         age = human_duration((seen.now_ms - (oldest.since_ms or 0)) / 1000)
         held = _does(len(old), "a repair lock is", f"{len(old)} repair locks are")
         what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
-        ids = tuple(str(lock.ledger_id) for lock in old)
+        ids = [lock.ledger_id for lock in old]
         fix = "restart that worker: its locks go with its session"
         yield ClusterFinding(
             Severity.TROUBLE, "locks-stale", what, fix=fix, examples=ids, count=len(old)
