@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
@@ -200,11 +200,45 @@ class SharedRun(Generic[T]):
         return await waiter
 
 
-def wake_waiters(waiters: Iterable[Deferred[None]]) -> None:
-    """Fire all that still wait: what runs for one may cancel others."""
-    for waiter in waiters:
-        if not waiter.called:
+class Waiters:
+    """Callers that wait for one event, each by a Deferred; one that is cancelled is forgotten."""
+
+    def __init__(self) -> None:
+        """Begin without a caller."""
+        self._waiting: list[Deferred[None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self) -> Deferred[None]:
+        """Return a Deferred that fires at the next ``wake``."""
+        waiter: Deferred[None] = Deferred(self.forget)
+        self._waiting.append(waiter)
+        return waiter
+
+    async def wait_within(self, timeout_s: float, clock: IReactorTime) -> None:
+        """Return at the next ``wake``, or after ``timeout_s``."""
+        await self.wait().addTimeout(timeout_s, clock, lambda _result, _timeout_s: None)
+
+    def forget(self, waiter: Deferred[None]) -> None:
+        """Do not fire this Deferred any more."""
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+
+    def wake(self) -> None:
+        """Fire all that wait now."""
+        for waiter in self._take():
             waiter.callback(None)
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Fail all that wait now, each with an error of its own."""
+        for waiter in self._take():
+            waiter.errback(error())
+
+    def _take(self) -> Iterator[Deferred[None]]:
+        """Yield all that wait, without those that are cancelled by what runs for another."""
+        waiting, self._waiting = self._waiting, []
+        return (waiter for waiter in waiting if not waiter.called)
 
 
 def use_steady_clock(reactor: Any) -> None:

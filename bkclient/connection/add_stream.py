@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
-from bkclient.concurrency import wake_waiters
+from bkclient.concurrency import Waiters
 from bkclient.errors import ClientError, RequestTimeoutError, WriteFailedError, refusal
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames.bulk_adds import Key, take_acks_v2, take_acks_v3
@@ -35,7 +35,7 @@ class Writability:
         self.is_writable = True
         """Whether the transport takes more without piling it up."""
         self._transport: Any = None
-        self._waiting: list[Deferred[None]] = []
+        self._waiters = Waiters()
 
     def connect(self, transport: Any) -> None:
         """Learn from now on when the transport is full."""
@@ -49,16 +49,7 @@ class Writability:
 
     def when_writable(self) -> Deferred[None]:
         """Return a Deferred that fires when the transport takes more, or has gone."""
-        waiter: Deferred[None] = Deferred(self._forget)
-        if self.is_writable:
-            waiter.callback(None)
-        else:
-            self._waiting.append(waiter)
-        return waiter
-
-    def _forget(self, waiter: Deferred[None]) -> None:
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+        return succeed(None) if self.is_writable else self._waiters.wait()
 
     # Twisted calls these
 
@@ -76,8 +67,7 @@ class Writability:
         if transport is not None and getattr(transport, "disconnecting", False):
             transport.unregisterProducer()
         self.is_writable = True
-        waiting, self._waiting = self._waiting, []
-        wake_waiters(waiting)
+        self._waiters.wake()
 
     def stopProducing(self) -> None:
         """The transport is closing; ``connectionLost`` comes."""

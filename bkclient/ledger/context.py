@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import SILENT_S, RateLimit, rate_limit, wake_waiters
+from bkclient.concurrency import SILENT_S, RateLimit, Waiters, rate_limit
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.ledger_keys import LedgerKeys
@@ -52,7 +51,7 @@ class PendingCopies:
     def __init__(self) -> None:
         """Begin with no copy."""
         self._owing: set[Owing] = set()
-        self._waiting: list[Deferred[None]] = []
+        self._waiters = Waiters()
 
     def expect(self, member: Owing) -> None:
         """Count a bookie until ``settled``."""
@@ -62,19 +61,15 @@ class PendingCopies:
         """Forget a bookie: it has acknowledged all its copies, or failed."""
         self._owing.discard(member)
         if not self._owing:
-            waiting, self._waiting = self._waiting, []
-            wake_waiters(waiting)
+            self._waiters.wake()
 
     async def wait(self, clock: IReactorTime, timeout_s: float) -> None:
         """Wait until no bookie owes an answer, at most ``timeout_s``."""
         if not self._owing:
             return
-        waiter: Deferred[None] = Deferred()
-        self._waiting.append(waiter)
-        waiter.addTimeout(timeout_s, clock, onTimeoutCancel=lambda _result, _timeout: None)
         notice = clock.callLater(SILENT_S, self._say_waiting, timeout_s)
         try:
-            await waiter
+            await self._waiters.wait_within(timeout_s, clock)
         finally:
             if notice.active():
                 notice.cancel()

@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import wake_waiters
+from bkclient.concurrency import Waiters
 from bkclient.errors import ClientError, UnexpectedConditionError
 from bkclient.log.append import DEPOSED, NOT_WITH_TIME, Append, AppendQueue
 from bkclient.log.errors import AppendUnknownError, LogUnwritableError
@@ -94,7 +94,7 @@ class AppendRepair:
         self._retries, self._clock, self._changing = retries, clock, changing
         self._send, self._lose = send, lose
         self._is_cancelled = False
-        self._waiters: list[Deferred[None]] = []
+        self._waiters = Waiters()
         self.in_progress = False
         """Whether the ledgers take no appends now."""
 
@@ -107,17 +107,11 @@ class AppendRepair:
     def cancel(self) -> None:
         """Stop at the next step: the writer has ended."""
         self._is_cancelled = True
-        self._wake_waiters()
+        self._waiters.wake()
 
     def when_over(self) -> Deferred[None]:
         """Return a Deferred that fires when a repair, or the writer, has ended."""
-        waiter: Deferred[None] = Deferred()
-        self._waiters.append(waiter)
-        return waiter
-
-    def _wake_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        wake_waiters(waiters)
+        return self._waiters.wait()
 
     def _broke(self, failure: Failure) -> None:
         log.failure("repairing a log", failure)
@@ -138,7 +132,7 @@ class AppendRepair:
             # Before any other caller goes on: its appends are for the new ledger.
             self.in_progress = False
             self._changing.release()
-            self._wake_waiters()
+            self._waiters.wake()
 
     async def _retry(self, error: ClientError) -> None:
         """Retry until a new ledger takes entries, or the time for it is over.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wake_waiters
+from bkclient.concurrency import Waiters
 from bkclient.errors import ClientClosedError
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
@@ -46,7 +45,7 @@ class SessionState:
     def __init__(self, clock: IReactorTime, uri: str) -> None:
         self._clock, self._uri = clock, uri
         self._listeners: list[SessionListener] = []
-        self._waiting: list[Deferred[None]] = []
+        self._waiters = Waiters()
         self.connected = False
         self.closed = False
 
@@ -64,8 +63,7 @@ class SessionState:
         for listener in tuple(self._listeners):
             listener.tell(event)
         if self.connected:
-            waiting, self._waiting = self._waiting, []
-            wake_waiters(waiting)
+            self._waiters.wake()
 
     async def until_connected(self, timeout_s: float | None = None) -> None:
         """Return at once when connected, else as soon as it is.
@@ -78,8 +76,7 @@ class SessionState:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
         if self.connected:
             return
-        waiter: Deferred[None] = Deferred(self._waiting_no_more)
-        self._waiting.append(waiter)
+        waiter = self._waiters.wait()
         if timeout_s is not None:
             waiter.addTimeout(timeout_s, self._clock)
         try:
@@ -94,11 +91,4 @@ class SessionState:
     def close(self) -> None:
         """Fail who waits; tell nothing from now on."""
         self.closed, self.connected = True, False
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.called:
-                waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
-
-    def _waiting_no_more(self, waiter: Deferred[None]) -> None:
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+        self._waiters.fail(lambda: ClientClosedError(f"the connection to {self._uri} was closed"))

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import RateLimit, wake_waiters
+from bkclient.concurrency import RateLimit, Waiters
 from bkclient.connection.add_stream import Writability
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
@@ -153,20 +153,19 @@ class WaitForSpace:
         self, has_space: Callable[[], bool], full_connection: Callable[[], Writability | None]
     ) -> None:
         self._has_space, self._full_connection = has_space, full_connection
-        self._waiting: list[Deferred[None]] = []
+        self._waiters = Waiters()
 
     async def wait(self) -> None:
         """Return when there is space."""
         while not self._has_space():
-            waiter: Deferred[None] = Deferred()
-            self._waiting.append(waiter)
+            waiter = self._waiters.wait()
             # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
             full = self._full_connection()
             if full is None:
                 await waiter
                 continue
             drained = full.when_writable()
-            drained.addCallbacks(lambda _, waiter=waiter: wake_waiters([waiter]), lambda _: None)
+            drained.addCallbacks(lambda _: self._waiters.wake(), lambda _: None)
             try:
                 await waiter
             finally:
@@ -174,9 +173,8 @@ class WaitForSpace:
 
     def wake(self) -> None:
         """Wake them if there is space now."""
-        if self._waiting and self._has_space():
-            waiting, self._waiting = self._waiting, []
-            wake_waiters(waiting)
+        if self._waiters and self._has_space():
+            self._waiters.wake()
 
 
 log = Logger()

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import wake_waiters
+from bkclient.concurrency import Waiters
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -46,8 +46,9 @@ class MetadataFollower:
         self._watch: Watch | None = None
         self._is_reading = False
         self._read_again = False
-        self._waiters: list[Deferred[None]] = []
-        local.on_change(lambda _metadata: self._wake_waiters())
+        self.changes = Waiters()
+        """Fires when the metadata has changed."""
+        local.on_change(lambda _metadata: self.changes.wake())
 
     async def start(self) -> None:
         """Watch the metadata from now on."""
@@ -78,7 +79,7 @@ class MetadataFollower:
                     return
         except NoSuchLedgerError:
             log.info("ledger {ledger_id} was deleted", ledger_id=self._ledger_id)
-            self._wake_waiters()
+            self.changes.wake()
         except BookKeeperError as error:
             log.warn(
                 "ledger {ledger_id}: metadata not read: {error}",
@@ -120,33 +121,9 @@ class MetadataFollower:
         """The version of the metadata that is known."""
         return self._local.version
 
-    # Changes
-
-    def when_changed(self) -> Deferred[None]:
-        """Return a Deferred that fires with the next change; drop it by ``forget``."""
-        waiter: Deferred[None] = Deferred()
-        self._waiters.append(waiter)
-        return waiter
-
-    def forget(self, waiter: Deferred[None]) -> None:
-        """Do not fire this Deferred any more."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
-
     async def pause(self) -> None:
         """Wait ``PAUSE_S``, or until the metadata changes."""
-        waiter = self.when_changed()
-        timer = self._cluster.clock.callLater(PAUSE_S, waiter.callback, None)
-        try:
-            await waiter
-        finally:
-            self.forget(waiter)
-            if timer.active():
-                timer.cancel()
-
-    def _wake_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        wake_waiters(waiters)
+        await self.changes.wait_within(PAUSE_S, self._cluster.clock)
 
 
 POLL_WAIT_S: Final = 3.0
@@ -321,7 +298,7 @@ class LedgerTail:
     async def _poll(self, previous: int) -> LongPollAnswer[Entry] | None:
         """Poll until there is news; ``None`` when the metadata changed, or is gone, before that."""
         polling = self._end.poll(previous)
-        moved = self._follower.when_changed()
+        moved = self._follower.changes.wait()
         moved.addCallback(lambda _: polling.cancel())
         try:
             return await polling
@@ -330,7 +307,7 @@ class LedgerTail:
                 raise
             return None
         finally:
-            self._follower.forget(moved)
+            self._follower.changes.forget(moved)
 
     async def _wait_out(self, error: ClientError) -> None:
         """Return when the entry that could not be read is worth another try; else raise ``error``.

@@ -257,7 +257,7 @@ def test_cancelled_at_any_moment_it_leaves_nothing_behind(after_s: float, away: 
     world.settle(6)
     assert sum(len(bookie.log) for bookie in members) == asked
     assert world.clock.getDelayedCalls() == []
-    assert following.reader._follower._waiters == []
+    assert not following.reader._follower.changes
 
 
 def test_a_follower_that_stands_still_holds_a_bounded_number_of_entries() -> None:
