@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from bkclient.admin import handover, operations
 from bkctl.commands.ledger import ids as ledger_ids
 from bkctl.commands.ledger.listing import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
+from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session import shell_writers
@@ -80,6 +80,7 @@ def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question:
                 writer_text(ledger_id, found),
             ],
             question,
+            effect=Effect.FENCES,
         )
 
 
@@ -134,15 +135,11 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
         if session.dry_run:
             return f"close ledger {ledger_id}, which this shell writes to"
         return _closed(ledger_id, session.run(writer.close), "closed")
-    how, found = _way_to_close(session, ledger_id)
-    if how is _Close.RECOVER:
-        return _recovered(session, ledger_id, found)
+    found = metadata_of(session, ledger_id)
+    if found.state is not LedgerState.OPEN or not handover.is_handed_over(found):
+        return _recover_unless_closed(session, ledger_id, found)
     if session.dry_run:
-        done = how is _Close.ALREADY
-        what = "which is closed" if done else "which its last writer has handed over"
-        return f"{'leave' if done else 'close'} ledger {ledger_id}, {what}"
-    if how is _Close.ALREADY:
-        return _closed(ledger_id, found, "was closed before")
+        return f"close ledger {ledger_id}, which its last writer has handed over"
     return session.call(_claim_and_close, ledger_id)
 
 
@@ -153,40 +150,19 @@ def recover(session: Session, given: Sequence[Any]) -> None:
 
 def _recover(session: Session, ledger_id: LedgerId) -> Any:
     session.about = f"ledger {ledger_id}"
-    found = metadata_of(session, ledger_id)
-    if not found.is_closed:
-        return _recovered(session, ledger_id, found)
-    if session.dry_run:
+    return _recover_unless_closed(session, ledger_id, metadata_of(session, ledger_id))
+
+
+def _recover_unless_closed(session: Session, ledger_id: LedgerId, found: LedgerMetadata) -> Any:
+    if found.is_closed and session.dry_run:
         return f"leave ledger {ledger_id}, which is closed"
-    return _closed(ledger_id, found, "was closed before")
-
-
-def _recovered(session: Session, ledger_id: LedgerId, found: Any) -> Any:
+    if found.is_closed:
+        return _closed(ledger_id, found, "was closed before")
     if session.dry_run:
         return f"fence, recover and close ledger {ledger_id} ({found.state.word})"
     confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")
     session.resume = f"it is safe to run again: {session.options.again()}"
     return recover_ledger(session, ledger_id)
-
-
-class _Close(enum.Enum):
-    """What it takes to close a ledger."""
-
-    ALREADY = enum.auto()
-    CLAIM = enum.auto()
-    """Its last writer handed it over: an ordinary close will do."""
-    RECOVER = enum.auto()
-    """It may have a writer, or had one that ended without a word."""
-
-
-def _way_to_close(session: Session, ledger_id: LedgerId) -> tuple[_Close, LedgerMetadata]:
-    """Return what it takes to close a ledger, and its metadata."""
-    metadata = metadata_of(session, ledger_id)
-    if metadata.is_closed:
-        return _Close.ALREADY, metadata
-    if metadata.state is LedgerState.OPEN and handover.is_handed_over(metadata):
-        return _Close.CLAIM, metadata
-    return _Close.RECOVER, metadata
 
 
 async def _claim_and_close(client: Client, ledger_id: LedgerId) -> LedgerClosed:

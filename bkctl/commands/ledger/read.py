@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import replacing_file
 
 if TYPE_CHECKING:
@@ -53,10 +52,13 @@ def read(
         first, last = entries
     metadata = metadata_of(session, ledger_id)
     if recover and not metadata.is_closed:
+        from bkctl.commands.ledger.close import confirm_fencing
+
         if session.dry_run:
             session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
             return
-        _confirm_recovery(session, ledger_id, metadata)
+        question = f"Recover and close ledger {ledger_id}?"
+        confirm_fencing(session, ledger_id, metadata, question)
     if session.dry_run and out is not None:
         session.plan([f"write the entries of ledger {ledger_id} to {out}"])
         return
@@ -101,17 +103,6 @@ def _print(
                 _write_records(session, stream, counted)
             else:
                 print_entries(stream, ledger_id, counted, forms)
-
-
-def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
-    from wire.codes import LedgerState
-
-    if metadata.state is LedgerState.OPEN:
-        session.confirm(
-            [f"Ledger {ledger_id} is open: if a writer runs, its next add fails."],
-            f"Recover and close ledger {ledger_id}?",
-            effect=Effect.FENCES,
-        )
 
 
 def tail(
