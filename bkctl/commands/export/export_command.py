@@ -12,7 +12,7 @@ from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.errors import EarlierFilesError
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
-from bkctl.commands.export.task.ledger_selection import LedgerChoice
+from bkctl.commands.export.task.ledger_selection import IdRange, LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
@@ -20,6 +20,7 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import evolve
 from bkctl.session.session import Session
 from wire.codes import LedgerState
+from wire.ids import LedgerId
 
 
 def export(
@@ -43,11 +44,8 @@ def export(
 ) -> None:
     """Export ledgers to Parquet; `-` reads ids from stdin."""
     is_repeated = since_last or follow_s is not None
-    ranges = [one for some in session.input.words(ledger_ids, LEDGER_RANGES) for one in some]
-    if ledger_ids and not ranges:
-        raise NothingFoundError("no ledger ids on stdin")
     choice = LedgerChoice(
-        ranges=tuple(ranges) if ledger_ids else None,
+        ranges=_ranges(session, ledger_ids) if ledger_ids else None,
         log=log,
         topic=topic,
         state=state,
@@ -55,19 +53,14 @@ def export(
         created_before_ms=created_before,
         meta=tuple((key, value.encode(errors="surrogateescape")) for key, value in meta),
     )
-    if choice.is_everything and not is_repeated:
-        raise UsageError("no LEDGER_ID: give some, or --since-last for what is new")
-    if sum(one is not None for one in (choice.ranges, log, topic)) > 1:
-        raise UsageError("LEDGER_ID, --log and --topic exclude each other")
-    after, before = choice.created_after_ms, choice.created_before_ms
-    if after is not None and before is not None and after >= before:
-        raise UsageError("--created-after is not before --created-before: no time lies between")
-    are_single = all(first == last for first, last in ranges)
-    if options["recover"] and (is_repeated or not ranges or not are_single):
-        raise UsageError("--recover would fence all writers: give the ids of ledgers")
-    alive = _open_ledgers(session, [first for first, _ in ranges]) if options["recover"] else []
+    _check_choice(choice, is_repeated=is_repeated)
+    to_recover = _ids_to_recover(choice, is_repeated=is_repeated) if options["recover"] else []
+    alive = [i for i in to_recover if metadata_of(session, i).state is LedgerState.OPEN]
     if alive and not session.dry_run:
-        _confirm_recovery(session, alive, len(ranges))
+        session.confirm(
+            [f"Ledger {i} is open: if a writer runs, its next add fails." for i in alive],
+            f"Recover and close {len(alive)} of {counted(len(to_recover), 'ledger')}?",
+        )
     spark = dict(spark_conf)
     if packages:
         spark["spark.jars.packages"] = packages
@@ -81,6 +74,32 @@ def export(
         session.plan([*closing, *_steps(session, choice, target, chosen)])
         return
     _rounds(session, choice, target, chosen, follow_s)
+
+
+def _ranges(session: Session, given: Sequence[Any]) -> tuple[IdRange, ...]:
+    ranges = [one for some in session.input.words(given, LEDGER_RANGES) for one in some]
+    if not ranges:
+        raise NothingFoundError("no ledger ids on stdin")
+    return tuple(ranges)
+
+
+def _check_choice(choice: LedgerChoice, *, is_repeated: bool) -> None:
+    """Refuse options that contradict each other, or choose nothing."""
+    if choice.is_everything and not is_repeated:
+        raise UsageError("no LEDGER_ID: give some, or --since-last for what is new")
+    if sum(one is not None for one in (choice.ranges, choice.log, choice.topic)) > 1:
+        raise UsageError("LEDGER_ID, --log and --topic exclude each other")
+    after, before = choice.created_after_ms, choice.created_before_ms
+    if after is not None and before is not None and after >= before:
+        raise UsageError("--created-after is not before --created-before: no time lies between")
+
+
+def _ids_to_recover(choice: LedgerChoice, *, is_repeated: bool) -> list[LedgerId]:
+    """Return the ledgers that are named one by one, which --recover closes."""
+    ranges = choice.ranges or ()
+    if is_repeated or not ranges or any(first != last for first, last in ranges):
+        raise UsageError("--recover would fence all writers: give the ids of ledgers")
+    return [LedgerId(first) for first, _ in ranges]
 
 
 STEPS_MAX: Final = 100
@@ -181,14 +200,3 @@ def _export_once(
         except EarlierFilesError as damage:
             return damage.report, damage
     return report, None
-
-
-def _open_ledgers(session: Session, ids: Sequence[Any]) -> list[Any]:
-    return [i for i in ids if metadata_of(session, i).state is LedgerState.OPEN]
-
-
-def _confirm_recovery(session: Session, alive: Sequence[Any], chosen: int) -> None:
-    session.confirm(
-        [f"Ledger {i} is open: if a writer runs, its next add fails." for i in alive],
-        f"Recover and close {len(alive)} of {counted(chosen, 'ledger')}?",
-    )

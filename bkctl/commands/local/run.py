@@ -59,9 +59,6 @@ def local(
 ) -> None:
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server."""
     if isinstance(bookies, str) and bookies != "zookeeper":
-        from bkctl.commands.local import running_bookie, running_cluster
-        from bkctl.commands.local.directory import directory_in_use
-
         of_new = {
             "--set": more["settings"], "--racks": more["racks"], "--background": more["background"],
             "--zookeeper": zookeeper, "--zk": zookeeper_at, "--all": everything,
@@ -69,26 +66,7 @@ def local(
         }  # fmt: skip
         if given := [option for option, value in of_new.items() if value]:
             raise click.UsageError(f"`local {bookies}` takes no {given[0]}: it is for `local N`")
-        known = directory or directory_in_use(session.host.environ)
-        one_known = None if bookies == "status" else known
-        if bookie_id is None and where is not None and _is_bookie_id(where, one_known):
-            where, bookie_id = None, where
-        directory = directory or where or known
-        if directory is None:
-            here = ", ".join(map(str, running_cluster.running_directories()))
-            raise click.UsageError(
-                f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it; "
-                f"clusters that run here: {here or 'none'}"
-            )
-        if bookies == "start":
-            running_bookie.start(session, Path(directory), bookie_id)
-        elif bookie_id is not None and bookies == "stop":
-            running_bookie.stop(session, Path(directory), bookie_id)
-        else:
-            _refuse_bookie_id(bookies, bookie_id)
-            (running_cluster.stop if bookies == "stop" else running_cluster.status)(
-                session, Path(directory)
-            )
+        _start_stop_or_status(session, bookies, directory, where, bookie_id)
         return
     _refuse_bookie_id(str(bookies), bookie_id)
     directory = directory or where
@@ -109,6 +87,37 @@ def local(
         keep=keep,
         **more,
     )
+
+
+def _start_stop_or_status(
+    session: Session, word: str, directory: str | None, where: str | None, bookie_id: str | None
+) -> None:
+    """Do what ``word`` says to a cluster that exists, or to one of its bookies.
+
+    ``where`` is its directory, or the bookie's id where the directory is known without it.
+    """
+    from bkctl.commands.local import running_bookie, running_cluster
+    from bkctl.commands.local.directory import directory_in_use
+
+    known = directory or directory_in_use(session.host.environ)
+    one_known = None if word == "status" else known
+    if bookie_id is None and where is not None and _is_bookie_id(where, one_known):
+        where, bookie_id = None, where
+    found = directory or where or known
+    if found is None:
+        here = ", ".join(map(str, running_cluster.running_directories()))
+        raise click.UsageError(
+            f"`local {word}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it; "
+            f"clusters that run here: {here or 'none'}"
+        )
+    if word == "start":
+        running_bookie.start(session, Path(found), bookie_id)
+    elif word == "stop" and bookie_id is not None:
+        running_bookie.stop(session, Path(found), bookie_id)
+    else:
+        _refuse_bookie_id(word, bookie_id)
+        act = running_cluster.stop if word == "stop" else running_cluster.status
+        act(session, Path(found))
 
 
 def _is_bookie_id(text: str, directory: str | None) -> bool:
