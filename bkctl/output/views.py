@@ -91,7 +91,8 @@ _KINDS: Final[Mapping[str, Kind]] = types.MappingProxyType(
 class Column:
     """What a class tells about one of its fields.
 
-    ``of`` is what it holds: an attribute's path (``name`` by default), or a function. Lists stand
+    ``of`` is what it holds: an attribute's path (``name`` by default), or a function. A path that
+    leads through None holds None. Lists stand
     for tuples, and dictionaries for mappings.
 
     ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
@@ -124,7 +125,7 @@ class Column:
         get, kind = self.of or self.name, self.kind
         if isinstance(get, str):
             kind = kind or _kind_of(shown_class, get)
-            get = _listed(get) if kind is Kind.NESTED else operator.attrgetter(get)
+            get = _listed(get) if kind is Kind.NESTED else _reader(get)
         told = {**attrs.asdict(self, recurse=False), "kind": kind or Kind.TEXT}
         return Field(**told, get=get)
 
@@ -240,9 +241,27 @@ def _kind_of(shown_class: type, path: str) -> Kind:
     return _KINDS.get(str(found).removesuffix(" | None").partition("[")[0], Kind.TEXT)
 
 
+def _reader(path: str) -> Callable[[Any], Any]:
+    """Return what follows a path of attributes, and returns None behind one that is None."""
+    first, *others = path.split(".")
+    get = operator.attrgetter(first)
+    if not others:
+        return get
+
+    def found(value: Any) -> Any:
+        inner = get(value)
+        for name in others:
+            if inner is None:
+                return None
+            inner = getattr(inner, name)
+        return inner
+
+    return found
+
+
 def _listed(path: str) -> Callable[[Any], Any]:
     """Return what gets an attribute as JSON has it: a list, or a dictionary."""
-    get = operator.attrgetter(path)
+    get = _reader(path)
 
     def found(value: Any) -> Any:
         inner = get(value)

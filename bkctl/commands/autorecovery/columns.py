@@ -147,13 +147,7 @@ declare_view(
     "ledgers",
     LEDGER,
     Column("prospect", "What its repair waits for.", "repair_state.value", Kind.STATE),
-    Column(
-        "state",
-        "open, in-recovery or closed.",
-        lambda v: None if v.state is None else v.state.word,
-        Kind.STATE,
-        rank=2,
-    ),
+    Column("state", "open, in-recovery or closed.", "state.word", Kind.STATE, rank=2),
     Column("size", "Bytes of its entries, once closed.", "size_bytes", Kind.BYTES),
     Column(
         "since",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -47,13 +47,13 @@ def _endpoints(v: BookieDetails) -> str:
     return ", ".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
 
-def _figure(
-    name: str, doc: str, get: Callable[[LoadFigures], Any], rank: int = NEVER, **more: Any
-) -> Column:
-    def of(value: BookieDetails) -> Any:
-        return None if value.figures is None else get(value.figures)
+def _figure(name: str, doc: str, kind: Kind, **more: Any) -> Column:
+    return Column(name, doc, f"figures.{name}", kind, rank=NEVER, **more)
 
-    return Column(name, doc, of, rank=rank, **more)
+
+def _uptime_s(v: BookieDetails) -> float | None:
+    began_s = None if v.figures is None else v.figures.started_s
+    return None if began_s is None else max(0.0, time.time() - began_s)
 
 
 @shown(
@@ -104,39 +104,26 @@ def _figure(
         cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.bookie.properties.items()) or "-",
     ),
     Column("rack", "Its network location.", "bookie.rack", rank=WIDE),
-    _figure("version", "What it runs, by its metrics.", lambda f: f.version, rank=WIDE),
-    _figure(
+    Column("version", "What it runs, by its metrics.", "figures.version", rank=WIDE),
+    Column(
         "uptime_s",
         "How long it has been up, by its metrics.",
-        lambda f: None if f.started_s is None else max(0.0, time.time() - f.started_s),
+        _uptime_s,
+        Kind.SECONDS,
         rank=WIDE,
-        kind=Kind.SECONDS,
         header="UPTIME",
     ),
-    _figure("adds", "Adds since its start.", lambda f: f.adds, kind=Kind.COUNT),
-    _figure("reads", "Reads since its start.", lambda f: f.reads, kind=Kind.COUNT),
+    _figure("adds", "Adds since its start.", Kind.COUNT),
+    _figure("reads", "Reads since its start.", Kind.COUNT),
     _figure(
         "failures",
         "Adds and reads that failed, reads of missing entries included.",
-        lambda f: f.failures,
-        kind=Kind.COUNT,
+        Kind.COUNT,
         header="FAILED REQUESTS",
     ),
-    _figure(
-        "add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms, kind=Kind.NUMBER
-    ),
-    _figure(
-        "read_p99_ms",
-        "99 of 100 reads took less, in ms.",
-        lambda f: f.read_p99_ms,
-        kind=Kind.NUMBER,
-    ),
-    _figure(
-        "journal_queue",
-        "Entries that wait for the journal.",
-        lambda f: f.journal_queue,
-        kind=Kind.COUNT,
-    ),
+    _figure("add_p99_ms", "99 of 100 adds took less, in ms.", Kind.NUMBER),
+    _figure("read_p99_ms", "99 of 100 reads took less, in ms.", Kind.NUMBER),
+    _figure("journal_queue", "Entries that wait for the journal.", Kind.COUNT),
     kw_only=True,
     healthy=lambda v: v.bookie.state == "writable",
 )

@@ -31,11 +31,7 @@ from wire.records.cookie import (
 
 
 def _of_cookie(name: str, doc: str, **more: Any) -> Column:
-    def get(value: Any) -> Any:
-        found = None if value.cookie is None else getattr(value.cookie, name)
-        return list(found) if isinstance(found, tuple) else found
-
-    return Column(name, doc, get, **more)
+    return Column(name, doc, f"cookie.{name}", **more)
 
 
 COOKIE_COLUMNS: Final = (

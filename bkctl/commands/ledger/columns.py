@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import LedgerMetadata
 
 
-def _meta(name: str) -> Any:
-    """Return a getter of a metadata attribute; None where there is no metadata."""
-    return lambda value: None if value.metadata is None else getattr(value.metadata, name)
-
-
-def _state(value: Any) -> str | None:
-    return None if value.metadata is None else value.metadata.state.word
-
-
 def _digest(value: Any) -> str | None:
     if value.metadata is None or value.metadata.digest_type is None:
         return None
@@ -96,11 +87,11 @@ def _fragments(value: Any) -> list[dict[str, Any]] | None:
 
 LEDGER_COLUMNS: Final = (
     LEDGER,
-    Column("state", "open, in-recovery or closed.", _state, Kind.STATE),
+    Column("state", "open, in-recovery or closed.", "metadata.state.word", Kind.STATE),
     Column(
         "last_entry",
         "Last entry; none while not closed, -1 for an empty ledger.",
-        _meta("last_entry_id"),
+        "metadata.last_entry_id",
         Kind.COUNT,
         rank=1,
         cell=_last_entry,
@@ -117,7 +108,7 @@ LEDGER_COLUMNS: Final = (
     Column(
         "ensemble_size",
         "Bookies of a fragment.",
-        _meta("ensemble_size"),
+        "metadata.ensemble_size",
         Kind.COUNT,
         rank=4,
         header="E",
@@ -125,16 +116,21 @@ LEDGER_COLUMNS: Final = (
     Column(
         "write_quorum",
         "Copies of an entry.",
-        _meta("write_quorum"),
+        "metadata.write_quorum",
         Kind.COUNT,
         rank=4,
         header="QW",
     ),
     Column(
-        "ack_quorum", "Copies before an ack.", _meta("ack_quorum"), Kind.COUNT, rank=4, header="QA"
+        "ack_quorum",
+        "Copies before an ack.",
+        "metadata.ack_quorum",
+        Kind.COUNT,
+        rank=4,
+        header="QA",
     ),
     Column("digest", "How entries are protected.", _digest, rank=5),
-    Column("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
+    Column("created", "When it was created.", "metadata.ctime_ms", Kind.TIME_MS, rank=3),
     Column(
         "fragments",
         "First entry and ensemble of each fragment.",
@@ -228,7 +224,7 @@ def _details_fields() -> tuple[Column, ...]:
         ),
         Column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
         Column(
-            "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
+            "format_version", "Form of the stored metadata.", "metadata.format_version", Kind.COUNT
         ),
         Column("version", "Version of the stored metadata.", kind=Kind.COUNT),
         Column(

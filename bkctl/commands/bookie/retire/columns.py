@@ -75,12 +75,7 @@ declare_view(
     BookieLedger,
     "ledgers",
     LEDGER,
-    Column(
-        "state",
-        "open, in-recovery or closed.",
-        lambda v: v.metadata.state.word,
-        Kind.STATE,
-    ),
+    Column("state", "open, in-recovery or closed.", "metadata.state.word", Kind.STATE),
     Column("fragments", "First entries of the fragments that list one."),
     done=lambda _: False,
 )

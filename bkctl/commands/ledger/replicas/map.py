@@ -71,12 +71,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
 @shown(
     "ledgers",
     Column("ledger_id", "The ledger.", "replicas.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
-    Column(
-        "state",
-        "open, in-recovery or closed.",
-        lambda v: v.replicas.metadata.state.word,
-        Kind.STATE,
-    ),
+    Column("state", "open, in-recovery or closed.", "replicas.metadata.state.word", Kind.STATE),
     Column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
     Column(
         "write_quorum",
