@@ -107,7 +107,7 @@ def is_locked(root: Path) -> bool:
     """Whether a running bookie of ours uses this root; for offline tools."""
     try:
         fd = open_regular(root / LOCK, os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:  # Another user's: the system tells about its locks all the same.
         return _has_lock((root / LOCK).stat().st_ino, _LOCKS.read_text(encoding="ascii"))

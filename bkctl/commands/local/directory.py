@@ -33,6 +33,7 @@ from typing import Final
 import attrs
 from attrs import validators
 
+from bkclient.config.properties import read_properties
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.output.atomic_file import PART, write_atomically
 from bkctl.output.units import counted
@@ -40,8 +41,9 @@ from bkctl.session.profiles import Profile, read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
 from bookied.directories.roots import COOKIE_BYTES_MAX, CURRENT, VERSION
 from bookied.errors import DirectoryInUseError
+from bookied.offline.directories import directories_of
 from bookied.storage.files.files import read_regular
-from wire.errors import FormatError
+from wire.errors import BookKeeperError, FormatError
 from wire.records.cookie import decode_cookie
 
 STATE_FILE: Final = "cluster.json"
@@ -271,18 +273,32 @@ def bookie_directory(directory: Path, number: int) -> Path:
     return directory / f"bookie-{number}"
 
 
+def bookie_roots(home: Path) -> tuple[Path, ...]:
+    """Return a bookie's directories: those of its settings, then those that it was made with."""
+    named: tuple[Path, ...] = ()
+    with contextlib.suppress(OSError, BookKeeperError):  # Its start says what is wrong there.
+        named = directories_of(read_properties(home / CONF_FILE)).roots
+    return tuple(dict.fromkeys((*named, home / "ledgers", home / "journal")))
+
+
+def locked_root(home: Path) -> Path | None:
+    """Return a directory that a bookie's process has locked; None while no process runs."""
+    return next(filter(is_locked, bookie_roots(home)), None)
+
+
 def bookie_id_in(home: Path, before_start: str) -> str:
     """Return the id that a bookie has in its files; ``before_start`` where it has none there."""
-    try:
-        cookie = read_regular(home / "ledgers" / CURRENT / VERSION, COOKIE_BYTES_MAX)
-        return decode_cookie(cookie).bookie_id
-    except (OSError, FormatError):
-        return before_start
+    for root in bookie_roots(home):
+        with contextlib.suppress(OSError, FormatError):
+            return decode_cookie(read_regular(root / CURRENT / VERSION, COOKIE_BYTES_MAX)).bookie_id
+    return before_start
 
 
 def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:
     """Return whether a bookie has started in its directory once, and has no cookie now."""
-    return bookie_id not in known and (home / "ledgers" / CURRENT / VERSION).exists()
+    return bookie_id not in known and any(
+        (root / CURRENT / VERSION).exists() for root in bookie_roots(home)
+    )
 
 
 def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
@@ -291,7 +307,7 @@ def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
     Raises:
         ConflictError: one does; the hint has the command that stops it.
     """
-    locked = [home / "ledgers" for home in homes if is_locked(home / "ledgers")]
+    locked = [root for root in map(locked_root, homes) if root is not None]
     if locked:
         was = "was" if len(locked) == 1 else "were"
         pids = " ".join(str(pid) for pid in map(lock_owner, locked) if pid is not None)

@@ -19,6 +19,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     holds_cluster,
     how_to_grow,
+    locked_root,
     make_own,
     read_record,
     refuse_others_directory,
@@ -151,7 +152,8 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
     if one.state != "up":
         session.note(f"bookie {bookie_id} does not run")
         return
-    pid = insist_owner(Path(one.directory) / "ledgers") if one.pid is None else one.pid
+    home = Path(one.directory)
+    pid = insist_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
     if session.dry_run:
         session.plan([f"stop process {pid}, bookie {bookie_id}"])
         return

@@ -20,6 +20,7 @@ from bkctl.commands.local.directory import (
     holds_cluster,
     host_of,
     is_decommissioned,
+    locked_root,
     read_record,
     refuse_others_directory,
     refuse_started_by_hand,
@@ -189,14 +190,13 @@ def _bookie(
     directory: Path, number: int, before_start: str, cookies: frozenset[str] | None
 ) -> LocalBookie:
     home = bookie_directory(directory, number)
-    ledgers = home / "ledgers"
-    runs = is_locked(ledgers)
+    locked = locked_root(home)
     bookie_id = bookie_id_in(home, before_start)
     is_out = cookies is not None and is_decommissioned(home, bookie_id, cookies)
     return LocalBookie(
         bookie_id=bookie_id,
-        state="up" if runs else "decommissioned" if is_out else "down",
-        pid=lock_owner(ledgers) if runs else None,
+        state="up" if locked else "decommissioned" if is_out else "down",
+        pid=None if locked is None else lock_owner(locked),
         directory=str(home),
         log=str(home / "bookie.log"),
     )

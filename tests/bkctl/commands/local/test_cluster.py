@@ -27,6 +27,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     refuse_others_directory,
 )
+from bkctl.commands.local.running_cluster import read
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
@@ -94,6 +95,33 @@ def test_a_bookie_that_was_started_by_hand_is_named_by_its_process(tmp_path: Pat
     assert caught.value.hint == f"kill {os.getpid()}"
     assert f"to start it: first kill {os.getpid()}, then bkctl local 1 --dir" in said[1]
     assert (stopped[0], f"kill {os.getpid()}" in stopped[1]) == (7, True)
+
+
+@pytest.mark.parametrize("kind", ["ledgerDirectories", "journalDirectories"])
+def test_a_bookie_is_recognized_by_the_directories_of_its_settings(
+    tmp_path: Path, kind: str
+) -> None:
+    directory, elsewhere = tmp_path / "bk", tmp_path / "disk"
+    directory.mkdir()
+    LocalCluster(directory, 1).save()
+    home = bookie_directory(directory, 1)
+    home.mkdir()
+    (home / CONF_FILE).write_text(f"ledgerDirectories={tmp_path}/free\n{kind}={elsewhere}\n")
+    (elsewhere / "current").mkdir(parents=True)
+    cookie = Cookie("moved:3181", "/journal", (str(elsewhere),))
+    (elsewhere / "current" / "VERSION").write_bytes(encode_cookie(cookie))
+    held = DirectoryLocks()
+    held.take([elsewhere])
+    try:
+        found = read(directory).bookies[0]
+        with closing(FakeHost()) as host:
+            words = ["local", "stop", str(directory), "moved:3181", "--dry-run"]
+            assert cli.run(words, host) == 0
+            assert f"stop process {os.getpid()}, bookie moved:3181" in host.out.text
+    finally:
+        held.release()
+    assert (found.bookie_id, found.state, found.pid) == ("moved:3181", "up", os.getpid())
+    assert read(directory, frozenset({"another"})).bookies[0].state == "decommissioned"
 
 
 def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
