@@ -225,6 +225,9 @@ _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is 
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
+_FIND_AND_CLOSE: Final = (
+    "use `bkctl ledger list --state open --older-than 1h -o id | bkctl ledger close -`"
+)
 _EACH_BOOKIE: Final = "use `bkctl bookie list -o id | xargs -n1 bkctl bookie {}`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
 _NEW_FILE: Final = "it never replaces a file: give another name"
@@ -285,6 +288,14 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --orphans": _ORPHANS,
     "ledger list --unused": _ORPHANS,
     "ledger list -n": "use --limit",
+    "ledger list --open": "use --state open",
+    "ledger list --closed": "use --state closed",
+    "ledger close --older-than": _FIND_AND_CLOSE,
+    "ledger close --state": _FIND_AND_CLOSE,
+    "ledger recover --older-than": _FIND_AND_CLOSE,
+    "ledger recover --state": _FIND_AND_CLOSE,
+    "cluster backup --keep": "the command writes one file; `ls` and `rm` drop the oldest ones",
+    "top --demo": "`bkctl local 3` starts bookies, `bkctl bench write` writes to them",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
     "ledger list --newer": _BY_AGE,

@@ -56,7 +56,7 @@ def read_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandoverStat
         raise state_error(ledger_id, metadata.state)
     value = metadata.custom.get(HANDOVER_KEY)
     if value is None:
-        raise NotHandedOverError(f"ledger {ledger_id}: the last writer did not hand over")
+        raise NotHandedOverError(ledger_id, ": the last writer did not hand over")
     return decode_handover(ledger_id, value)
 
 
@@ -140,7 +140,7 @@ async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) ->
         if metadata.state is not LedgerState.OPEN:
             raise state_error(writer.ledger_id, metadata.state)
         if not is_ours:
-            raise NotHandedOverError(f"ledger {writer.ledger_id} has another writer")
+            raise NotHandedOverError(writer.ledger_id, " has another writer")
         return True
 
     def released(metadata: LedgerMetadata) -> LedgerMetadata:

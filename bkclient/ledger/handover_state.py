@@ -20,9 +20,13 @@ class NotHandedOverError(ClientError):
     """The ledger's last writer did not hand it over, so no client can add to it any more."""
 
     exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = (
-        "`bkctl ledger recover LEDGER` closes the ledger, and stops a writer that still runs"
-    )
+
+    def __init__(self, ledger_id: LedgerId, why: str) -> None:
+        super().__init__(f"ledger {ledger_id}{why}")
+        self.hint = (  # type: ignore[misc] # of this ledger
+            f"`bkctl ledger recover {ledger_id}` closes the ledger, and stops a writer that still "
+            "runs"
+        )
 
 
 @attrs.frozen
@@ -48,10 +52,10 @@ def decode_handover(ledger_id: LedgerId, value: bytes) -> HandoverState:
         found = json.loads(value)
         version, last, length = found["v"], int(found["last"]), int(found["length"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        text = f"ledger {ledger_id}: its {HANDOVER_KEY} cannot be understood: {error}"
-        raise NotHandedOverError(text) from error
+        why = f": its {HANDOVER_KEY} cannot be understood: {error}"
+        raise NotHandedOverError(ledger_id, why) from error
     if version != _FORMAT or last < NO_ENTRY or length < 0:
-        raise NotHandedOverError(f"ledger {ledger_id}: its {HANDOVER_KEY} is {value!r}")
+        raise NotHandedOverError(ledger_id, f": its {HANDOVER_KEY} is {value!r}")
     return HandoverState(EntryId(last), length)
 
 

@@ -50,7 +50,7 @@ class LogReader:
         self._client, self._ledgers, self._follow = client, ledgers, follow
         self._next = start
         self._last: Position | None = None
-        self._ended_closed = False
+        self._ended_closed = True
         self.begins_after: LogDamagedError | None = None
         """Why it begins with fewer entries than were asked for: a lost ledger before them."""
 
@@ -58,6 +58,11 @@ class LogReader:
     def position(self) -> Position | None:
         """The last entry that was yielded; None before the first."""
         return self._last
+
+    @property
+    def ended_open(self) -> bool:
+        """Whether it ended in a ledger that is not closed, and may have unconfirmed entries."""
+        return not self._ended_closed
 
     def seek(self, position: Position) -> None:
         """Continue with the entry at ``position``, or the first after it; not during an iteration.
@@ -130,6 +135,7 @@ class LogReader:
                     return
                 record = after
             if not await self._wait_for_end_before(record):
+                self._ended_closed = False
                 return
             async for entry in self._of_ledger(record, self._next.index, self._next.entry_id):
                 self._last = position_of(

@@ -176,11 +176,12 @@ class Questions:
         for line in plan:
             self._messages.say(line)
         if not self.can_ask:
-            again, why = self._options.again("--yes"), "There is no terminal to ask"
+            again, why = self._options.again("--yes"), "there is no terminal to ask"
             if "-" in self._options.args:
                 again = f"... | {again}"
-                why = "The answer cannot come from stdin, which is read for ids"
-            raise RefusedError(f"{question} {why}".lstrip(), next_step=f"add --yes: {again}")
+                why = "the answer cannot come from stdin, which is read for ids"
+            asked = f": {question}" if question else ""
+            raise RefusedError(f"{why}{asked}", next_step=f"add --yes: {again}")
         if effect is Effect.LOSES_DATA:
             answer = self._ask(f"{question}\n".lstrip() + f"To confirm, type {proof}: ")
             agreed = answer == proof

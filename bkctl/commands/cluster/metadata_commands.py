@@ -67,7 +67,10 @@ METADATA: Final = (
         without=(Facility.WATCH,),
         examples=(
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
-            ('bkctl cluster backup "metadata-$(date +%F).jsonl"', "from cron, with >/dev/null"),
+            (
+                'bkctl cluster backup "metadata-$(date +%F).jsonl"',
+                "from cron, with >/dev/null; a crontab needs \\% for %",
+            ),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing in Java's tools; ZooKeeper's own snapshots",

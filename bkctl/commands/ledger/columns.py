@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkclient.ledger.handover_state import WRITER_KEY
+from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
 from bkctl.output.views import (
     ENTRY,
     LEDGER,
@@ -72,8 +72,9 @@ def _custom(value: Any) -> dict[str, str]:
 
 
 def _pairs(value: Any) -> list[str]:
-    """Return custom metadata for people, without the word that only its writer compares."""
-    return [f"{key}={text}" for key, text in _custom(value).items() if key != WRITER_KEY]
+    """Return custom metadata for people, without what is for its next writer alone."""
+    own = {WRITER_KEY, HANDOVER_KEY}
+    return [f"{key}={text}" for key, text in _custom(value).items() if key not in own]
 
 
 def _fragments(value: Any) -> list[dict[str, Any]] | None:
@@ -187,7 +188,7 @@ def _topic(value: Any) -> str | None:
 
 
 def _confirmed(value: Any) -> int | None:
-    from bkclient.ledger.handover_state import HANDOVER_KEY, confirmed_by_handover
+    from bkclient.ledger.handover_state import confirmed_by_handover
 
     metadata = value.metadata
     if metadata is None or metadata.is_closed or HANDOVER_KEY not in metadata.custom:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import PartlyDoneError, UsageError, file_errors
@@ -11,6 +11,9 @@ from bkctl.ledger_ids import parse_ledger_id
 from bkctl.session.session import Session
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
+
+_NAMED_MAX: Final = 10
+"""How many ledgers that failed the last line names; a warning has named each before."""
 
 
 def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
@@ -112,4 +115,7 @@ def insist_all(session: Session, failures: list[str]) -> None:
     """Raise ``PartlyDoneError`` if the work on a ledger has failed."""
     session.about = ""
     if failures:
-        raise PartlyDoneError(f"{len(failures)} failed: {'; '.join(failures[:3])}")
+        which = [failure.partition(":")[0] for failure in failures]
+        if len(which) > _NAMED_MAX:
+            which[_NAMED_MAX:] = ["..."]
+        raise PartlyDoneError(f"{len(failures)} failed: {', '.join(which)}")

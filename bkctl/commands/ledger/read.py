@@ -73,6 +73,8 @@ def read(
     if bookie is None:
         found = ranges.entries(session, reading, chosen)
         _print(session, ledger_id, found, forms, out, chosen.size)
+        if last is None and not unconfirmed and (note := ranges.note_of_open_end(reading)):
+            session.note(note)
         return
     if chosen.last is None:
         raise UsageError("--bookie with --unconfirmed: how far?", next_step="give --last as well")
@@ -134,6 +136,8 @@ def tail(
         session.emit_all(_records(session, found), _record_kind())
     else:
         print_entries(session.host.stdout.buffer, ledger_id, found, forms, flush_each=True)
+    if not follow and (note := ranges.note_of_open_end(reading)):
+        session.note(note)
 
 
 # Forms -----------------------------------------------------------------------------------------

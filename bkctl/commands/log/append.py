@@ -99,6 +99,9 @@ def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> 
     with session.interrupts.stopping() as stop:
         writer = session.call(lambda client: LogManager(client).open_writer(name))
         feed = _Feed(writer)
+        end = None if writer.recovered_tail is None else str(writer.recovered_tail)
+        if source.size is None:  # The rest may come for hours.
+            session.note(f"log {name} ends at {end or 'no entry'}; the new entries follow")
         try:
             with source.progress(session, f"appending to log {name}") as progress:
                 for payloads in source.batches(stop):
@@ -123,6 +126,7 @@ def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> 
             raise stop.reason
     return LogAppended(
         name=name,
+        ended_at=end,
         first=None if feed.first is None else str(feed.first),
         last=None if feed.last is None else str(feed.last),
         entries=entries,

@@ -146,7 +146,8 @@ class CursorDeleted:
 def _appended_sentence(appended: LogAppended) -> str:
     seal = "; the log is sealed" if appended.sealed else ""
     if appended.first is None:
-        return f"nothing to append to log {appended.name}{seal}"
+        end = f"it ends at {appended.ended_at}" if appended.ended_at else "it has no entry"
+        return f"nothing to append to log {appended.name}: {end}{seal}"
     what = f"appended {counted(appended.entries, 'entry')} to log {appended.name}"
     if appended.entries == 1:
         return f"{what}, at {appended.first}, in a new ledger{seal}"
@@ -162,6 +163,7 @@ class LogAppended:
     """What one ``log append`` appended. ``first`` and ``last`` are None when that was nothing."""
 
     name: str = field("The log.")
+    ended_at: str | None = field("Position of the last entry before; none in an empty log.")
     first: str | None = field("Position of the first entry.")
     last: str | None = field("Position of the last.")
     entries: int = field(ENTRIES)

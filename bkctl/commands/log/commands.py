@@ -71,6 +71,7 @@ log.command(
     cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
 
     A writer that lost the log ends with status 7, or with 6 if its last entries may be in the log.
+    After a writer was killed, `bkctl log append NAME - </dev/null` prints where the log ends.
     """,
     params=(
         argument("name", type=LOG_NAME),

@@ -37,6 +37,11 @@ def tail(
         session.warn(f"the entries begin after a loss: {reader.begins_after}")
     found = session.iterate(_entries, reader)
     _print(session, found, (form, delimiter, pattern))
+    if reader.ended_open:
+        session.note(
+            f"note: the last ledger of log {name} is open: entries that are not confirmed yet are "
+            f"not shown; if its writer is gone, `bkctl log append {name} - </dev/null` closes it"
+        )
 
 
 async def _opened(

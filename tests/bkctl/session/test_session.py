@@ -49,7 +49,7 @@ def test_what_fences_is_asked_with_yes_or_no(typed: str, *, agreed: bool) -> Non
 @pytest.mark.parametrize("given", [{"tty": False}, {"tty": True, "no_input": True}])
 def test_with_nobody_to_ask_it_is_refused_with_the_line_to_type(given: dict[str, Any]) -> None:
     host = FakeHost("abc-1\n", tty=given.pop("tty"))
-    with pytest.raises(RefusedError, match="There is no terminal to ask") as caught:
+    with pytest.raises(RefusedError, match="there is no terminal to ask") as caught:
         _session(host, **given).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")
     assert caught.value.exit_status == 4
     assert caught.value.hint == "add --yes: bkctl ledger delete 7 --yes"

@@ -86,6 +86,35 @@ def test_an_appender_whose_log_another_one_took_says_what_it_appended(
     assert run("log", "tail", "taken").out == "one\ntwo\n"
 
 
+def test_the_end_of_a_log_whose_appender_was_killed_is_said_to_be_open_and_then_found(
+    run: Run, cluster: Cluster
+) -> None:
+    run("log", "create", "killed")
+    with subprocess.Popen(
+        [*BKCTL, "-u", cluster.uri, "log", "append", "killed", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as appender:
+        assert appender.stdin is not None
+        try:
+            appender.stdin.write(b"one\ntwo\n")
+            appender.stdin.flush()
+            until(lambda: run("log", "tail", "killed").out == "one\ntwo\n")
+        finally:
+            appender.kill()
+    seen = run("log", "tail", "killed", "-n", "1")
+    assert seen.out == "two\n"
+    assert "the last ledger of log killed is open: entries that are not confirmed" in seen.err
+    (ledger,) = run("log", "show", "killed", "-o", "id").out.split()
+    for command in ("read", "tail"):
+        assert f"ledger {ledger} is open: entries that" in run("ledger", command, ledger).err
+    taken = run("log", "append", "killed", "-", typed="")
+    assert "log killed ends at 0:1; the new entries follow" in taken.err
+    assert taken.out == "nothing to append to log killed: it ends at 0:1\n"
+    for command in (("log", "tail", "killed"), ("ledger", "read", ledger)):
+        assert run(*command).err == ""
+
+
 def test_an_appender_whose_input_breaks_off_says_what_it_appended(run: Run, tmp_path: Path) -> None:
     run("log", "create", "broken")
     lines = tmp_path / "lines"
