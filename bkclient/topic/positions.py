@@ -7,6 +7,7 @@ from typing import Final
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.ledger.reader import LedgerReader
+from bkclient.topic.acknowledged import last_confirmed
 from bkclient.topic.entry import split_entry
 from bkclient.topic.lookup import topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
@@ -16,8 +17,10 @@ LOOK_BACK_MS: Final = 300_000
 """How long before an entry the beginning or end of its transaction is looked for."""
 
 
-async def end_of(client: Client, topic: TopicName) -> MessageId:
+async def end_of(client: Client, topic: TopicName, *, known: MessageId | None = None) -> MessageId:
     """Return the position after the last confirmed entry of a topic or partition.
+
+    Subscriptions are not looked at where the bookies confirm more than up to ``known``.
 
     Raises:
         NoSuchTopicError: there is no such topic.
@@ -28,8 +31,13 @@ async def end_of(client: Client, topic: TopicName) -> MessageId:
         return MessageId(0, 0)
     newest = ledgers[-1].ledger_id
     reader = await client.open_ledger(newest, recover=False)
-    reader.close()
-    return MessageId(newest, reader.last_add_confirmed + 1)
+    try:
+        end = MessageId(newest, reader.last_add_confirmed + 1)
+        if known is None or end <= known:
+            end = MessageId(newest, await last_confirmed(client, topic, reader) + 1)
+        return end
+    finally:
+        reader.close()
 
 
 async def position_at(client: Client, topic: TopicName, time_ms: int) -> MessageId:

@@ -1,8 +1,9 @@
 """Reading a topic: its ledgers one after the other, their entries taken apart into messages.
 
 What is read is what a reader of the broker receives, in its order, up to what the bookies say is
-confirmed. Of the ledger that a broker writes to, the newest entries may be missing: bookies learn
-that an entry is confirmed from one that was sent later. Nothing is fenced.
+confirmed, or a subscription has acknowledged. Of the ledger that a broker writes to, the newest
+entries may be missing: bookies learn that an entry is confirmed from one that was sent later.
+Nothing is fenced.
 
 Messages of transactions: ``topic.transactions``; messages in chunks: ``topic.chunks``.
 
@@ -23,6 +24,7 @@ from twisted.logger import Logger
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
+from bkclient.topic.acknowledged import last_confirmed
 from bkclient.topic.batches.alike_entries import (
     BYTES_AT_ONCE,
     SplitEntry,
@@ -229,6 +231,8 @@ class TopicReader:
                 # Of the entry that `end` names, a part of its batch may be wanted.
                 stop = end.entry_id if end.batch_index > 0 else end.entry_id - 1
                 last = stop if is_known else min(last, stop)
+            else:
+                last, is_known = await last_confirmed(self._client, self.topic, reader), True
             if first > last:
                 return
             async with aclosing(reader.read_chunks(first, last, unconfirmed=is_known)) as chunks:

@@ -113,12 +113,12 @@ class Frontier:
             TopicFormatError: an entry is not what Pulsar writes.
             ClientError: entries cannot be read.
         """
-        end = await end_of(client, self._topic)
+        end = await end_of(client, self._topic, known=self._seen)
         is_first_look = self._seen is None
         if self._seen is None:
             self._seen = await position_at(client, self._topic, now_ms - LOOK_BACK_MS)
         begun = self._seen
-        reader = TopicReader(client, self._topic)
+        reader = TopicReader(client, self._topic, end_is_confirmed=True)
         async with aclosing(reader.entries(begun, end)) as chunks:
             async for entries in chunks:
                 for entry in entries:

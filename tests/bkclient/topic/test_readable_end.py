@@ -11,6 +11,7 @@ from bkclient.topic.read import TopicReader
 from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, in_txn, marker
+from wire.pb import pulsar_pb2 as pb
 
 NOW = 1_700_000_000_000
 TXN = (1, 7)
@@ -33,6 +34,55 @@ def at(time_ms: int) -> bytes:
 def test_it_is_the_end_where_nothing_waits(broker: Broker) -> None:
     broker.topic([entry(b"a")], [*chunks(b"large", 2), entry(b"b")])
     assert end(broker) == broker.at(1, 3)
+
+
+def states(broker: Broker, *entry_ids: int) -> list[bytes]:
+    """What a broker writes to the ledger of a cursor that moves over the topic's last ledger."""
+    ledger = broker.ledgers[-1]
+    positions = [pb.NestedPositionInfo(ledgerId=ledger, entryId=one) for one in entry_ids]
+    return [one.SerializeToString() for one in positions]
+
+
+def subscribe(broker: Broker, name: str, **fields: int) -> None:
+    value = pb.ManagedCursorInfo(**fields).SerializeToString()
+    broker.put(f"{TOPIC.managed_ledger_path}/{name}", value)
+
+
+class TestAcknowledged:
+    """The last entry of the open ledger is one that no later entry confirms."""
+
+    def test_an_entry_that_is_not_confirmed_is_behind_the_end(self, broker: Broker) -> None:
+        broker.topic([entry(b"a")], [entry(b"b"), entry(b"c")], is_open=True)
+        assert end(broker) == broker.at(1, 1)
+
+    def test_what_a_subscription_acknowledged_is_before_the_end(self, broker: Broker) -> None:
+        broker.topic([entry(b"a")], [entry(b"b"), entry(b"c")], is_open=True)
+        last = broker.ledgers[1]
+        subscribe(broker, "s", cursorsLedgerId=-1, markDeleteLedgerId=last, markDeleteEntryId=1)
+        assert end(broker) == broker.at(1, 2)
+        assert [one.value for one in broker.read()] == [b"a", b"b", b"c"]
+
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_a_cursor_may_be_in_a_ledger(self, broker: Broker, *, is_open: bool) -> None:
+        broker.topic([entry(b"b"), entry(b"c")], is_open=True)
+        cursor = broker.ledger(*states(broker, 0, 1), is_open=is_open)
+        subscribe(broker, "s", cursorsLedgerId=cursor)
+        assert end(broker) == broker.at(0, 2)
+
+    def test_a_cursor_that_cannot_be_right_is_not_believed(self, broker: Broker) -> None:
+        broker.topic([entry(b"b"), entry(b"c")], is_open=True)
+        subscribe(broker, "far", cursorsLedgerId=broker.ledger(*states(broker, 99)))
+        subscribe(broker, "gone", cursorsLedgerId=999_999)
+        subscribe(broker, "odd", cursorsLedgerId=broker.ledger(b"\xff"))
+        assert end(broker) == broker.at(0, 1)
+        assert [one.value for one in broker.read()] == [b"b"]
+
+    def test_a_follower_looks_again_where_nothing_else_moves(self, broker: Broker) -> None:
+        broker.topic([entry(b"b"), *chunks(b"large", 2, publishTime=NOW)], is_open=True)
+        follower = Frontier(TOPIC, follows=True)
+        assert end(broker, NOW, follower) == broker.at(0, 1)
+        subscribe(broker, "s", cursorsLedgerId=broker.ledger(*states(broker, 2)))
+        assert end(broker, NOW, follower) == broker.at(0, 3)
 
 
 def test_chunks_wait_for_their_last_as_long_as_a_consumer_does(broker: Broker) -> None:

@@ -67,7 +67,7 @@ class PulsarBroker:
         self.metadata_store = f"zk:{zookeeper}{chroot}"
         self.directory, self._java = directory, java or find_java()
         self.port, self.http_port = free_port(), free_port()
-        self._conf = conf
+        self.conf = conf
         self._process: ChildProcess | None = None
         self._log = directory / "broker.log"
 
@@ -121,7 +121,7 @@ class PulsarBroker:
             "brokerShutdownTimeoutMs": 1000,
             "topicLevelPoliciesEnabled": "false",
             "systemTopicEnabled": "true",
-            **self._conf,
+            **self.conf,
         }
         path = self.directory / "broker.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in conf.items()))

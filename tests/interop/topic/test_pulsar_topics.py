@@ -108,7 +108,6 @@ def stage(module_peers: Peers) -> Stage:
             f"/{chroot}",
             peers.new_directory("broker"),
             managedLedgerMaxEntriesPerLedger=ENTRIES_A_LEDGER,
-            bookkeeperExplicitLacIntervalInMills=100,
             managedLedgerInfoCompressionType="LZ4",
             managedLedgerCursorInfoCompressionType="ZSTD",
             brokerEntryMetadataInterceptors=(
@@ -227,13 +226,14 @@ def test_while_the_broker_writes_and_rolls_what_is_read_is_what_was_sent(stage: 
     assert len(stage.ledgers("busy")) >= total // ENTRIES_A_LEDGER
 
 
-def test_a_burst_is_read_without_a_later_message_where_the_broker_sends_its_lac(
-    stage: Stage,
-) -> None:
+def test_what_a_consumer_has_acknowledged_is_read_without_a_later_message(stage: Stage) -> None:
     values = [b"%d" % number for number in range(ENTRIES_A_LEDGER // 2)]
-    stage.send("burst", values)
-    until(lambda: [row[3] for row in stage.read("burst")] == values)
-    assert len(stage.ledgers("burst")) == 1, "no ledger was closed"
+    consumer = stage.pulsar.subscribe("acknowledged", "s")
+    stage.send("acknowledged", values)
+    for _ in values:
+        consumer.acknowledge(consumer.receive(30_000))
+    until(lambda: [row[3] for row in stage.read("acknowledged")] == values)
+    consumer.close()
 
 
 def test_what_the_broker_trims_is_gone_for_both(stage: Stage) -> None:
@@ -355,3 +355,15 @@ class TestSpark:
             query.stop()
         assert seen == stage.received(name)
         assert len(stage.ledgers(name)) > 3
+
+
+def test_a_burst_is_read_without_a_later_message_where_the_broker_sends_its_lac(
+    stage: Stage,
+) -> None:
+    stage.broker.stop()
+    stage.broker.conf["bookkeeperExplicitLacIntervalInMills"] = 100
+    stage.broker.start()
+    values = [b"%d" % number for number in range(ENTRIES_A_LEDGER // 2)]
+    stage.send("burst", values)
+    until(lambda: [row[3] for row in stage.read("burst")] == values)
+    assert len(stage.ledgers("burst")) == 1, "no ledger was closed"
