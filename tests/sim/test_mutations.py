@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import inspect
 import re
@@ -33,6 +34,16 @@ ARGUMENTS: dict[str, Any] = {
     "damage": "cut",
     "noted": (5, 4),
     "last": 5,
+    "damaged": 4 * 1024 * 1024,
+    "room": 1500,
+    "number": errno.ENOSPC,
+    "in_groups": True,
+    "beside": "failing",
+    "space": 0,
+    "seed": 0,
+    "has_failed": True,
+    "listed": (),
+    "taken": False,
 }
 """What scenarios are played with, where they are played with several."""
 SWITCHES = Path(__file__).with_name("mutations")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import attrs
 import pytest
@@ -23,6 +24,7 @@ from bkclient.log.ledger_list import (
     OFFER_AGE_S,
     STREAM_KEY,
     SWEEP_AGE_S,
+    SWEPT_KEY,
     LedgerList,
     batch_of,
 )
@@ -45,7 +47,9 @@ class Stream:
         self.name = name
         self.world.run(self.manager.create("events", TRIPLE))
 
-    def ledger(self, batch: int, payloads: list[bytes]) -> LedgerId:
+    def ledger(
+        self, batch: int, payloads: list[bytes], more: Mapping[str, bytes] = MappingProxyType({})
+    ) -> LedgerId:
         """Write what a task writes."""
 
         async def write() -> LedgerId:
@@ -54,6 +58,7 @@ class Stream:
                     LOG_KEY: b"events",
                     STREAM_KEY: self.name.encode(),
                     BATCH_KEY: b"%d" % batch,
+                    **more,
                 }
             )
             await writer.add_many(payloads)
@@ -327,6 +332,32 @@ def test_a_batch_on_offer_is_not_swept_and_an_old_one_is_not_taken() -> None:
         stream.offer(0, late)
     stream.world.clock.advance(SWEEP_AGE_S - OFFER_AGE_S)
     assert stream.world.run(stream.manager.sweep("events", age_s=0)) == (late,)
+
+
+def test_a_batch_is_marked_before_it_is_swept() -> None:
+    """A log takes no ledger with the mark; to a client whose clock is behind it is young enough."""
+    stream = Stream()
+    ledger = stream.ledger(0, [b"a"])
+    path = zk_paths.LAYOUTS["hierarchical"].path_of(ledger)
+    stream.world.clock.advance(SWEEP_AGE_S + 60)
+    seen: list[bool] = []
+
+    def look(operation: TreeOperation) -> Fault:
+        if (operation.name, operation.path) == ("delete", path):
+            seen.append(SWEPT_KEY in stream.world.stored(ledger).custom)
+        return Fault.NONE
+
+    stream.world.metadata.faults = look
+    assert stream.world.run(stream.manager.sweep("events", age_s=0)) == (ledger,)
+    assert seen == [True]
+
+
+def test_a_ledger_that_a_sweep_has_marked_is_not_taken() -> None:
+    stream = Stream()
+    ledger = stream.ledger(0, [b"a"], {SWEPT_KEY: b""})
+    with pytest.raises(LogError, match="sweep"):
+        stream.offer(0, ledger)
+    assert stream.found() == []
 
 
 def test_what_is_no_batch_of_a_stream_is_none() -> None:

@@ -20,6 +20,7 @@ from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
+from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.disk_reads import HELD_BYTES_MAX
 from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
@@ -101,6 +102,30 @@ def test_frames_may_come_in_any_pieces(
         pieces.send(data[begin:end])
     # A read overtakes adds that wait for the journal, so the order may differ.
     assert sorted(map(repr, pieces.answers())) == sorted(map(repr, whole.answers()))
+
+
+def test_a_client_that_ends_its_half_gets_the_answers_to_adds_on_their_way(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, syncs=False)
+    client = serving.connect()
+    client.send(frames(add(5, 0), add(5, 1)))
+    client.connection.readConnectionLost()
+    assert not client.is_closed
+    serving.sync()
+    assert ids(client) == [0, 1]
+    assert client.is_closed
+
+
+def test_a_client_that_ends_its_half_gets_the_answers_to_what_waits_for_its_turn(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path)
+    client = serving.connect()
+    client.connection.dataReceived(frames(*[AuthRequest("TestAuth", b"x")] * (3 * SLICE_REQUESTS)))
+    client.connection.readConnectionLost()
+    assert not client.is_closed
+    serving.take_turns()
+    assert len(client.answers()) == 3 * SLICE_REQUESTS
+    assert client.is_closed
 
 
 def test_a_frame_of_many_pieces_is_put_together_once(client: Client) -> None:

@@ -583,6 +583,24 @@ def test_a_log_that_has_to_begin_in_another_directory_is_written_out_at_once(ful
     assert desk.storage.unwritten_bytes == 0
 
 
+@pytest.mark.parametrize("room", range(1500, 9000, 700))
+def test_entries_are_found_in_the_log_that_has_taken_what_another_had_no_space_for(
+    room: int,
+) -> None:
+    desk = Desk()
+    desk.storage.avoid([L1])
+    sent = {entry: desk.add(1, entry, 100) for entry in range(10)}
+    desk.storage.adds.write_out()
+    desk.storage.avoid([])
+    desk.files.space_max = {L0.parent: room}
+    sent |= {entry: desk.add(1, entry, 100) for entry in range(10, 100)}
+    desk.flush()
+    assert {"1.log", "0.log"} <= {*desk.files.list(L0), *desk.files.list(L1)}
+    for _ in range(2):
+        assert {entry: desk.read(1, entry) for entry in sent} == sent
+        desk.restart()
+
+
 class LateFiles(SimFiles):
     """Lets something happen right before a file is opened."""
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from bookied.server.connection import BookieConnection
 from bookied.server.rules import entry_reads, lost_fences
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
@@ -87,6 +88,44 @@ def _first_error_is_empty(stack: contextlib.ExitStack) -> None:
     put(stack, entry_reads, _fetch_rows=fetch_rows)
 
 
+def _fence_of_the_former(stack: contextlib.ExitStack) -> None:
+    """A fence on its way counts for the ledger that takes the place of a deleted one."""
+    usual = Fences.fence
+
+    def fence(self: Any, state: Any, fenced: Callable[[], None]) -> None:
+        for one, waiting in self._fencing.items():
+            if one.ledger_id == state.ledger_id:
+                waiting.append(fenced)
+                return
+        usual(self, state, fenced)
+
+    put(stack, Fences, fence=fence)
+
+
+def _absent_from_memory(stack: contextlib.ExitStack) -> None:
+    """Reads of ledgers that only the disk knows are refused in bulk."""
+
+    def is_absent(self: StoredLedgers, ledger_id: int) -> bool:
+        return ledger_id not in self._pages.hot
+
+    put(stack, StoredLedgers, is_absent=is_absent)
+
+
+def _half_close_at_once(stack: contextlib.ExitStack) -> None:
+    """A client that ends its half of the connection gets no more answers."""
+    put(stack, BookieConnection, readConnectionLost=lambda self: self._close())
+
+
+def _half_close_too_soon(stack: contextlib.ExitStack) -> None:
+    """A connection whose client ends its half is closed though requests wait for their turn."""
+
+    def close_if_done(self: Any) -> None:
+        if (self._is_draining or self._is_ended) and not self._replies.count:
+            self._close()
+
+    put(stack, BookieConnection, _close_if_done=close_if_done)
+
+
 BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
     "fence-in-memory": switch(
         "a fence is not durable", "10, S9", "I13 I3 I2", _fence_in_memory, "fences", 200
@@ -133,6 +172,41 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
         _first_error_is_empty,
         "tests.bookied.server.rules.test_bookie:"
         "test_an_unreadable_entry_ends_a_batch_unless_it_is_the_first",
+        0,
+    ),
+    "fence-of-the-former": switch(
+        "a fence on its way counts for a ledger that was deleted and comes again",
+        "14",
+        "I3 I23",
+        _fence_of_the_former,
+        "tests.bookied.server.rules.test_bookie:"
+        "test_a_ledger_that_is_deleted_while_its_fence_is_on_its_way_is_fenced_again",
+        0,
+    ),
+    "absent-from-memory": switch(
+        "reads of ledgers that only the disk knows are refused",
+        "9",
+        "I14 I2",
+        _absent_from_memory,
+        "anything",
+        80,
+    ),
+    "half-close-at-once": switch(
+        "a client that ends its half of the connection gets no more answers",
+        "wire",
+        "L4",
+        _half_close_at_once,
+        "tests.bookied.server.test_server:"
+        "test_a_client_that_ends_its_half_gets_the_answers_to_adds_on_their_way",
+        0,
+    ),
+    "half-close-too-soon": switch(
+        "a connection is closed with its client's half though requests wait for their turn",
+        "wire",
+        "L4",
+        _half_close_too_soon,
+        "tests.bookied.server.test_server:"
+        "test_a_client_that_ends_its_half_gets_the_answers_to_what_waits_for_its_turn",
         0,
     ),
 }

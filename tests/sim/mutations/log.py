@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from bkclient.log import LogManager, Position
-from bkclient.log.append import AppendQueue
-from bkclient.log.failed_appends import RetrySchedule
+from bkclient.log import LogManager, Position, manager
+from bkclient.log.append import Append, AppendQueue
+from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
@@ -15,6 +15,7 @@ from bkclient.log.removal import LogRemoval
 from bkclient.log.segments import Segments
 from bkclient.metadata.api import ANY
 from tests.sim.engine.switches import Mutation, put, switch
+from wire.ids import LedgerId
 
 Stack = contextlib.ExitStack
 LOG: Final = "tests.bkclient.log.test_log"
@@ -151,6 +152,50 @@ def _impatient(stack: Stack) -> None:
     put(stack, RetrySchedule, next_pause_s=next_pause_s)
 
 
+def _sent_once(stack: Stack) -> None:
+    """A repair sends what waits when it has a new ledger, and nothing that comes meanwhile."""
+    usual = AppendRepair._attempt
+
+    async def attempt(self: Any) -> None:
+        send = self._send
+        waits = {id(one) for one in self._queue}
+
+        def send_once(append: Append) -> None:
+            if id(append) in waits:
+                send(append)
+            else:
+                append.segment = self._segments.current
+
+        self._send = send_once
+        await usual(self)
+        self._send = send
+
+    put(stack, AppendRepair, _attempt=attempt)
+
+
+def _sweeps_without_writing(stack: Stack) -> None:
+    """A sweep reads the record before it deletes, and does not write it again."""
+
+    async def rewritten(self: Any, name: str) -> LogRecord | None:
+        record: LogRecord | None = await self._stored(name)
+        return record
+
+    put(stack, LogRemoval, _rewritten=rewritten)
+
+
+def _batches_not_marked(stack: Stack) -> None:
+    """A sweep deletes the ledgers of a batch without a mark."""
+
+    async def mark(_self: Any, _ledger_id: LedgerId) -> None: ...
+
+    put(stack, LogRemoval, _mark=mark)
+
+
+def _marks_not_seen(stack: Stack) -> None:
+    """A log takes ledgers that a sweep has marked."""
+    put(stack, manager, SWEPT_KEY="")
+
+
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {
     "nobody-fenced": switch(
         "a new writer does not fence the last two ledgers",
@@ -224,6 +269,39 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         _impatient,
         "scarce",
         60,
+    ),
+    "sent-once": switch(
+        "a repair sends only what waited when it began to send",
+        "log 4",
+        "L4",
+        _sent_once,
+        f"{LOG}:TestFailingBookies."
+        "test_who_appends_again_as_soon_as_an_entry_was_too_large_is_not_forgotten",
+        0,
+    ),
+    "sweeps-without-writing": switch(
+        "a sweep does not write the record again before it deletes",
+        "log 6",
+        "G1",
+        _sweeps_without_writing,
+        f"{LOG}:TestTakingAway.test_a_ledger_that_was_swept_before_it_was_listed_is_never_listed",
+        0,
+    ),
+    "batches-not-marked": switch(
+        "a batch is swept without a mark before that",
+        "log",
+        "G1",
+        _batches_not_marked,
+        "tests.bkclient.log.test_batches:test_a_batch_is_marked_before_it_is_swept",
+        0,
+    ),
+    "marks-not-seen": switch(
+        "a log takes a batch that a sweep is about to delete",
+        "log",
+        "G1",
+        _marks_not_seen,
+        "tests.bkclient.log.test_batches:test_a_ledger_that_a_sweep_has_marked_is_not_taken",
+        0,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

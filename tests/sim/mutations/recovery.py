@@ -18,7 +18,12 @@ from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.metadata import update as updates
 from bkclient.quorum.read_rules import LacQuorum
-from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
+from bkclient.quorum.recovery_rules import (
+    EntryVerdict,
+    ReadReplicas,
+    Recovery,
+    RecoveryCommand,
+)
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import LedgerState, ReadFlag
 from wire.ids import EntryId
@@ -217,6 +222,21 @@ def _no_measuring(stack: contextlib.ExitStack) -> None:
     put(stack, Recovery, _close_when_written=close)
 
 
+def _any_end_of_a_window(stack: contextlib.ExitStack) -> None:
+    """Of the entries that are read together any that nobody has ends the ledger."""
+    usual = Recovery._go_on
+
+    def go_on(self: Recovery) -> list[RecoveryCommand]:
+        commands = usual(self)
+        if not self._end_found and any(one.is_end for one in self._verdicts.values()):
+            self._end_found = True
+            self._verdicts.clear()
+            commands += self._close_when_written()
+        return commands
+
+    put(stack, Recovery, _go_on=go_on)
+
+
 RECOVERY_MUTATIONS: Final[dict[str, Mutation]] = {
     "fence-before-mark": switch(
         "fencing before IN_RECOVERY", "10, S25", "I12", _fence_before_mark, "partial", 10
@@ -308,6 +328,14 @@ RECOVERY_MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "no-measuring": switch(
         "a length that was not measured", "10, S42", "I17 I4", _no_measuring, "partial", 200
+    ),
+    "any-end-of-a-window": switch(
+        "of the entries that are read together any that nobody has ends the ledger",
+        "10",
+        "I2 I15",
+        _any_end_of_a_window,
+        "tests.bkclient.quorum.test_recovery_rules:test_the_end_is_the_first_entry_that_nobody_has",
+        0,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

@@ -16,7 +16,7 @@ from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
-from bkclient.replication import fragment_copy, replica_check
+from bkclient.replication import decommission, fragment_copy, replica_check
 from bkclient.replication.fragment_copy import FragmentRepairer
 from bkclient.replication.replica_check import LedgerChecker, LedgerView
 from bookied.autorecovery import auditor, worker
@@ -278,6 +278,27 @@ def _cookie_at_once(stack: Stack) -> None:
     put(stack, cookies, ledgers_that_need_cookies=none)
 
 
+def _samples_anew(stack: Stack) -> None:
+    """A worker reads a sample of its own, where an audit has found that an entry is missing."""
+
+    async def checker_of_mark(checker: LedgerChecker, _store: Any, _ledger_id: Any) -> Any:
+        return checker
+
+    put(stack, worker, _checker_of_mark=checker_of_mark)
+
+
+def _mark_as_listed(stack: Stack) -> None:
+    """A mark is taken back without another look at whom it names."""
+
+    async def take_back(client: Any, ledger_id: Any, bookies: Any, available: Any) -> bool:
+        lacks = await decommission._lacks(client, ledger_id, bookies, available)
+        store = client.store
+        await (store.release_lock(ledger_id) if lacks else store.mark_replicated(ledger_id))
+        return not lacks
+
+    put(stack, decommission, _take_back=take_back)
+
+
 REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
     "swap-of-any-key": switch(
         "a swap of a fragment that is gone goes on",
@@ -421,6 +442,24 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         _cookie_at_once,
         "tests.bkclient.replication.test_recover_bookies:"
         "test_s10_a_cookie_stays_while_a_ledger_that_is_not_closed_lists_its_bookie",
+        0,
+    ),
+    "samples-anew": switch(
+        "a worker reads another sample than the audit whose mark it sees to",
+        "13",
+        "I20",
+        _samples_anew,
+        f"{WORKER}:"
+        "test_what_one_sample_has_found_is_repaired_though_the_next_one_would_not_find_it",
+        0,
+    ),
+    "mark-as-listed": switch(
+        "a mark is taken back by what it named when it was listed",
+        "13",
+        "I20",
+        _mark_as_listed,
+        "tests.bookied.autorecovery.test_decommission:"
+        "test_cancelling_keeps_a_mark_that_comes_to_name_another_bookie_meanwhile",
         0,
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,12 +16,17 @@ from bookied.server.rules import disk_read
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import SyncGuard
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.reader import list_all_logs
+from bookied.storage.entrylog.reader import LogScan, list_all_logs
+from bookied.storage.files.files import Buffer
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_usage import LogCensus
-from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
+from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerChange, LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
+from bookied.storage.journal.mark import LastMark
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.logs import EntryLogs, LogsSnapshot
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
@@ -194,8 +200,117 @@ def _targets_are_not_noted(stack: Stack) -> None:
     put(stack, EntryLogs, note_id=lambda _self, _log_id: None)
 
 
+def _cut_off_before_the_map(stack: Stack) -> None:
+    """A record that seems to be cut off ends a log, though the log's map comes after it."""
+    usual = LogScan.insist_complete
+
+    def insist_complete(self: LogScan) -> None:
+        header = self.header
+        self.header = None if header is None else attrs.evolve(header, map_offset=0)
+        usual(self)
+        self.header = header
+
+    put(stack, LogScan, insist_complete=insist_complete)
+
+
+def _taken_back_blindly(stack: Stack) -> None:
+    """Entries that a full log has not taken go into another one, and the index is not told."""
+
+    def append_again(self: EntryAdds, _base: int, blob: bytes) -> None:
+        self.reserve(len(blob))
+        self.append(blob)
+
+    put(stack, EntryAdds, _append_again=append_again)
+
+
+def _space_is_pretended(stack: Stack) -> None:
+    """A journal that has no space for a group goes on as if it had written it."""
+    usual = Journal._has_space_for
+
+    def has_space_for(self: Journal, records: list[Buffer]) -> bool:
+        usual(self, records)
+        return True
+
+    put(stack, Journal, _has_space_for=has_space_for)
+
+
+def _replay_trouble_unseen(stack: Stack) -> None:
+    """A replay goes on after its second thread could not write."""
+
+    def end_writes(self: Any) -> bool:
+        if self._writes is not None:
+            self._writes.wait()
+        return True
+
+    put(stack, replay._Replay, end_writes=end_writes)
+
+
+def _tear_before_the_mark(stack: Stack) -> None:
+    """After a replay the mark is in front of a torn group."""
+    usual = replay._Replay.directory
+
+    def directory(self: Any, directory: Path, mark: LastMark) -> LastMark:
+        found = usual(self, directory, mark)
+        torn = [end for path, end in self._torn_ends if path.parent == directory]
+        return LastMark(found.journal_id, torn[0]) if torn else found
+
+    put(stack, replay._Replay, directory=directory)
+
+
+def _torn_ends_stay(stack: Stack) -> None:
+    """A torn group stays in a journal that the next start reads again."""
+    put(stack, replay._Replay, cut_torn_ends=lambda _self: None)
+
+
+def _end_is_believed(stack: Stack) -> None:
+    """A replay takes what it can read of a journal for durable."""
+    put(stack, replay._Replay, _make_durable=lambda _self, _path, _marked, _end: None)
+
+
+def _changes_not_counted(stack: Stack) -> None:
+    """An index page that a reader has brought is kept, though it was written to meanwhile."""
+
+    def keep_read(
+        self: LedgerPages, state: CachedLedger, _changes: int, page_no: int, page: array[int]
+    ) -> None:
+        self.read_pages.keep(state.ledger_id, page_no, page)
+
+    put(stack, LedgerPages, keep_read=keep_read)
+
+
+def _unlisted_is_gone(stack: Stack) -> None:
+    """A ledger that a list lacks is deleted, though its metadata is there."""
+
+    async def is_gone(_self: LedgerGarbage, _ledger_id: LedgerId) -> bool:
+        return True
+
+    put(stack, LedgerGarbage, _is_gone=is_gone)
+
+
+def _repaired_is_excess(stack: Stack) -> None:
+    """Copies that a repair has just brought are deleted as excess."""
+
+    async def is_being_repaired(_self: LedgerGarbage, _ledger_id: LedgerId) -> bool:
+        return False
+
+    put(stack, LedgerGarbage, _is_being_repaired=is_being_repaired)
+
+
+def _written_is_dropped(stack: Stack) -> None:
+    """A ledger is dropped though clients have written to it since the metadata was asked."""
+    usual = LedgerRemoval._drop
+
+    async def drop(
+        self: Any, ledger_ids: Any, _written: set[int], *, live_on: bool = False
+    ) -> None:
+        await usual(self, ledger_ids, set(), live_on=live_on)
+
+    put(stack, LedgerRemoval, _drop=drop)
+
+
 _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
+_UNNEEDED: Final = f"{_STORAGE}.garbage.test_unneeded_ledgers"
 
 STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
     "unreadable-is-absent": switch(
@@ -338,6 +453,99 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         _targets_are_not_noted,
         f"{_STORAGE}.garbage.test_transactional_compaction:"
         "test_the_id_of_a_target_is_noted_so_that_no_later_log_has_it",
+        0,
+    ),
+    "cut-off-before-the-map": switch(
+        "a record that seems to be cut off ends a log in front of its map",
+        "storage",
+        "I1",
+        _cut_off_before_the_map,
+        f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
+        0,
+    ),
+    "taken-back-blindly": switch(
+        "the index does not learn where entries went that a full log has not taken",
+        "storage",
+        "I1 I14",
+        _taken_back_blindly,
+        f"{_STORAGE}.test_ledger_storage:"
+        "test_entries_are_found_in_the_log_that_has_taken_what_another_had_no_space_for",
+        0,
+    ),
+    "space-is-pretended": switch(
+        "a journal without space goes on as if it had written",
+        "storage",
+        "I1 I14",
+        _space_is_pretended,
+        f"{_STORAGE}.journal.test_writer:"
+        "test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before_it_is_there",
+        0,
+    ),
+    "replay-trouble-unseen": switch(
+        "a replay goes on after its second thread could not write",
+        "storage",
+        "I1 I14",
+        _replay_trouble_unseen,
+        f"{_STORAGE}.test_replay:"
+        "test_entries_of_two_storages_between_those_that_nobody_knows_find_their_places",
+        0,
+    ),
+    "tear-before-the-mark": switch(
+        "after a replay the mark is in front of a torn group",
+        "storage",
+        "I14",
+        _tear_before_the_mark,
+        f"{_STORAGE}.test_replay:test_a_torn_tail_is_where_writing_stopped",
+        0,
+    ),
+    "torn-ends-stay": switch(
+        "a torn group stays in a journal that is read again",
+        "storage",
+        "L2",
+        _torn_ends_stay,
+        f"{_STORAGE}.test_replay:"
+        "test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows",
+        0,
+    ),
+    "end-is-believed": switch(
+        "a replay takes what it reads of a journal for durable",
+        "storage",
+        "L2",
+        _end_is_believed,
+        f"{_STORAGE}.test_replay:"
+        "test_what_was_not_synced_when_the_process_died_stays_under_the_mark",
+        0,
+    ),
+    "changes-not-counted": switch(
+        "a page of an index is kept for readers though it has changed since it was read",
+        "storage",
+        "I1",
+        _changes_not_counted,
+        f"{_STORAGE}.test_ledger_storage:test_a_page_that_is_written_to_is_read_again",
+        0,
+    ),
+    "unlisted-is-gone": switch(
+        "a ledger that a list lacks is deleted without a look at its metadata",
+        "13",
+        "I1",
+        _unlisted_is_gone,
+        f"{_UNNEEDED}:test_a_ledger_missing_from_the_list_is_read_before_it_counts_as_gone",
+        0,
+    ),
+    "repaired-is-excess": switch(
+        "copies that a repair has brought are deleted as excess",
+        "13",
+        "I19",
+        _repaired_is_excess,
+        f"{_UNNEEDED}:test_a_ledger_that_is_under_replicated_or_locked_is_left_alone",
+        0,
+    ),
+    "written-is-dropped": switch(
+        "a ledger is dropped though clients have written to it meanwhile",
+        "13",
+        "I1",
+        _written_is_dropped,
+        f"{_COLLECTOR}:test_a_ledger_that_comes_again_while_the_metadata_is_asked_is_spared",
         0,
     ),
 }

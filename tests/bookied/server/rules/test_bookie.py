@@ -345,11 +345,13 @@ def test_who_fences_a_ledger_that_is_deleted_for_its_excess_fences_it_again(
     assert client.ask(add(5, 0)).rc is EFENCED
 
 
+@pytest.mark.parametrize("protocol", [V2, V3])
 def test_a_ledger_that_is_deleted_while_its_fence_is_on_its_way_is_fenced_again(
-    serving: Serving, client: Client
+    tmp_path: Path, protocol: ProtocolVersion
 ) -> None:
     """The record on its way is of the ledger that is gone; a replay would drop it."""
-    serving.syncs = False
+    serving = Serving(tmp_path, syncs=False)
+    client = serving.connect(protocol)
     client.request(fence(5))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
     serving.storage.ledgers.delete(5)
