@@ -330,7 +330,7 @@ RECOVERY_MUTATIONS: Final[dict[str, Mutation]] = {
         "a length that was not measured", "10, S42", "I17 I4", _no_measuring, "partial", 200
     ),
     "any-end-of-a-window": switch(
-        "of the entries that are read together any that nobody has ends the ledger",
+        "of the entries that are read together any that no bookie has ends the ledger",
         "10",
         "I2 I15",
         _any_end_of_a_window,
