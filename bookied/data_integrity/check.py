@@ -53,19 +53,15 @@ class RepairProgress:
     failed: int = 0
 
 
+@attrs.define(eq=False)
 class IntegrityCheck:
     """The check of one bookie. All methods belong to the reactor's thread."""
 
-    def __init__(
-        self,
-        bookie_id: BookieId,
-        ledgers: LedgerStore,
-        storage: RepairedStorages,
-        peers: OtherBookies,
-        clock: IReactorTime,
-    ) -> None:
-        self._bookie_id, self._ledgers = bookie_id, ledgers
-        self._storage, self._peers, self._clock = storage, peers, clock
+    _bookie_id: BookieId
+    _ledgers: LedgerStore
+    _storage: RepairedStorages
+    _peers: OtherBookies
+    _clock: IReactorTime
 
     async def mark(self, reason: str) -> int:
         """Let ledgers exist that should; put what may be forgotten into limbo, return how many.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -117,6 +118,7 @@ class ForcedAdds:
 log = Logger()
 
 
+@attrs.define(eq=False)
 class LedgerClosing:
     """Closes the ledger of a writer, once.
 
@@ -127,22 +129,15 @@ class LedgerClosing:
             bookie has answered.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        ledger_id: LedgerId,
-        local: LocalMetadata,
-        pipeline: AddPipeline,
-        end: WriterEnd,
-        forced: ForcedAdds | None,
-        *,
-        last_confirmed: Callable[[], EntryId],
-        leave: Callable[..., None],
-    ) -> None:
-        self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
-        self._pipeline, self._end = pipeline, end
-        self._forced, self._last_confirmed, self._leave = forced, last_confirmed, leave
-        self._closing: SharedRun[LedgerMetadata] | None = None
+    _cluster: Cluster
+    _ledger_id: LedgerId
+    _local: LocalMetadata
+    _pipeline: AddPipeline
+    _end: WriterEnd
+    _forced: ForcedAdds | None
+    _last_confirmed: Callable[[], EntryId]
+    _leave: Callable[..., None]
+    _closing: SharedRun[LedgerMetadata] | None = attrs.field(default=None, init=False)
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger at the LAC; see ``LedgerWriter.close``."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
+import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -230,6 +231,7 @@ NOT_WITH_TIME: Final = (ClientClosedError, ClientUnauthorizedError)
 """What no later try will change."""
 
 
+@attrs.define(eq=False)
 class LedgerTail:
     """One pass over a ledger that may still grow.
 
@@ -237,17 +239,12 @@ class LedgerTail:
         read: yields the confirmed entries from one on.
     """
 
-    def __init__(
-        self,
-        ledger_id: LedgerId,
-        end: ConfirmedEnd,
-        follower: MetadataFollower,
-        clock: IReactorTime,
-        read: Callable[[int], AsyncGenerator[Entry, None]],
-    ) -> None:
-        self._ledger_id, self._end, self._follower = ledger_id, end, follower
-        self._clock, self._read = clock, read
-        self._silent_since_s: float | None = None
+    _ledger_id: LedgerId
+    _end: ConfirmedEnd
+    _follower: MetadataFollower
+    _clock: IReactorTime
+    _read: Callable[[int], AsyncGenerator[Entry, None]]
+    _silent_since_s: float | None = attrs.field(default=None, init=False)
 
     async def entries(self, first: int) -> AsyncGenerator[Entry, None]:
         """Yield entries from ``first`` on; see ``LedgerReader.tail``."""

@@ -25,20 +25,18 @@ if TYPE_CHECKING:
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 
+@attrs.define(eq=False)
 class TableForm:
-    """Makes the rows and lines of one command's values."""
+    """Makes the rows and lines of one command's values.
 
-    def __init__(
-        self,
-        form: str,
-        options: Options,
-        host: Host,
-        watch: WatchRounds | None,
-        machine: MachineForms,
-    ) -> None:
-        """``form`` is table or wide; ``machine`` says what fields hold without a form of theirs."""
-        self._form, self._options, self._host, self._watch = form, options, host, watch
-        self._machine = machine
+    ``form`` is table or wide; ``machine`` says what fields hold without a form of theirs.
+    """
+
+    _form: str
+    _options: Options
+    _host: Host
+    _watch: WatchRounds | None
+    _machine: MachineForms
 
     @property
     def width(self) -> int | None:

@@ -174,20 +174,16 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
     return Verdict(None, closes=True)
 
 
+@attrs.define(eq=False)
 class AuthRequired:
     """What one client may do until it has shown who it is."""
 
-    def __init__(
-        self,
-        proof: AuthExchange,
-        stats: RequestStats,
-        host: str,
-        report: ReportRefusal,
-        delays: LoginDelays,
-    ) -> None:
-        self._proof, self._stats, self._host, self._report = proof, stats, host, report
-        self._delays = delays
-        self._is_turned_away = False
+    _proof: AuthExchange
+    _stats: RequestStats
+    _host: str
+    _report: ReportRefusal
+    _delays: LoginDelays
+    _is_turned_away: bool = attrs.field(default=False, init=False)
 
     @property
     def is_open(self) -> bool:

@@ -90,17 +90,14 @@ class WatchedConnection(Protocol):
         """End it."""
 
 
+@attrs.define(eq=False)
 class TimeoutWatch:
     """Looks at all connections as long as there are any."""
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        timeouts: Timeouts,
-        connections: Callable[[], Collection[WatchedConnection]],
-    ) -> None:
-        self._clock, self._timeouts, self._connections = clock, timeouts, connections
-        self._timer: IDelayedCall | None = None
+    _clock: IReactorTime
+    _timeouts: Timeouts
+    _connections: Callable[[], Collection[WatchedConnection]]
+    _timer: IDelayedCall | None = attrs.field(default=None, init=False)
 
     def begin(self) -> None:
         """Go on looking, now that there is a connection."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import attrs
+
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.entry_reads import EntryReads, in_limbo, insist_sure
 from bookied.server.rules.fencing import Fences
@@ -35,19 +37,15 @@ REST_S: Final = 0.00005
 """For so long a thread that lists entries works on end, and rests then."""
 
 
+@attrs.define(eq=False)
 class ReadRules:
     """Answers reads; with a ``DiskRead``, which the caller fetches, where the disk is needed."""
 
-    def __init__(
-        self,
-        storages: Storages,
-        reads: EntryReads,
-        fences: Fences,
-        polls: LongPolls,
-        stats: RequestStats,
-    ) -> None:
-        self._storages, self._reads, self._fences = storages, reads, fences
-        self._polls, self._stats = polls, stats
+    _storages: Storages
+    _reads: EntryReads
+    _fences: Fences
+    _polls: LongPolls
+    _stats: RequestStats
 
     def read(self, asked: PendingRequest[ReadRequest]) -> Cancel | None:
         """Answer a read: at once, once the ledger is fenced, or when its LAC has moved."""

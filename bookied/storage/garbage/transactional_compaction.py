@@ -78,21 +78,18 @@ class UnfinishedCompaction:
         return self.directory / f"{self.target}.log"
 
 
+@attrs.define(eq=False)
 class TransactionalCompaction:
-    """Compacts into files of their own, and tidies up what was left of such."""
+    """Compacts the logs of ``storage`` into files of their own, and removes unfinished files.
 
-    def __init__(
-        self,
-        files: Files,
-        storage: LedgerStorage,
-        pace: Pace,
-        *,
-        outstanding_max: int,
-        direct: bool,
-    ) -> None:
-        """Compact the logs of ``storage``; ``outstanding_max`` locations are switched at once."""
-        self._files, self._storage, self._pace = files, storage, pace
-        self._outstanding_max, self._direct = outstanding_max, direct
+    ``outstanding_max`` locations are switched at once.
+    """
+
+    _files: Files
+    _storage: LedgerStorage
+    _pace: Pace
+    _outstanding_max: int
+    _direct: bool
 
     # Compaction -----------------------------------------------------------------------------------
 

@@ -67,21 +67,23 @@ LARGE_BYTES: Final = 16 * CHUNK_BYTES
 """A larger group is checked before it is read: its size may be what is damaged."""
 
 
+@attrs.define(eq=False)
 class GroupReader:
-    """Reads the groups of one file, in order."""
+    """Reads the groups of one file, in order.
 
-    def __init__(self, file: JournalBytes, *, size: int, generation: int, first: int) -> None:
-        """Read from an open file.
+    Args:
+        file: an open file to read from.
+        size: of the file.
+        generation: as its file mark says.
+        first: where the first group is.
+    """
 
-        Args:
-            file: to read from.
-            size: of the file.
-            generation: as its file mark says.
-            first: where the first group is.
-        """
-        self._file, self._size = file, size
-        self._generation, self.first = generation, first
-        self._data, self._base = b"", 0
+    _file: JournalBytes
+    _size: int
+    _generation: int
+    first: int
+    _data: bytes = attrs.field(default=b"", init=False)
+    _base: int = attrs.field(default=0, init=False)
 
     def groups(self, start: int) -> Iterator[tuple[int, GroupHead, bytes]]:
         """Yield offset, head and bytes of each complete group that ends after ``start``.

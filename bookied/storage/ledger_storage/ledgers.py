@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
+import attrs
 from twisted.logger import Logger
 
 from bookied.errors import BadEntryLengthError, CorruptError, StorageError, WrongEntryError
@@ -21,6 +22,7 @@ from wire.errors import BookKeeperError, NoSuchEntryError
 log = Logger()
 
 
+@attrs.define(eq=False)
 class StoredLedgers:
     """Which ledgers there are, and what is known of each besides its entries.
 
@@ -28,18 +30,12 @@ class StoredLedgers:
     written it. The journal, which makes them durable, is the caller's business.
     """
 
-    def __init__(
-        self,
-        index: IndexStore,
-        pages: LedgerPages,
-        turn: IndexLock,
-        changes: UnflushedChanges,
-        *,
-        reads: StoredEntryReads,
-        logs: EntryLogReader,
-    ) -> None:
-        self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
-        self._reads, self._logs = reads, logs
+    _index: IndexStore
+    _pages: LedgerPages
+    _turn: IndexLock
+    _changes: UnflushedChanges
+    _reads: StoredEntryReads
+    _logs: EntryLogReader
 
     def lookup(self, ledger_id: int, *, with_lac: bool = True) -> CachedLedger | None:
         """Return a ledger; None if it is unknown. May read its index file.
