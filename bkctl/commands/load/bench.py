@@ -9,7 +9,8 @@ import random
 import sys
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
@@ -258,7 +259,7 @@ def write(
         Interrupted: the time limit or a signal ended it; the figures are of what was written.
     """
     limits = thresholds(fail_if, BenchResult)
-    new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
+    new = _new_ledger(session, of_ledger)
     if session.dry_run:
         step = "" if keep else ", and delete it"
         what = amount_text(entries, for_s, warm_up)
@@ -314,6 +315,11 @@ def conclude(session: Session, found: BenchResult, limits: Thresholds, stop: Sto
         limits.insist(found)
     if stop.reason is not None:
         raise stop.reason
+
+
+def _new_ledger(session: Session, options: Mapping[str, Any]) -> NewLedger:
+    meta = (("application", "bkctl bench"),)
+    return new_ledger(session, meta=meta, wanted_id=None, **options)
 
 
 @contextlib.contextmanager
@@ -410,31 +416,24 @@ def read(
     """
     limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
-        made = (
-            "" if ledger_id is not None else f"write {counted(entries, 'entry')} of {size} bytes, "
-        )
+        made = f"write {counted(entries, 'entry')} of {size} bytes, " if ledger_id is None else ""
         session.plan([f"{made}read {amount_text(entries, for_s, warm_up)}"])
         return
     amount: dict[str, Any] = {"entries": entries, "warm_up": warm_up, "for_s": for_s}
-    with contextlib.ExitStack() as stack:
-        if ledger_id is None:
-            meta = (("application", "bkctl bench"),)
-            new = new_ledger(session, meta=meta, wanted_id=None, **of_ledger)
-            writer = stack.enter_context(_bench_ledger(session, new, keep=False))
-            counts = {"entries": entries, "warm_up": 0, "window": window}
-            _run(session, "writing", _writing, None, writer, size=size, **counts)
-            session.run(writer.close)
-            to_read = writer.ledger_id
-        else:
-            to_read, session.about = ledger_id, f"ledger {ledger_id}"
+    reading: Any = _reading_in_order
+    if at_random:
+        reading, amount["window"] = _reading_at_random, window
+    ledger: AbstractContextManager[LedgerId]
+    if ledger_id is None:
+        ledger = _filled_ledger(session, entries=entries, size=size, window=window, **of_ledger)
+    else:
+        ledger, session.about = contextlib.nullcontext(ledger_id), f"ledger {ledger_id}"
+    with ledger as to_read:
         reader = session.call(lambda client: client.open_ledger(to_read))
         if reader.last_add_confirmed < 0:
             raise UsageError("it has no entry that is confirmed", next_step="take another ledger")
-        stop = stack.enter_context(session.interrupts.stopping())
-        reading: Any = _reading_in_order
-        if at_random:
-            reading, amount["window"] = _reading_at_random, window
-        load = _run(session, f"reading ledger {to_read}", reading, stop, reader, **amount)
+        with session.interrupts.stopping() as stop:
+            load = _run(session, f"reading ledger {to_read}", reading, stop, reader, **amount)
     mean = reader.length / (reader.last_add_confirmed + 1) if reader.is_closed else 0.0
     found = measured(
         "random read" if at_random else "read",
@@ -446,6 +445,18 @@ def read(
         ledger_id=ledger_id,
     )
     conclude(session, found, limits, stop)
+
+
+@contextlib.contextmanager
+def _filled_ledger(
+    session: Session, *, entries: int, size: int, window: int, **of_ledger: Any
+) -> Iterator[LedgerId]:
+    """Create, fill and close a ledger for the time of a block."""
+    with _bench_ledger(session, _new_ledger(session, of_ledger), keep=False) as writer:
+        counts = {"entries": entries, "warm_up": 0, "window": window}
+        _run(session, "writing", _writing, None, writer, size=size, **counts)
+        session.run(writer.close)
+        yield writer.ledger_id
 
 
 def _reading_at_random(

@@ -73,12 +73,8 @@ def recover(
         return
     if delete_cookie:
         refuse_registered(session, *bookies)
-    if to in bookies and (len(bookies) > 1 or delete_cookie):
-        raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
-    if to is not None and to not in session.call(lambda client: client.store.writable_bookies()):
-        raise NothingFoundError(
-            f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
-        )
+    if to is not None:
+        _check_target(session, to, bookies, delete_cookie=delete_cookie)
     options = RecoverOptions(
         ledger_id=ledger_id,
         dry_run=session.dry_run,
@@ -121,18 +117,33 @@ def recover(
     session.resume = ""
     note_few_racks(session, found)
     session.emit(report)
-    left = {one.ledger_id for one in report.left}
+    left = [one.ledger_id for one in report.left]
     _remove_marks(session, [one.ledger_id for one in found if one.ledger_id not in left], bookies)
-    if report.left:
-        total, count = len(found) + len(unreadable), len(report.left)
-        ids = some_names([one.ledger_id for one in report.left])
-        what = f"ledger {ids} was" if count == 1 else f"{count} of {total} ledgers were"
-        which = "" if count == 1 else f": {ids}"
+    if left:
         stay = "; the cookies stay" if delete_cookie else ""
         more = "the warnings say why. If no bookie is free, start one more and run this again"
         if len(bookies) == 1 and session.call(is_registered, bookies[0]):
             more += f". To write bad copies again on the same bookie: --to {bookies[0]}"
-        raise PartlyDoneError(f"{what} not moved{which}{stay}", next_step=more)
+        not_moved = _not_moved(left, len(found) + len(unreadable))
+        raise PartlyDoneError(f"{not_moved}{stay}", next_step=more)
+
+
+def _check_target(
+    session: Session, to: BookieId, bookies: Collection[BookieId], *, delete_cookie: bool
+) -> None:
+    """Refuse a bookie that cannot take over what ``bookies`` hold."""
+    if to in bookies and (len(bookies) > 1 or delete_cookie):
+        raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
+    if to not in session.call(lambda client: client.store.writable_bookies()):
+        raise NothingFoundError(
+            f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
+        )
+
+
+def _not_moved(left: Sequence[LedgerId], total: int) -> str:
+    if len(left) == 1:
+        return f"ledger {left[0]} was not moved"
+    return f"{len(left)} of {total} ledgers were not moved: {some_names(left)}"
 
 
 def _remove_marks(
