@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 import attrs
@@ -141,58 +141,60 @@ class LedgerChecker:
             ClientClosedError: the client was closed meanwhile.
         """
         run = _ReplicaCheck(self.client.cluster, ledger)
-        fragments = [
-            fragment
+        checks = [
+            _FragmentCheck.begin(fragment, available)
             for fragment in fragments_of(ledger.metadata, ledger.lac)
             if not fragment.may_be_empty or await run.may_have_begun(fragment)
         ]
-        bad: list[dict[int, ReplicaLoss]] = [
-            {
-                i: ReplicaLoss.GONE
-                for i, bookie in enumerate(fragment.ensemble)
-                if bookie not in available
-            }
-            for fragment in fragments
-        ]
-        unanswered: list[dict[int, frozenset[EntryId]]] = [{} for _ in fragments]
         reads = (
-            (fragment, places, silent, index, entry_id)
-            for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
-            for index, bookie in enumerate(fragment.ensemble)
-            if index not in places
-            for entry_id in samples(fragment, index, self._share_of(bookie), self.rng)
+            (one, index, entry_id)
+            for one in checks
+            for index, bookie in enumerate(one.fragment.ensemble)
+            if index not in one.places
+            for entry_id in samples(one.fragment, index, self._share_of(bookie), self.rng)
         )
 
-        async def look(
-            read: tuple[
-                LedgerFragment, dict[int, ReplicaLoss], dict[int, frozenset[EntryId]], int, EntryId
-            ],
-        ) -> None:
-            fragment, places, silent, index, entry_id = read
-            if index not in places:
-                loss = await run.loss(fragment, index, entry_id)
+        async def look(read: tuple[_FragmentCheck, int, EntryId]) -> None:
+            one, index, entry_id = read
+            if index not in one.places:
+                loss = await run.loss(one.fragment, index, entry_id)
                 if loss is not None:
-                    places[index] = min(loss, places.get(index, loss))
-                if loss is ReplicaLoss.MAY_BE:
-                    silent[index] = silent.get(index, frozenset()) | {entry_id}
+                    one.note(index, entry_id, loss)
 
         await for_each(reads, look, self.reads_at_once)
-        return tuple(
-            MissingPlaces(
-                fragment,
-                _surest_first(places),
-                {i: silent[i] for i, loss in places.items() if loss is ReplicaLoss.MAY_BE},
-            )
-            for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
-            if places
-        )
+        return tuple(one.missing() for one in checks if one.places)
 
     def _share_of(self, bookie: BookieId) -> float:
         return 100 if bookie in self.in_full else self.percentage
 
 
-def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:
-    return tuple(index for _, index in sorted((loss, index) for index, loss in places.items()))
+@attrs.define
+class _FragmentCheck:
+    """What is known so far of the places of one fragment that lack a replica."""
+
+    fragment: LedgerFragment
+    places: dict[int, ReplicaLoss]
+    _silent: dict[int, frozenset[EntryId]] = attrs.field(factory=dict, init=False)
+    """The entries of which the bookie of a place gave no answer."""
+
+    @classmethod
+    def begin(cls, fragment: LedgerFragment, available: Collection[BookieId]) -> _FragmentCheck:
+        ensemble = enumerate(fragment.ensemble)
+        return cls(fragment, {i: ReplicaLoss.GONE for i, one in ensemble if one not in available})
+
+    def note(self, index: int, entry_id: EntryId, loss: ReplicaLoss) -> None:
+        """Note what a read of an entry has shown; the surest loss counts."""
+        self.places[index] = min(loss, self.places.get(index, loss))
+        if loss is ReplicaLoss.MAY_BE:
+            self._silent[index] = self._silent.get(index, frozenset()) | {entry_id}
+
+    def missing(self) -> MissingPlaces:
+        """Return the places that lack a replica, the surest first."""
+        surest_first = (index for _, index in sorted((loss, i) for i, loss in self.places.items()))
+        may_be = (i for i, loss in self.places.items() if loss is ReplicaLoss.MAY_BE)
+        return MissingPlaces(
+            self.fragment, tuple(surest_first), {i: self._silent[i] for i in may_be}
+        )
 
 
 async def places_that_answer(
