@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from bkclient.client import Client
     from bkctl.commands.export.spark.log_stream import FollowingReader
-    from bkctl.commands.export.spark.sink import SinkStreamWriter, SinkWriter
+    from bkctl.commands.export.spark.sink import Sink, SinkStreamWriter, SinkWriter
 
 
 _EVERYTHING: Final = (-(2**63), 2**63 - 1)
@@ -207,19 +207,22 @@ class LedgerSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: FBT001
         """Return what appends rows to a log."""
-        from bkctl.commands.export.spark.sink import Sink, SinkWriter
+        from bkctl.commands.export.spark.sink import SinkWriter
 
-        sink = Sink.of(self._asked, schema, overwrite=overwrite)
-        sink.check()
-        return SinkWriter(sink)
+        return SinkWriter(self._sink(schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SinkStreamWriter:  # noqa: FBT001, N802
         """Return what appends micro-batches to a log, each once."""
-        from bkctl.commands.export.spark.sink import Sink, SinkStreamWriter
+        from bkctl.commands.export.spark.sink import SinkStreamWriter
+
+        return SinkStreamWriter(self._sink(schema, overwrite=overwrite))
+
+    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
+        from bkctl.commands.export.spark.sink import Sink
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
         sink.check()
-        return SinkStreamWriter(sink)
+        return sink
 
 
 class LedgerSourceReader(DataSourceReader):
@@ -335,21 +338,11 @@ class RefusingReader(DataSourceStreamReader):
     def __init__(self, error: BookKeeperError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Raise the error, for a new query."""
+    def _refuse(self, *_: Any) -> Any:
         raise self._error
 
-    def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Raise the error, for a query that goes on from a checkpoint."""
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
-        """Raise the error, for a query that goes on with a batch."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Raise the error; no partition was planned."""
-        raise self._error
+    # Spark calls them, with arguments that vary by its release.
+    initialOffset = latestOffset = partitions = read = _refuse  # type: ignore[assignment]  # noqa: N815
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:

@@ -103,21 +103,6 @@ async def log_options(client: Client, log: str) -> LogOptions:
     return (await LedgerList(client, log).read_patiently()).record.options
 
 
-async def list_in_log(
-    client: Client, log: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int | None
-) -> None:
-    """List the ledgers of a batch in the log; see ``LogManager.append_ledgers``."""
-    from bkclient.log import LogManager
-
-    await LogManager(client).append_ledgers(log, ledger_ids, stream=stream, batch=batch)
-
-
-async def delete_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> None:
-    """Delete ledgers that no log has."""
-    for ledger_id in ledger_ids:
-        await client.delete_ledger(ledger_id)
-
-
 ToJson = Callable[[Any], Any]
 """Turns the value of a column into what ``json`` writes."""
 
@@ -214,6 +199,7 @@ class Sink:
             DifferentBatchError: the log has the batch with another number of rows. Without
                 ``failOnDataLoss`` it keeps these.
         """
+        from bkclient.log import LogManager
         from bkclient.log.errors import DifferentBatchError
 
         ledger_ids = _ledgers_of(messages)
@@ -223,9 +209,10 @@ class Sink:
             with (
                 short_errors(self.uri),
                 contextlib.suppress(*accepted),
-                self._connect(self.uri, self.config) as client,
+                self._connect(self.uri, self.config) as blocking,
             ):
-                client.call(list_in_log, self.log, ledger_ids, stream=stream, batch=batch)
+                append = LogManager(blocking.client).append_ledgers
+                blocking.run(append, self.log, ledger_ids, stream=stream, batch=batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the ledgers of the tasks that ended, where another task failed.
@@ -236,8 +223,9 @@ class Sink:
         """
         ledger_ids = _ledgers_of(messages)
         if ledger_ids and None in messages:
-            with self._connect(self.uri, self.config) as client:
-                client.call(delete_ledgers, ledger_ids)
+            with self._connect(self.uri, self.config) as blocking:
+                for ledger_id in ledger_ids:
+                    blocking.run(blocking.client.delete_ledger, ledger_id)
 
 
 def _ledgers_of(messages: Sequence[WriterCommitMessage | None]) -> list[LedgerId]:
