@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 
 import attrs
 
@@ -15,6 +17,7 @@ from bkclient.config.declaration import MASKED, declared, is_secret_key
 from bkclient.metadata.errors import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, UsageError
+from bkctl.output.forms.text import safe
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
     from wire.records.service_info import BookieServiceInfo
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 HTTP: Final = "http"
@@ -211,7 +215,7 @@ def _value(value: float) -> str:
 def _sample(v: MetricSample) -> str:
     """Return a sample as a line that begins with its value: names and labels may be long."""
     labels = f"{{{_labels(v)}}}" if v.labels else ""
-    return f"{_value(v.value):>10}  {v.name}{labels}"
+    return f"{_value(v.value):>10}  {v.name}{safe(labels)}"
 
 
 @shown("metrics", *_sample_fields(), kw_only=True, id="name", sentence=_sample)
@@ -339,6 +343,20 @@ def _token(path: Path) -> str:
 # What to ask -----------------------------------------------------------------------------------
 
 
+def _understood(ask: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that raises ``CommandError`` where an answer has another form than ours."""
+
+    @functools.wraps(ask)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return ask(*args, **kwargs)
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise CommandError(f"the answer of the bookie is not understood: {error!r}") from error
+
+    return asked
+
+
+@_understood
 def state(admin: AdminClient, bookie_id: BookieId) -> RunningBookie:
     """Return what it is doing."""
     if admin.speaks_v2:
@@ -366,6 +384,7 @@ def _java_state(found: Mapping[str, bool]) -> str:
     return "read-only" if found["readOnly"] else "writable"
 
 
+@_understood
 def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode:  # noqa: FBT001
     """Return its mode, after it was made read-only or not if that is ``wanted``."""
     method, shift = ("GET", None) if wanted is None else ("PUT", wanted)
@@ -427,6 +446,7 @@ def _has_not_begun(one: GarbageRun, rounds: Mapping[int, int | None]) -> bool:
     return one.rounds is not None and one.rounds == rounds.get(one.number)
 
 
+@_understood
 def collections(admin: AdminClient) -> list[GarbageRun]:
     """Return what each of its collectors does and has done."""
     if admin.speaks_v2:
@@ -454,8 +474,14 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
 
 def _value_of(kind: type[T], found: Mapping[str, Any], **others: Any) -> T:
     """Return an answer of v2 as a value: what has the same name in both, and ``others``."""
-    names = {one.name for one in attrs.fields(kind)} - others.keys()  # type: ignore[arg-type]
-    return kind(**{name: found[name] for name in names}, **others)
+    hints = get_type_hints(kind)
+    values = {name: found[name] if name not in others else others[name] for name in hints}
+    for name, value in values.items():
+        hint = hints[name]
+        wanted = int | hint if float in {hint, *get_args(hint)} else hint
+        if not isinstance(value, wanted) or (isinstance(value, float) and not isfinite(value)):
+            raise TypeError(f"{name} is {str(value)[:80]}")
+    return kind(**values)
 
 
 def _ms(seconds: float | None) -> int | None:
@@ -475,6 +501,7 @@ def _java_run(number: int, one: Mapping[str, Any], *, forced: bool) -> GarbageRu
     )
 
 
+@_understood
 def compactions(
     admin: AdminClient,
     bookie_id: BookieId,
@@ -539,12 +566,14 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
     ]
 
 
+@_understood
 def _origins(admin: AdminClient) -> dict[str, str]:
     """Return where its values come from; nothing of a bookie that does not know."""
     answer = admin.request("GET", "/api/v2/config/origins") if admin.speaks_v2 else None
     return dict(answer.json) if answer is not None and answer.ok else {}
 
 
+@_understood
 def all_settings(admin: AdminClient) -> dict[str, str]:
     """Return its settings by their keys, with the secrets that it tells."""
     path = "/api/v2/config" if admin.speaks_v2 else "/api/v1/config/server_config"
@@ -596,13 +625,16 @@ def _lines(admin: AdminClient) -> list[str]:
 def parse_sample(line: str) -> MetricSample:
     """Return what a line of /metrics says; raise ``CommandError`` where it cannot be read."""
     match = _SAMPLE.fullmatch(line)
-    if match is None:
-        raise CommandError(f"no metric: {line[:80]!r}")
+    try:
+        value = float("" if match is None else match[3])
+    except ValueError as error:
+        raise CommandError(f"no metric: {line[:80]!r}") from error
+    assert match is not None
     labels = {
         name: re.sub(r"\\.", lambda one: _ESCAPED.get(one[0], one[0]), text)
         for name, text in _LABEL.findall(match[2] or "")
     }
-    return MetricSample(name=match[1], labels=labels, value=float(match[3]))
+    return MetricSample(name=match[1], labels=labels, value=value)
 
 
 JMX_NAMES: Final[Mapping[str, str]] = {

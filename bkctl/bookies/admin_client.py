@@ -16,6 +16,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkclient.errors import BookieUnavailableError
+from bkctl.bookies.timed_http import TimedConnection, body_of
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 30.0
 """How long one answer may take, where no ``--timeout`` is given."""
+
+REASON_CHARS_MAX: Final = 1000
 
 _OK: Final = range(200, 300)
 _NOT_SO: Final = frozenset({400, 409, 503})
@@ -56,16 +59,17 @@ class AdminAnswer:
         """
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(f"the answer is not JSON: {self.body[:80]!r}") from error
 
     @property
     def reason(self) -> str:
         """Why it is no answer, in the bookie's words."""
         try:
-            return str(json.loads(self.body)["error"]["message"])
-        except (ValueError, KeyError, TypeError):
-            return " ".join(self.body.split()) or f"status {self.status}"
+            return str(json.loads(self.body)["error"]["message"])[:REASON_CHARS_MAX]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            body = self.body[:REASON_CHARS_MAX]
+            return " ".join(body.split()) or f"status {self.status}"
 
 
 class AdminClient:
@@ -112,8 +116,8 @@ class AdminClient:
         connection = self._connection()
         try:
             connection.request(method, path, body=sent, headers=headers)
-            response = connection.getresponse()
-            return AdminAnswer(response.status, response.read().decode("utf-8", "replace"))
+            with connection.getresponse() as response:
+                return AdminAnswer(response.status, body_of(response).decode("utf-8", "replace"))
         except (TimeoutError, OSError, http.client.HTTPException) as error:
             where = f"{self._address.host}:{self._address.port}"
             why = getattr(error, "strerror", None) or error
@@ -124,7 +128,7 @@ class AdminClient:
     def _connection(self) -> http.client.HTTPConnection:
         host, port, tls = self._address
         if tls is None:
-            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            return TimedConnection(host, port, timeout=self._timeout_s)
         from bkctl.bookies.https import HttpsConnection
 
         return HttpsConnection(host, port, self._timeout_s, tls)

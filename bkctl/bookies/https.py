@@ -6,8 +6,6 @@ versions and suites, and why a handshake failed.
 
 from __future__ import annotations
 
-import http.client
-import io
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +17,14 @@ from twisted.internet.task import Clock
 from bkclient.config.tls import TlsSettings
 from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
 from bkclient.errors import SecurityError
+from bkctl.bookies.timed_http import Stream, TimedConnection
 
 _PIECE_BYTES: Final = 64 * 1024
 
 T = TypeVar("T")
 
 
-class HttpsConnection(http.client.HTTPConnection):
+class HttpsConnection(TimedConnection):
     """A connection with an HTTP server in TLS."""
 
     default_port = 443
@@ -53,11 +52,12 @@ class HttpsConnection(http.client.HTTPConnection):
         stream.shake_hands()
 
 
-class TlsStream:
-    """TLS over a connected socket, with what ``http.client`` asks of a socket."""
+class TlsStream(Stream):
+    """TLS over a connected socket."""
 
     def __init__(self, sock: socket.socket, end: TlsEnd) -> None:
-        self._sock, self._end = sock, end
+        super().__init__(sock)
+        self._end = end
         self._connection = end.clientConnectionForTLS(None)
         self._connection.set_connect_state()
 
@@ -76,20 +76,11 @@ class TlsStream:
             sent = self._run(partial(self._connection.send, left[:_PIECE_BYTES]))
             left = left[sent:]
 
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return what answers are read from. ``http.client`` closes us when it has them."""
-        return io.BufferedReader(_Reading(self))
-
     def read_into(self, buffer: Any) -> int:
-        """Read some bytes; none after the end."""
         try:
             return self._run(partial(self._connection.recv_into, buffer))
         except SSL.ZeroReturnError:
             return 0
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._sock.close()
 
     def _run(self, step: Callable[[], T]) -> T:
         """Do one step of TLS, with as many bytes each way as it needs."""
@@ -121,16 +112,3 @@ class TlsStream:
             except SSL.WantReadError:
                 return
             self._sock.sendall(data)
-
-
-class _Reading(io.RawIOBase):
-    """Reads from a stream, and leaves it open when it is closed itself."""
-
-    def __init__(self, stream: TlsStream) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._stream.read_into(buffer)

@@ -7,7 +7,6 @@ that one reading serves both. Quantiles are of the bookie's own window, the last
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +38,7 @@ _WANTED: Final = (
     rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
     r"|^bookie_ledger_dir_.*_usage\b"
 )
+VALUE_MAX: Final = 2.0**63
 _THREADS_MAX: Final = 256
 """Of the process, with those of earlier rounds that still wait."""
 
@@ -98,11 +98,14 @@ class _Page:
         return name in self._named
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:
-        """Return the values with these labels; what was never measured is NaN, and left out."""
+        """Return the values with these labels; what was never measured is NaN, and left out.
+
+        So is what no bookie measures, as infinity.
+        """
         return [
             sample.value
             for sample in self._named.get(name, ())
-            if labels.items() <= sample.labels.items() and not math.isnan(sample.value)
+            if labels.items() <= sample.labels.items() and abs(sample.value) < VALUE_MAX
         ]
 
 
