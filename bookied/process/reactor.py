@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from twisted.internet.main import installReactor
 
@@ -16,13 +17,20 @@ if sys.platform == "linux":
         some requests, and nothing of ours is logged with it.
         """
 
+        before_event: Callable[[object], object] = staticmethod(lambda _: None)
+        """Gets whom the next event is for, and None once all that came together are told."""
+
         def doPoll(self, timeout: float | None) -> None:
             """Wait for events, at most so many seconds, and tell whom they are for."""
-            events = self._poller.poll(timeout, len(self._selectables))
-            for fd, event in events:
-                selectable = self._selectables.get(fd)
-                if selectable is not None:  # It may have gone with an event before.
-                    self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
+            before_event = self.before_event
+            try:
+                for fd, event in self._poller.poll(timeout, len(self._selectables)):
+                    selectable = self._selectables.get(fd)
+                    if selectable is not None:  # It may have gone with an event before.
+                        before_event(selectable)
+                        self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
+            finally:
+                before_event(None)
 
         doIteration = doPoll
 

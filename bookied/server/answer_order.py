@@ -105,9 +105,10 @@ class Replies:
         self._backpressure.received(self._load, size_bytes, adds)
 
     def drop_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch of adds out again that will not be answered."""
+        """Count a batch of adds out again that cannot be stored, and close the connection."""
         self._backpressure.answered(self._load, size_bytes, adds)
         self.count -= 1
+        self._close()
 
     def keep_poll(self, reply: Reply, cancel: Cancel) -> None:
         """Remember how to cancel a request that waits."""

@@ -303,6 +303,8 @@ class BookieConnection(Protocol):
         has_more = self._dispatch.is_waiting and self._replies.count < BATCH_MAX
         if not has_more or self._turns >= BATCH_MAX:
             self._turns = 0
+            if self._replies.lanes.is_busy:
+                self._shared.fast_adds.store()
             self._replies.lanes.start()
 
     def _fetched(self) -> None:

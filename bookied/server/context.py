@@ -65,7 +65,7 @@ class ServerContext:
         self.backpressure = Backpressure(
             limits,
             clock,
-            lambda: bookie.storages.unwritten_bytes,
+            lambda: bookie.storages.unwritten_bytes + self.fast_adds.unstored_bytes,
             limited=self._note_limited,
             freed=self._note_freed,
             write_soon=bookie.storages.write_soon,

@@ -195,6 +195,7 @@ class FrameDispatch:
 
     def _take_reads(self, data: bytes, at: int, requests_max: int) -> FastReadResult:
         requests = requests_max - self.requests_taken
+        self._fast_adds.store()
         most = AnswerLimits(WRITE_BYTES, requests * READS_IN_ONE, requests)
         taken = self._fast_reads.take(data, at, self._must_queue, most)
         if taken.answers:
@@ -213,6 +214,7 @@ class FrameDispatch:
         raise RemoteProtocolError("a malformed frame")  # Not reached: the length is refused.
 
     def _handle(self, received: ReceivedRequest, frame_bytes: int) -> None:
+        self._fast_adds.store()
         self._admission.insist_allowed(received.request)
         reply = self._replies.begin(received, frame_bytes)
         try:

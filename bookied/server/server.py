@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
+from bookied.server.adds.add_batch import TakenRead
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
@@ -102,21 +103,35 @@ class BookieServer(Factory):
     def access(self, access: AccessRules) -> None:
         self.shared.access = access
 
-    def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
+    def before_event(self, whose: object) -> None:
+        """Gather the adds of clients that have asked at once, up to another's event, or the last.
+
+        Nothing else may look at a ledger, or at a storage, before they are stored.
+        """
+        adds = self.shared.fast_adds
+        adds.is_gathering = isinstance(getattr(whose, "protocol", None), BookieConnection)
+        if not adds.is_gathering:
+            adds.store()
+
+    def on_synced(self, done: Iterable[Callable[[], object] | list[TakenRead]]) -> None:
         """Answer all whose records a journal group has made durable; one write a connection."""
         self._is_in_group = True
         try:
             for each in done:
-                self._call(each)
+                if not isinstance(each, list):
+                    self._call(each)
+                    continue
+                for replies, *read in each:
+                    self._call(replies.adds_synced, *read)
         finally:
             self._is_in_group = False
         unflushed, self._unflushed = self._unflushed, []
         for answers in unflushed:
             answers.flush()
 
-    def _call(self, done: Callable[[], object]) -> None:
+    def _call(self, done: Callable[..., object], *read: object) -> None:
         try:
-            done()
+            done(*read)
         except Exception:  # noqa: BLE001 -- one client's trouble is not the others'
             log.failure("a response could not be sent")
 
@@ -159,6 +174,7 @@ class BookieServer(Factory):
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
         """Forget a connection."""
+        self.shared.fast_adds.store()
         self.shared.let_journals_run()
         self.connections_broken += broken
         self.connections.pop(connection, None)

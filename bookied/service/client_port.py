@@ -139,6 +139,7 @@ class ClientPort:
             clients_wait=parts.switch_threads_soon,
             give_way=parts.give_way,
         )
+        parts.watch_events(self.server.before_event)
         self._bound.listen(self.server)
         if said := open_port_warning(config, listen_host(config, parts.host), self._bound.port):
             log.warn("{said}", said=said)

@@ -95,6 +95,8 @@ class Dependencies:
     """Gets True when a thread must not wait long for its turn, False when it may."""
     give_way: Callable[[], object] = lambda: None
     """Lets other threads run at once."""
+    watch_events: Callable[[Callable[[object], object]], object] = lambda _: None
+    """Takes what is told of each event; see ``bookied.process.reactor``."""
     close: Callable[[], Deferred[None]]
 
 
@@ -195,6 +197,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
         "close": close,
         "switch_threads_soon": switch_threads_soon,
         "give_way": give_way,
+        "watch_events": partial(setattr, reactor, "before_event"),
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
     return Dependencies(**(given | changes))

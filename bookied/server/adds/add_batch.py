@@ -1,4 +1,4 @@
-"""The plain adds of one read from a socket, kept apart by storage and journal.
+"""The plain adds of one read from a socket, or of several, kept apart by storage and journal.
 
 A writer of many ledgers sends an add to each ledger in turn, and ledgers that follow one another
 belong to different directories. So a batch keeps one list of records for each storage, and one list
@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import struct
 from contextlib import suppress
-from functools import partial
 from typing import Final, NamedTuple, Protocol
+
+from twisted.logger import Logger
 
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
@@ -24,6 +25,11 @@ from wire.errors import BookKeeperError
 _LENGTH: Final = struct.Struct(">i")
 _PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
 
+SHARED_BYTES: Final = 256 * 1024
+"""Behind frames of more bytes the next read begins another batch: the journal can have this one."""
+
+log = Logger()
+
 
 class AddReplies(Protocol):
     """Where the answers to adds go; ``Replies`` is one."""
@@ -32,10 +38,14 @@ class AddReplies(Protocol):
         """Count a batch of adds, with frames of this size, as in flight."""
 
     def drop_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch out again that will not be answered."""
+        """Count a batch out again that cannot be stored, and close the connection."""
 
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
         """Answer a batch; it is durable."""
+
+
+TakenRead = tuple[AddReplies, bytes, int, int, int]
+"""What a journal makes durable of one read: where the answers go, and what ``adds_synced`` gets."""
 
 
 class AnswerShape(NamedTuple):
@@ -49,13 +59,15 @@ class AnswerShape(NamedTuple):
 
 
 class AddBatch:
-    """The adds of one read: one run after the other.
+    """The adds of some reads: one run after the other.
 
     A run is of one ledger. Space is reserved in a storage when the first run of it begins.
     """
 
     __slots__ = (
         "_advanced",
+        "_answers_begin",
+        "_began_ns",
         "_begin",
         "_begin_at",
         "_bookie",
@@ -71,17 +83,25 @@ class AddBatch:
         "is_recovery",
         "location",
         "records",
+        "size_bytes",
     )
 
-    def __init__(self, bookie: Bookie, size_bytes_max: int, shape: AnswerShape) -> None:
+    def __init__(
+        self, bookie: Bookie, size_bytes_max: int, shape: AnswerShape, began_ns: int
+    ) -> None:
         """Begin without adds.
 
         Args:
             bookie: its storages and journals get the adds.
-            size_bytes_max: no more than this is reserved in each storage.
+            size_bytes_max: the frames of the first read have no more. The records made of them are
+                shorter, so no more is reserved in each storage.
             shape: how to join the answers.
+            began_ns: when the first read was.
         """
         self._bookie, self._size_bytes_max, self._shape = bookie, size_bytes_max, shape
+        self._began_ns = began_ns
+        self.size_bytes = 0
+        """How many bytes the frames have that were taken."""
         self._stored: dict[LedgerStorage, _Stored] = {}
         # Ledgers whose ids leave the same remainder have one storage and one journal.
         self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
@@ -89,11 +109,20 @@ class AddBatch:
         self._takes = bookie.adds.takes
         self._state: CachedLedger | None = None
         self._advanced: list[tuple[CachedLedger, int]] = []
-        self._begin = self._begin_at = 0
+        self._begin = self._begin_at = self._answers_begin = 0
         self.location = 0
         """The location of the run's first entry packet."""
         self.is_recovery = False
         """Whether the adds are those of a recovery; all are of one kind."""
+
+    def begin_read(self, size_bytes: int, shape: AnswerShape) -> bool:
+        """Return whether adds of another read, in so many bytes of frames, can come to these."""
+        self._size_bytes_max = most = self.size_bytes + size_bytes
+        return (
+            shape is self._shape
+            and self.size_bytes <= SHARED_BYTES
+            and all(storage.adds.has_space(most) for storage in self._stored)
+        )
 
     def begin_run(self, ledger_id: int, master_key: bytes, at: int) -> CachedLedger | None:
         """Return the ledger if plain adds with this key are what it takes, else None.
@@ -120,7 +149,7 @@ class AddBatch:
         stored = part.stored
         self._state, self._part, self._begin_at = state, part, at
         self.location, self.records, self.answers = stored.location, stored.records, part.answers
-        self._begin = len(stored.records)
+        self._begin, self._answers_begin = len(stored.records), len(part.answers)
         return state
 
     def _begin_part(self, kind: int) -> _Part | None:
@@ -173,36 +202,56 @@ class AddBatch:
         except (BookKeeperError, OSError):
             return None
 
-    def store(self, replies: AddReplies, began_ns: int) -> tuple[int, int]:
+    def drop_run(self) -> None:
+        """Leave out the run that did not end."""
+        if self._state is not None:
+            del self.records[self._begin :], self.answers[self._answers_begin :]
+            self._state = None
+
+    def end_read(self, replies: AddReplies, began_ns: int) -> None:
+        """Count what was taken of a read; ``replies`` get the answers once it is on disk."""
+        for part in self._parts.values():
+            adds = len(part.answers) // self._shape.parts
+            if adds:
+                answers = self._shape.start + self._shape.start.join(part.answers)
+                size_bytes, part.frame_bytes, part.answers = part.frame_bytes, 0, []
+                part.reads.append((replies, answers, size_bytes, adds, began_ns))
+                part.adds += adds
+                self.size_bytes += size_bytes
+                replies.begin_adds(size_bytes, adds)
+
+    def store(self) -> None:
         """Hand all to the storages, then to the journals, as everywhere; then note LACs.
 
-        Returns:
-            How many adds there are, and how many bytes their entry packets have.
+        Where that fails, the clients whose adds no journal has are closed.
         """
+        parts = [part for part in self._parts.values() if part.reads]
+        try:
+            self._store(parts)
+        except Exception:  # noqa: BLE001 -- the caller may be another client
+            log.failure("closing the connections of adds that could not be stored")
+            for part in parts:
+                for replies, _, size_bytes, adds, _ in part.reads:
+                    replies.drop_adds(size_bytes, adds)
+
+    def _store(self, parts: list[_Part]) -> None:
         blobs = {}
         for storage, stored in self._stored.items():
             if stored.records:
                 blobs[storage] = blob = b"".join(stored.records)
                 storage.adds.append(blob, stored.sizes, locations=stored.locations)
         all_adds = 0
-        for part in self._parts.values():
-            adds = len(part.answers) // self._shape.parts
-            if not adds:
-                continue
-            answers = self._shape.start + self._shape.start.join(part.answers)
-            done = partial(replies.adds_synced, answers, part.frame_bytes, adds, began_ns)
-            records = part.records(blobs[part.storage])
-            replies.begin_adds(part.frame_bytes, adds)
-            try:
-                part.journal.append(records, done, entries=adds)
-            except BaseException:
-                replies.drop_adds(part.frame_bytes, adds)
-                raise
-            all_adds += adds
+        while parts:
+            part = parts[0]
+            part.journal.append(part.records(blobs[part.storage]), part.reads, entries=part.adds)
+            all_adds += part.adds
+            del parts[0]
         for state, max_lac in self._advanced:
             self._bookie.adds.note_lac(state, max_lac)
-        size_bytes = sum(map(len, blobs.values()))
-        return all_adds, size_bytes - all_adds * _LENGTH.size
+        size_bytes = sum(map(len, blobs.values())) - all_adds * _LENGTH.size
+        self._bookie.stats.adds_stored(
+            all_adds, size_bytes, self._began_ns, is_recovery=self.is_recovery
+        )
 
 
 class _Stored:
@@ -222,13 +271,26 @@ class _Stored:
 class _Part:
     """The adds of one storage that one journal gets."""
 
-    __slots__ = ("answers", "frame_bytes", "hot", "journal", "runs", "storage", "stored")
+    __slots__ = (
+        "adds",
+        "answers",
+        "frame_bytes",
+        "hot",
+        "journal",
+        "reads",
+        "runs",
+        "storage",
+        "stored",
+    )
 
     def __init__(self, storage: LedgerStorage, journal: Journal, stored: _Stored) -> None:
         self.storage, self.journal, self.stored = storage, journal, stored
         self.hot = storage.hot
         self.answers: list[bytes] = []
+        """Those of the read that is being taken, and how large its frames are."""
         self.frame_bytes = 0
+        self.adds = 0
+        self.reads: list[TakenRead] = []
         self.runs: list[tuple[int, int]] = []
         """Which of the storage's records belong to the part: begin and end of each run."""
 

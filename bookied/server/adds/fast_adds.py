@@ -5,10 +5,11 @@ fenced, no flags, on a bookie that takes all writes; over V3 also an add of a re
 Any other frame is left to the plain path (``wire.framing`` and ``bookie``), which is the
 authority on the rules; a test feeds the same frames to both and compares.
 
-Per read there is one blob for each storage (``add_batch``): the joined records, each
-``[i32 length][entry packet]``. It is what the journal appends, what the entry log appends, and what
-serves reads until it is flushed. Per add there is one ``unpack``, a few comparisons and two slices;
-less where many that are alike come in a row (``uniform_adds``).
+Per read, or for the reads of all clients that ask at once, there is one blob for each storage
+(``add_batch``): the joined records, each ``[i32 length][entry packet]``. It is what the journal
+appends, what the entry log appends, and what serves reads until it is flushed. Per add there is one
+``unpack``, a few comparisons and two slices; less where many that are alike come in a row
+(``uniform_adds``).
 """
 
 from __future__ import annotations
@@ -88,11 +89,25 @@ class FastAdds:
         self._shapes: dict[bytes, _V3Shape] = {}
         self._alike: dict[_ShapeKey, _V3Shape] = {}
         self._rows: V2Rows | None = None
+        self._batch: AddBatch | None = None
+        self.is_gathering = False
+        """Whether what is taken waits for ``store``."""
+
+    @property
+    def unstored_bytes(self) -> int:
+        """How many bytes of frames were taken and are not stored."""
+        return self._batch.size_bytes if self._batch is not None else 0
+
+    def store(self) -> None:
+        """Store and journal what was taken: entries cannot be read before."""
+        batch, self._batch = self._batch, None
+        if batch is not None and batch.size_bytes:
+            batch.store()
 
     def take(self, data: bytes, at: int, replies: AddReplies) -> int:
-        """Store and journal the complete plain adds that begin at ``at``; return where they end.
+        """Take the complete plain adds that begin at ``at``; return where they end.
 
-        ``replies`` get one answer for each batch, when its journal has the batch on disk.
+        ``replies`` get one answer for all that one journal gets of them, when it is on disk.
         """
         if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
             return at
@@ -102,15 +117,20 @@ class FastAdds:
             take, shape = self._take_v3, _V3_ANSWERS
         else:
             return at
-        stats = self._stats
-        began_ns = stats.now_ns()
-        # Frames are longer than the records made of them, so this is enough.
-        batch = AddBatch(self._bookie, len(data) - at, shape)
-        end = take(data, at, batch)
-        if end > at:
-            adds, size_bytes = batch.store(replies, began_ns)
-            stats.adds_stored(adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
-        return end
+        began_ns = self._stats.now_ns()
+        batch, size_bytes = self._batch, len(data) - at
+        if batch is None or not batch.begin_read(size_bytes, shape):
+            self.store()
+            batch = self._batch = AddBatch(self._bookie, size_bytes, shape, began_ns)
+        try:
+            return take(data, at, batch)
+        except BaseException:
+            batch.drop_run()
+            raise
+        finally:
+            batch.end_read(replies, began_ns)
+            if not self.is_gathering:
+                self.store()
 
     def _take_v2(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return where the plain adds end."""
@@ -247,7 +267,7 @@ class FastAdds:
                 continue
             if ledger_id != ledger or not is_run:
                 batch.end_run(at, location, last_entry, max_lac)
-                if at > begin_at and bool(tail) is not batch.is_recovery:
+                if (at > begin_at or batch.size_bytes) and bool(tail) is not batch.is_recovery:
                     break  # The caller comes back with the rest.
                 batch.is_recovery = bool(tail)
                 state = batch.begin_run(ledger_id, shape.master_key, at)

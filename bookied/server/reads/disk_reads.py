@@ -85,6 +85,11 @@ class DiskReadQueues:
         return ledger_id in self._waiting_of
 
     @property
+    def is_busy(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._queues)
+
+    @property
     def is_full(self) -> bool:
         """Whether enough is held of answers that wait."""
         return self.held_bytes > HELD_BYTES_MAX

@@ -76,7 +76,9 @@ class EntryLogWriter:
         self._size_bytes_max = min(settings.size_bytes_max, layout.OFFSET_MAX)
         # Of the reactor:
         self.ids = LogIds(files, directories.all)
-        self._log_id, self._offset = -1, 0
+        self.active_log_id = -1
+        """The log that is being appended to; -1 before the first."""
+        self._offset = 0
         self._blobs: list[bytes] = []
         self._uncounted: list[bytes] = []
         self._counted: dict[int, int] = {}
@@ -123,11 +125,6 @@ class EntryLogWriter:
         """Whether the last attempt to write found a full disk, and no other; it is repeated."""
         return self._failures.is_stuck
 
-    @property
-    def active_log_id(self) -> int:
-        """The log that is being appended to; -1 before the first."""
-        return self._log_id
-
     def reserve(self, size: int) -> int:
         """Return the location of the next record's length field, with space for ``size`` bytes.
 
@@ -136,9 +133,13 @@ class EntryLogWriter:
         Raises:
             NoWritableDirError: no directory takes another log.
         """
-        if self._offset + size > self._size_bytes_max or self._log_id < 0:
+        if not self.has_space(size) or self.active_log_id < 0:
             self._rotate()
-        return self._log_id << 32 | self._offset
+        return self.active_log_id << 32 | self._offset
+
+    def has_space(self, size: int) -> bool:
+        """Return whether the active log takes so many bytes more."""
+        return self._offset + size <= self._size_bytes_max
 
     def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
         """Append joined ``[i32 length][entry packet]`` records where ``reserve`` said.
@@ -167,22 +168,22 @@ class EntryLogWriter:
             blobs, counted, uncounted = self._blobs, self._counted, self._uncounted
             self._blobs, self._uncounted, self._counted = [], [], {}
             offset = self._offset - size
-            self._command(WriteRecords(self._log_id, offset, blobs, counted, uncounted, size))
+            self._command(WriteRecords(self.active_log_id, offset, blobs, counted, uncounted, size))
 
     def _rotate(self) -> None:
         directory = self._directories.choose()
         self.finish()
         log_id = self.ids.give_out()
-        self._log_id, self._offset = log_id, layout.HEADER_BYTES
+        self.active_log_id, self._offset = log_id, layout.HEADER_BYTES
         self.paths[log_id] = directory / layout.file_name(log_id)
         self._command(OpenLog(log_id, self.ids.turn))
 
     def finish(self) -> None:
         """End the active log, with its ledgers map; the next entry begins another."""
         self.hand_over()
-        if self._log_id >= 0:
+        if self.active_log_id >= 0:
             self._command(CloseLog())
-            self._log_id = -1
+            self.active_log_id = -1
 
     def take_back(self) -> list[tuple[int, bytes]]:
         """Return what a log that was given up has not got, and let writing go on.
@@ -197,7 +198,7 @@ class EntryLogWriter:
         if log_id < 0:
             return []
         records = self.file.take_unwritten()
-        if self._log_id == log_id:
+        if self.active_log_id == log_id:
             self.finish()
         while (command := self._commands.popleft()) and isinstance(command, WriteRecords):
             assert command.log_id == log_id
@@ -211,7 +212,7 @@ class EntryLogWriter:
 
     def leave(self, full: Collection[Path]) -> None:
         """End the active log if it is in one of these directories: they take no more."""
-        if self._log_id >= 0 and self.paths[self._log_id].parent in full:
+        if self.active_log_id >= 0 and self.paths[self.active_log_id].parent in full:
             self.finish()
 
     def _command(self, command: Command) -> None:

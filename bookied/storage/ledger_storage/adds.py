@@ -56,6 +56,10 @@ class EntryAdds:
         self._base = base = self._log.reserve(size)
         return base
 
+    def has_space(self, size: int) -> bool:
+        """Whether the log takes so much after the last place that ``reserve`` gave."""
+        return self._log.has_space(size)
+
     def append(
         self, blob: bytes, counted: LedgerBytes | None = None, *, locations: int = 0
     ) -> None:

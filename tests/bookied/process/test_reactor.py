@@ -89,3 +89,20 @@ def test_one_that_fails_is_disconnected_and_the_others_go_on(reactor: Any, logs:
     assert other.events == ["read go"]
     assert len(logs) == 1
     assert "ZeroDivisionError" in logs[0]
+
+
+def test_who_watches_hears_of_each_event_before_it_and_of_the_end(reactor: Any) -> None:
+    heard: list[object] = []
+
+    def fail() -> None:
+        heard.append("fails")
+        raise ValueError("a bug")
+
+    end = End(reactor, fail)
+    reactor.before_event = heard.append
+    reactor.addReader(end)
+    end.peer.send(b"go")
+    reactor.doIteration(10)
+    assert heard == [end, "fails", None]
+    reactor.doIteration(0)
+    assert heard[3:] == [None]

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.connection import BookieConnection
 from bookied.server.rules import entry_reads, lost_fences
 from bookied.server.rules.deleted_ledgers import FencedDeletions
@@ -56,6 +57,17 @@ def _no_fence_check(stack: contextlib.ExitStack) -> None:
 def _forgets_deleted(stack: contextlib.ExitStack) -> None:
     """A ledger that was fenced and deleted is made anew by the next add (#4462)."""
     put(stack, FencedDeletions, remember=lambda _self, _ledger_id, **_: None)
+
+
+def _gathered_come_late(stack: contextlib.ExitStack) -> None:
+    """Adds of other clients that came with a fence or a read are stored after it."""
+    usual = FastAdds.store
+
+    def store(self: FastAdds) -> None:
+        if not self.is_gathering:
+            usual(self)
+
+    put(stack, FastAdds, store=store)
 
 
 def _acks_early(stack: contextlib.ExitStack) -> None:
@@ -143,6 +155,15 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "forgets-deleted": switch(
         "a deleted ledger is made anew by an add", "S35", "I23 I13", _forgets_deleted, "fences", 60
+    ),
+    "gathered-come-late": switch(
+        "adds that came together with a fence are stored after it",
+        "10",
+        "I3",
+        _gathered_come_late,
+        "tests.bookied.server.adds.test_gathered_adds:"
+        "test_a_fence_of_another_client_comes_after_the_adds_before_it",
+        0,
     ),
     "acks-early": switch(
         "bookies answer before their sync", "storage", "I1 I14 I15 I2 L2", _acks_early, "fences", 30

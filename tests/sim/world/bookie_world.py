@@ -136,6 +136,7 @@ class _Listener:
 
 class _Transport(StringTransport):
     is_cut = False
+    protocol: BookieConnection
 
     def abortConnection(self) -> None:  # noqa: N802
         self.is_cut = True
@@ -153,6 +154,7 @@ class Client:
         assert isinstance(connection, BookieConnection)
         self._connection = connection
         self._transport: Any = _Transport()
+        self._transport.protocol = connection
         connection.makeConnection(self._transport)
         self._decoder = ClientConnection(protocol)
         self._txn_id = 0
@@ -364,6 +366,7 @@ class BookieWorld:
         Raises:
             PowerCut: the power went meanwhile.
         """
+        self._gather(is_of_client=False)
         assert self.service is not None
         for client in self.clients:
             client.lose()
@@ -445,6 +448,7 @@ class BookieWorld:
         """
         self.turns += 1
         choice = self.rng.random()
+        self._gather(is_of_client=choice < 0.36 or 0.86 <= choice < 0.965)
         if choice < 0.36:
             self._some_adds()
         elif choice < 0.54:
@@ -470,6 +474,12 @@ class BookieWorld:
         if self.failures:
             raise self.failures[0]
 
+    def _gather(self, *, is_of_client: bool) -> None:
+        """Have what clients do in a row come to the reactor at once, and nothing else with it."""
+        server = self._listener.bound.factory
+        if server is not None:
+            server.before_event(self.clients[0]._transport if is_of_client else None)
+
     def _something_rare(self) -> None:
         choice = self.rng.random()
         if choice < 0.25 or self._early_share == 1.0:
@@ -487,6 +497,7 @@ class BookieWorld:
         """Ask for a round, as an operator may; what becomes of it is in the files."""
         assert self.service is not None
         assert self.service.background.collectors is not None
+        self._gather(is_of_client=False)
         self.service.background.collectors.collect().addErrback(lambda failure: None)
 
     def _some_ledger(self) -> int:
@@ -678,6 +689,7 @@ class BookieWorld:
 
     def check(self) -> None:
         """Ask for everything: nothing acknowledged is missing, nothing is made up."""
+        self._gather(is_of_client=False)
         client = self._connect()
         for ledger_id, kept in self.model.items():
             if not kept.is_deleted:
