@@ -319,7 +319,7 @@ _DECLARED: Final = (
         "-o",
         "--output",
         type=click.Choice(OUTPUTS),
-        help="Format of results; with JSON also of errors.",
+        help="Format of results. The JSON formats apply to errors, too.",
     ),
     _option(
         "--json", "as_json", is_flag=True, to="output", const="json", help="Short for -o json."
@@ -346,7 +346,8 @@ _DECLARED: Final = (
         metavar="FIELD=VALUE",
         multiple=True,
         help="Show only rows where FIELD matches VALUE; also != < <= > >=, ~ (contains) and !~. "
-        "'created>1h' keeps what was created in the last hour; 'custom!=KEY' what lacks that key.",
+        "'created>1h' keeps rows created in the last hour; 'custom!=KEY' keeps rows without "
+        "that key.",
     ),
     _option(
         "--watch",

@@ -223,12 +223,12 @@ class BookieExitStatus(enum.IntEnum):
 MEANING: Final = {
     BookieExitStatus.OK: "stopped as asked",
     BookieExitStatus.INVALID_CONFIGURATION: "bad configuration or directory",
-    BookieExitStatus.CANNOT_START_NOW: "cannot start now (metadata out of reach, port or "
+    BookieExitStatus.CANNOT_START_NOW: "cannot start now (metadata service unreachable, port or "
     "directories in use)",
     BookieExitStatus.SESSION_LOST: "metadata session lost for good",
     BookieExitStatus.NOT_REGISTERED: "not registered",
     BookieExitStatus.FATAL: "failed while running",
-    BookieExitStatus.WRONG_IDENTITY: "cookie or instance id do not fit",
+    BookieExitStatus.WRONG_IDENTITY: "cookie or instance id does not match",
     BookieExitStatus.DAMAGED: "damaged or missing data",
     BookieExitStatus.WARNINGS: "--check-config found warnings",
     BookieExitStatus.PROBLEMS: "--check-config found errors",

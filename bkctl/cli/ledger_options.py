@@ -27,7 +27,7 @@ def _quorum(letter: str, name: str, short: str, default: int, what: str) -> Any:
 
 
 QUORUMS: Final = (
-    _quorum("-E", "--ensemble-size", "--ensemble", 3, "Bookies that share the ledger."),
+    _quorum("-E", "--ensemble-size", "--ensemble", 3, "Number of bookies that store a fragment."),
     _quorum("-W", "--write-quorum", "--qw", 2, "Copies of each entry."),
     _quorum(
         "-A", "--ack-quorum", "--qa", 2, "Copies that must be on disk before an add is confirmed."
@@ -44,7 +44,7 @@ COPIES: Final = (
         "--digest",
         type=click.Choice(_DIGESTS),
         default="crc32c",
-        help="How entries are protected against damage.",
+        help="Digest of each entry, which detects damage.",
     ),
     PASSWORD_FILE,
 )
@@ -57,7 +57,7 @@ NEW_LEDGER: Final = (
         "--ledger-id",
         "wanted_id",
         type=LEDGER_ID,
-        help="Id of the ledger, instead of a new id; never an id that existed.",
+        help="Use this ledger id instead of a new id. It must never have been used.",
     ),
 )
 """How a new ledger is to be made."""
@@ -69,7 +69,7 @@ FORMS: Final = (
         "--length-prefixed",
         "form",
         flag_value="length-prefixed",
-        help="Each entry after its length: 4 bytes, big-endian.",
+        help="The length of each entry, 4 bytes big-endian, precedes the entry.",
     ),
     option("--hexdump", "form", flag_value="hexdump", help="Print a hexdump."),
     option("--delimiter", metavar="TEXT", help=r"Print TEXT after each entry; \n, \t and \0 work."),
@@ -90,9 +90,9 @@ FRAMING: Final = (
         "--length-prefixed",
         "framing",
         flag_value="length-prefixed",
-        help="Each entry after its length: 4 bytes, big-endian.",
+        help="The length of each entry, 4 bytes big-endian, precedes the entry.",
     ),
-    option("--whole", "framing", flag_value="whole", help="All of the input as one entry."),
+    option("--whole", "framing", flag_value="whole", help="The entire input is one entry."),
     option(
         "--chunks", "chunk_bytes", type=SIZE, help="Entries of SIZE bytes (for binary input: 1MiB)."
     ),

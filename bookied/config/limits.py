@@ -123,7 +123,7 @@ class LimitsConfig:
         "journals. 0 is no limit.",
     )
     force_read_only: bool = setting(
-        False, key="forceReadOnlyBookie", doc="Start read-only and stay so."
+        False, key="forceReadOnlyBookie", doc="Start read-only, and stay read-only."
     )
     allow_storage_expansion: bool = setting(
         False, key="allowStorageExpansion", doc="Take new, empty directories into use."

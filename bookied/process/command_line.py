@@ -41,15 +41,15 @@ CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
 SIGNALS: Final = {
-    "TERM and INT": "drain and stop, a second one ends at once",
-    "HUP": "opens the log file anew, and reads again the HTTP token, keys, certificates, "
-    "passwords, and those settings that can change meanwhile",
-    "USR1": "collects garbage now, with the compaction that is allowed",
+    "TERM and INT": "drain and stop, a second signal ends the process at once",
+    "HUP": "reopens the log file, and reads the HTTP token, keys, certificates, passwords and "
+    "the settings that can change at run time",
+    "USR1": "collects garbage now, with the compaction that the settings allow",
     "QUIT": "writes the bookie's state to the log",
 }
 SIGNALS_OF_AUTORECOVERY: Final = {
-    "TERM and INT": "stop, a second one ends at once",
-    "HUP": "opens the log file anew, and reads again keys, certificates and logLevel",
+    "TERM and INT": "stop, a second signal ends the process at once",
+    "HUP": "reopens the log file, and reads keys, certificates and logLevel",
     "QUIT": "writes its present work to the log",
 }
 _EPILOG_WIDTH: Final = 100
@@ -90,8 +90,8 @@ def bookie_parser() -> argparse.ArgumentParser:
         epilog=_epilog(
             MEANING,
             SIGNALS,
-            "`bookied autorecovery` runs an auditor and a replication worker alone; it has a "
-            "--help of its own.",
+            "`bookied autorecovery` runs an auditor and a replication worker without a bookie: "
+            "see its --help.",
         ),
         formatter_class=_OptionFormatter,
         allow_abbrev=False,
@@ -105,7 +105,7 @@ def bookie_parser() -> argparse.ArgumentParser:
     sets("-l --ledgerdirs", "ledgerDirectories", "DIR", "ledger directories", nargs="+")
     sets("-i --indexdirs", "indexDirectories", "DIR", "index directories", nargs="+")
     read_only, repairs = "-r --readOnly --read-only", "-withAutoRecovery --withAutoRecovery"
-    sets(read_only, "forceReadOnlyBookie", None, "start read-only and stay so", nargs=0)
+    sets(read_only, "forceReadOnlyBookie", None, "start read-only, and stay read-only", nargs=0)
     key = "autoRecoveryDaemonEnabled"
     sets(repairs, key, None, f"as {key}=true", nargs=0)
     _add_rest(parser)
@@ -136,7 +136,10 @@ def _epilog(statuses: Iterable[BookieExitStatus], signals: Mapping[str, str], *m
 
 
 def _add_settings(parser: _Parser) -> None:
-    settings, uri = "settings, as a Java bk_server.conf", "metadata service, as metadataServiceUri"
+    settings, uri = (
+        "settings file, in the format of Java's bk_server.conf",
+        "metadata service, as metadataServiceUri",
+    )
     parser.add_argument("-c", "--conf", type=Path, metavar="FILE", help=settings)
     sets = parser.add_setting
     sets("-u --metadata-uri", "metadataServiceUri", "URI", uri, type=value_text)
@@ -160,9 +163,9 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
         help="print warnings and errors of the settings, and end",
     )
     add("--strict-config", action="store_true", help="refuse unknown keys")
-    add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
-    add("--log-level", choices=LEVELS, help="least level that is logged (info)")
-    add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
+    add("--log-format", choices=FORMATS, default="text", help="format of the log lines")
+    add("--log-level", choices=LEVELS, help="lowest level that is logged (default: info)")
+    add("--log-file", type=Path, metavar="FILE", help="write the log to FILE, not to stderr")
     add("--daemonize", "--pid-file", action=_LeftToSystemd, nargs="?", help=argparse.SUPPRESS)
     add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
 

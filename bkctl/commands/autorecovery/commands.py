@@ -17,8 +17,8 @@ autorecovery = SubGroup(
     name="autorecovery",
     help="""Autorecovery: re-replicate ledgers after a bookie is lost.
 
-    An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
-    take the marks one by one and copy the missing entries to other bookies.
+    The processes that run autorecovery elect an auditor. It marks the ledgers of a lost bookie.
+    Workers take the marks one by one and copy the missing entries to other bookies.
     """,
     aliases={"trigger": "autorecovery audit"},
 )
@@ -43,7 +43,7 @@ autorecovery.command(
     help="""List the ledgers that are marked as lacking replicas.
 
     The auditor marks the ledgers of a bookie after its registration has ended, unless autorecovery
-    is disabled. `bkctl doctor` looks at all ledgers itself.
+    is disabled. `bkctl doctor` checks the metadata of all ledgers by itself.
     """,
     params=(
         option(
@@ -83,7 +83,7 @@ autorecovery.command(
 autorecovery.command(
     "active",
     body="bkctl.commands.autorecovery.marks:active",
-    help="List the ledgers that workers have locked now, waiting or copying.",
+    help="List the ledgers that workers have locked, to copy them or to wait.",
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery active", "each ledger under repair, its worker, and since when"),

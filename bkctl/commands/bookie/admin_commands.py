@@ -60,7 +60,7 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin_requests:ready",
         help="""Check that a bookie is registered and serves.
 
-    The exit status is 7 if it does not.
+    Exit status 7 means that the bookie is not registered or does not serve.
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
@@ -103,8 +103,9 @@ ADMIN: Final = (
         help="""Start a bookie's garbage collection now.
 
     `gc-status` shows the progress; --wait returns at the end. The collection deletes only the data
-    of deleted ledgers, as the bookie's own collections do. If most of the entry log that is written
-    to belongs to deleted ledgers, bookied ends that log first; Java's bookie keeps it.
+    of deleted ledgers, as the bookie's own collections do. If most of the current entry log belongs
+    to deleted ledgers, bookied first begins a new log, so that it can free the old one. A Java
+    bookie does not.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -119,8 +120,8 @@ ADMIN: Final = (
         ),
         effect=Effect.REVERSIBLE,
         examples=(
-            ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that is allowed"),
-            ("bkctl bookie gc 10.0.0.1:3181 --no-major", "no more than a minor compaction"),
+            ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that the settings allow"),
+            ("bkctl bookie gc 10.0.0.1:3181 --no-major", "at most a minor compaction"),
             ("bkctl bookie gc 10.0.0.1:3181 --wait", "wait, and show the freed space"),
             ("bkctl bookie list -o id | xargs -n 1 bkctl bookie gc", "on every bookie"),
         ),
@@ -132,9 +133,9 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin_requests:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
-    Counts are since the bookie's start. Rounds begin every `gcWaitTime`, the first one up to twice
-    that after the start; Java bookies do not report when. LOGS, TOTAL and LIVE leave out entry logs
-    that the bookie still writes, and damaged ones.
+    Counts begin at the bookie's start. A round begins every `gcWaitTime`, and the first round
+    within twice that time after the start. Java bookies do not report when the next round begins.
+    LOGS, TOTAL and LIVE leave out damaged entry logs, and logs that the bookie still writes.
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
@@ -186,7 +187,7 @@ ADMIN: Final = (
     of its file. `config-set` changes some settings.
 
     ORIGIN is where the value comes from: a line of a file, the environment, the command line,
-    default, or `set at run time`. BOOKIE_ID may be several ids, with commas.
+    default, or `set at run time`. BOOKIE_ID may be several ids, separated by commas.
     """,
         params=(
             argument("words", type=BOOKIE_WORDS, metavar="BOOKIE_ID [KEY...]", nargs=-1),
@@ -211,11 +212,12 @@ ADMIN: Final = (
         help="""Change settings of a running bookie.
 
     Changes last until the bookie restarts or reads its settings file again (SIGHUP). The command
-    names the file, and the lines that keep the change. It sets all settings or none. Only some
-    settings can change at run time; the error lists them. A Java bookie accepts every setting.
+    prints the file's name, and the lines to write there to keep the change. It sets all settings or
+    none. Only some settings can change at run time; the error lists them. A Java bookie accepts
+    every setting.
 
-    BOOKIE_ID may be several ids, with commas. For several bookies the command asks once, and
-    reports each. The status is 8 if only some took the change.
+    BOOKIE_ID may be several ids, separated by commas. For several bookies the command asks once,
+    and reports the result of each bookie. The status is 8 if only some bookies accepted the change.
     """,
         params=(
             argument("words", type=BOOKIE_WORDS, metavar="BOOKIE_ID KEY=VALUE...", nargs=-1),

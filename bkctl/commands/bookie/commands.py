@@ -43,16 +43,16 @@ bookie.command(
     body="bkctl.commands.bookie.listing:print_bookies",
     help="""List bookies, including bookies that are down.
 
-    FREE and TOTAL are of the disks. `bkctl bookie show --ledgers` counts the ledgers and bytes that
-    each bookie holds.
+    FREE and TOTAL are the sizes of the bookie's disks. `bkctl bookie show --ledgers` counts the
+    ledgers and bytes that each bookie holds.
     """,
     params=(
         option(
             "--state",
             type=_STATES,
             default="all",
-            help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, is "
-            "away.",
+            help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, "
+            "is not registered.",
         ),
         option(
             "--ask/--no-ask",
@@ -75,12 +75,12 @@ bookie.command(
     body="bkctl.commands.bookie.details:show",
     help="""Show one bookie in full, or a table of bookies; `-` reads ids from stdin.
 
-    In full means published addresses, disks and cookie.
+    One bookie is shown with its published addresses, its disks and its cookie.
 
-    Version, uptime and load are shown if the bookie has published its HTTP server: for one bookie,
-    for several the first two with -o wide, and all with -o json. Without BOOKIE_ID the command
-    shows all bookies, and their disks together. On the bookie's host `bkctl disk usage --ledgers`
-    lists the bytes of each ledger.
+    If a bookie has published its HTTP server, the command also shows its version, uptime and load.
+    For several bookies, -o wide shows version and uptime, and -o json shows all three. Without
+    BOOKIE_ID the command shows all bookies, and the sums of their disks. On the bookie's host
+    `bkctl disk usage --ledgers` lists the bytes of each ledger.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),

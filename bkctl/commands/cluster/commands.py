@@ -50,13 +50,13 @@ cluster.command(
         option(
             "--layout",
             type=click.Choice(["hierarchical", "longhierarchical", "flat"]),
-            help="How ledgers are kept in ZooKeeper.  [default: as the URI says]",
+            help="Layout of the ledger nodes in ZooKeeper.  [default: as the URI says]",
         ),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cluster init -u zk://zk1:2181,zk2:2181/ledgers", "a new, empty cluster"),
-        ("bkctl cluster init -u sqlite:///var/lib/bk/metadata.db", "on this machine alone"),
+        ("bkctl cluster init -u sqlite:///var/lib/bk/metadata.db", "a cluster on this machine"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT),
     replaces="bookkeeper shell initnewcluster",
@@ -68,8 +68,8 @@ cluster.command(
     help="""Show the state of the cluster and its problems.
 
     Headroom is the number of writable bookies that can fail before a ledger with the ensemble size
-    of -E cannot be created. Bookies of one host that report disks of the same size count as sharing
-    these disks. `bkctl doctor` looks deeper.
+    of -E cannot be created. If bookies of one host report disks of the same size, the command
+    assumes that they share these disks. `bkctl doctor` looks deeper.
     """,
     params=(
         flag("--fail-if-any", help="End with status 10 if there is any problem."),
@@ -80,7 +80,11 @@ cluster.command(
             default=3,
             help="Ensemble size for the headroom.",
         ),
-        flag("--ledgers", help="Count the ledgers; the headroom covers the largest open ensemble."),
+        flag(
+            "--ledgers",
+            help="Count the ledgers, and compute the headroom for the largest "
+            "ensemble of an open ledger.",
+        ),
     ),
     effect=Effect.READ,
     examples=(
@@ -113,7 +117,9 @@ cluster.command(
     The command opens a connection to each bookie, with TLS or authentication if configured, and
     sends one request that needs no disk. Nothing is written.
     """,
-    params=(flag("--registered", help="Leave out bookies that only have a cookie."),),
+    params=(
+        flag("--registered", help="Leave out bookies that have a cookie but are not registered."),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl cluster ping", "with times; status 5 if a bookie does not answer"),
@@ -126,7 +132,7 @@ cluster.command(
 cluster.command(
     "test",
     body="bkctl.commands.cluster.status:test",
-    help="""Write a ledger, read it while it is open and once it is closed, and delete it.
+    help="""Write a ledger, read it before and after it is closed, and delete it.
 
     The command compares each entry that it reads with the entry that it wrote.
     """,
@@ -154,8 +160,8 @@ cluster.command(
     short_help="Draw the bookies in their racks, and how full they are.",
     help="""Draw the bookies in their racks, and how full they are.
 
-    With more than one rack, each rack shows how many ledgers have entries of which every copy is in
-    that rack: these entries are lost with the rack.
+    With more than one rack, the command counts for each rack the ledgers with an entry whose copies
+    are all in that rack. If the rack is lost, these entries are lost.
     """,
     params=(
         option(
@@ -177,7 +183,7 @@ cluster.command(
 cluster.command(
     "health-check",
     body="bkctl.commands.cluster.status:switch_health_check",
-    help="Print or switch whether clients put bookies that fail into quarantine.",
+    help="Show or set whether clients put failing bookies into quarantine.",
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -193,8 +199,8 @@ cluster.command(
     body="bkctl.commands.cluster.removal.removal:format_cluster",
     help="""Delete all ledgers, marks and cookies from a cluster's metadata; make a new instance id.
 
-    Without the metadata no client finds an entry again, though bookies still hold the entries. Each
-    bookie must be formatted before it can join the new cluster. If there is no cluster, the command
+    Bookies still store the entries, but without the metadata no client can find them. Each bookie
+    must be formatted before it can join the new cluster. If there is no cluster, the command
     creates one.
 
     The command first writes all metadata to a backup and prints the file's name. `bkctl cluster
@@ -219,8 +225,8 @@ cluster.command(
     body="bkctl.commands.cluster.removal.removal:nuke",
     help="""Remove a cluster and its root from the metadata service.
 
-    The command refuses while bookies are registered, or if the root has nodes of other programs. An
-    empty root is a success.
+    The command refuses while bookies are registered, or if the root has nodes of other programs. If
+    the root is empty, the command succeeds.
     """,
     params=(
         option(

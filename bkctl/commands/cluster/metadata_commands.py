@@ -18,8 +18,8 @@ METADATA: Final = (
         body="bkctl.commands.cluster.nodes:show_tree",
         help="""Show the tree of the metadata, every node decoded.
 
-    Paths are as in ZooKeeper, below the cluster's root, for every metadata service. The command
-    changes nothing. The records of logs are below .logs.
+    Paths begin at the cluster's root. They have ZooKeeper's form for every metadata service. The
+    command changes nothing. The records of logs are below .logs.
     """,
         params=(
             argument("path", default="/"),
@@ -83,9 +83,9 @@ METADATA: Final = (
     The root must be empty. The command never replaces a node: with --force root it adds missing
     nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
     is empty. Nodes get new versions. A SQLite file keeps the creation times of ledgers; ZooKeeper
-    sets new ones, and --older-than counts from there. New ledger ids begin 1,001 above the highest
-    id in the backup: the ids between may be those of ledgers that were created after the backup.
-    Bookies can start again when their cookies are restored.
+    sets new times, from which `ledger list --older-than` counts. New ledger ids begin 1,001 above
+    the highest id in the backup: the ids between may be those of ledgers that were created after
+    the backup. Bookies can start again when their cookies are restored.
 
     --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
     decommissioned bookies. `cluster restore` also undoes `cluster format`: the backup replaces the

@@ -121,7 +121,7 @@ cookie.command(
 cookie.command(
     "delete",
     body="bkctl.commands.cookie.stored_cookies:delete",
-    help="""Remove the stored cookie of BOOKIE_ID: its directories can never be started again.
+    help="""Remove the stored cookie of BOOKIE_ID: no bookie can start on its directories again.
 
     A new bookie may then start under the same id, without knowing which ledgers are fenced. So the
     command refuses while the bookie is registered, while an open ledger lists the bookie, and while
@@ -143,7 +143,7 @@ cookie.command(
         ),
         (
             "bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies",
-            "although it has the only copy of some entries",
+            "even if it has the only copy of some entries",
         ),
     ),
     exits=_REFUSED,

@@ -15,7 +15,8 @@ doctor = Command(
         option(
             "--local/--no-local",
             default=None,
-            help="Look at the bookie of the settings too.  [default: if -c has a bookie's keys]",
+            help="Check the bookie of the settings file, too.  [default: if -c has a bookie's "
+            "keys]",
         ),
         option(
             "--stale",

@@ -32,8 +32,8 @@ export = Command(
     --recover. Spark's tasks get the settings of this command; the files that settings name (keys,
     passwords) must be on each of Spark's hosts.
 
-    A file appears when it is complete. If a file of an earlier export is missing or changed, new
-    entries are exported all the same, and the status is 1. --verify also reads back the new files,
+    A file appears when it is complete. If a file of an earlier export is missing or changed, the
+    command still exports new entries, and the status is 1. --verify also reads back the new files,
     and all earlier files of the selected ledgers. DIR/_bkctl records each run.
     """,
     params=(
@@ -49,10 +49,11 @@ export = Command(
             "--created-after",
             type=TIME,
             metavar="TIME",
-            help="Only ledgers from TIME on: ISO 8601, ms since 1970, or an age such as 7d.",
+            help="Only ledgers created at TIME or later: ISO 8601, ms since 1970, or an age such "
+            "as 7d.",
         ),
         option(
-            "--created-before", type=TIME, metavar="TIME", help="Only ledgers from before TIME."
+            "--created-before", type=TIME, metavar="TIME", help="Only ledgers created before TIME."
         ),
         option(
             "--meta",
@@ -70,10 +71,10 @@ export = Command(
         ),
         flag(
             "--since-last",
-            help="Export the new entries of those ledgers that --log, --meta and others choose. If "
-            "none of these is given: as the last --since-last to DIR, else as the first export to "
-            "DIR; in a new DIR, of all ledgers. Ledgers that cannot be read are left out, and "
-            "named.",
+            help="Export only new entries of the selected ledgers (--log, --meta and others). "
+            "Without a selection, the selection of the last --since-last to DIR applies, "
+            "else that of the first export to DIR; in a new DIR all ledgers are selected. "
+            "The command names ledgers that it cannot read, and leaves them out.",
         ),
         option(
             "--follow",
@@ -108,8 +109,8 @@ export = Command(
         flag("--again", help="Export unchanged ledgers again, too."),
         flag(
             "--verify",
-            help="Read back all files of the selected ledgers, and compare digests. --follow reads "
-            "those of earlier exports once.",
+            help="Read back all files of the selected ledgers, and compare digests. With "
+            "--follow, files of earlier exports are read back only once.",
         ),
         option(
             "--engine",
@@ -150,7 +151,7 @@ spark = SubGroup(
 spark.command(
     "bundle",
     body="bkctl.commands.export.spark.bundle:write",
-    help="""Write FILE, the archive that `spark.archives` takes, so that workers need no package.
+    help="""Write FILE, an archive for `spark.archives`: with it, workers need no packages.
 
     The archive has the installed packages of bkctl[spark], and of bkctl[pulsar] if those are
     installed. Workers need the version of Python and the platform that the command prints; the

@@ -76,7 +76,7 @@ ledger.command(
     help="""Add entries to LEDGER_ID, one for each DATA; `-` reads stdin.
 
     The command works on ledgers that `bkctl ledger create` made. It can run again and again, one
-    process at a time. `bkctl shell` keeps the ledger until the shell ends. After an add that
+    process at a time. `bkctl shell` keeps the ledger open until the shell ends. After an add that
     failed, `bkctl ledger recover` closes the ledger with every confirmed entry. Autorecovery closes
     an open ledger 30 seconds after one of its bookies is lost, unless an add has replaced that
     bookie.
@@ -216,7 +216,7 @@ ledger.command(
 ledger.command(
     "close",
     body="bkctl.commands.ledger.close:close",
-    short_help="Close a ledger where its last writer ended.",
+    short_help="Close a ledger after the last entry of its writer.",
     help="""Close ledgers after the last entry of their writers; `-` reads ids from stdin.
 
     A ledger that `bkctl ledger create` made, or that `bkctl ledger add` released, is closed at
@@ -361,7 +361,7 @@ ledger.command(
     """,
     params=(
         argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
-        option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin."),
+        option("--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."),
         option(
             "--force",
             type=LEDGER_CHECKS,
@@ -383,7 +383,7 @@ ledger.command(
 metadata.command(
     "dump",
     body="bkctl.commands.ledger.metadata_dump:dump",
-    help="""Write the metadata of LEDGER_ID to FILE, or to stdout for `-`, as it is stored.
+    help="""Write the stored metadata of LEDGER_ID to FILE; `-` is stdout.
 
     The file contains the ledger's password.
     """,

@@ -29,7 +29,7 @@ class Framing(enum.Enum):
     LINES = "lines"
     """One entry a line, without its newline."""
     LENGTH_PREFIXED = "length-prefixed"
-    """Each entry after its length: 4 bytes, big-endian."""
+    """The length of each entry, 4 bytes big-endian, precedes the entry."""
     WHOLE = "whole"
     """All of it is one entry."""
     CHUNKS = "chunks"

@@ -41,9 +41,8 @@ top = Command(
     show the latencies of the worst bookie. `no adds` is a minute without adds; `soon` is shown
     until the bookie's first minute has ended. A dash is a figure that a bookie does not report:
     enable its HTTP server. DISK is the share in use of the fullest ledger directory. --sort-by
-    FIELD[:desc], which `bkctl options` lists, orders the bookies. Without a terminal the command
-    prints one line for each reading. `bkctl bookie slow` names bookies that are slower than the
-    others.
+    FIELD[:desc] orders the bookies. Without a terminal the command prints one line for each
+    reading. `bkctl bookie slow` names bookies that are slower than the others.
     """,
     params=(
         _INTERVAL,
@@ -71,9 +70,9 @@ OF_BOOKIES: Final = (
     the median of all bookies. A difference below one millisecond does not count. On an idle cluster
     a few requests decide, so that a bookie may look slow by chance.
 
-    Each bookie measures these latencies itself. The network, and a pause of the process before it
-    reads a request, do not count. `bkctl cluster ping --watch=1s` shows the time of a request to
-    each bookie, as a client sees it.
+    Each bookie measures these latencies itself. So they do not include the network, or the time
+    before the bookie reads a request. `bkctl cluster ping --watch=1s` shows the time of a request
+    to each bookie, as a client sees it.
     """,
         params=(
             option(
@@ -84,7 +83,7 @@ OF_BOOKIES: Final = (
                 help="A bookie is slow if its latency is at least N times the median.",
             ),
             flag(
-                "--fail-if-any", help="End with status 10 if there is any, or one does not answer."
+                "--fail-if-any", help="End with status 10 if a bookie is slow or does not answer."
             ),
             _STATS_PORT,
         ),
@@ -104,8 +103,8 @@ OF_BOOKIES: Final = (
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,
     sync-p99, queue or disk; or the name of a metric: counts (_count, _total) become rates.
 
-    A latency is that of the bookie's last complete window, by default of 60 s: it changes once a
-    window.
+    Latencies are those of the bookie's last complete window (60 s by default), so they change once
+    a window.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -140,8 +139,8 @@ bench = SubGroup(
     help="""Measure how fast a cluster or a disk writes and reads entries.
 
     Figures are for one writer or one reader in this process, at this moment. Run the command twice.
-    If --timeout or Ctrl-C ends a run, the command prints the figures so far, and --fail-if judges
-    them.
+    If --timeout or Ctrl-C ends a run, the command prints the figures so far, and applies --fail-if
+    to them.
     """,
     order=("write", "read", "journal"),
 )
@@ -172,7 +171,7 @@ _LOAD: Final = (
         "--window",
         type=click.IntRange(1),
         default=400,
-        help="Requests in flight; 1 measures latency, more add the wait in the queue.",
+        help="Requests in flight. 1 measures latency; a higher number adds the wait in the queue.",
     ),
     fail_if("p99>50ms"),
 )
@@ -183,8 +182,8 @@ bench.command(
     body="bkctl.commands.load.bench:write",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger also has the entries of the warm-up. It is deleted afterwards, without --keep.
-    Entries are random bytes, which cannot be compressed.
+    The ledger also has the entries of the warm-up. Without --keep, the ledger is deleted
+    afterwards. Entries are random bytes, which cannot be compressed.
     """,
     params=(
         *_LOAD,
@@ -217,7 +216,7 @@ bench.command(
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),
-        flag("--random", "at_random", help="Single entries, in no order."),
+        flag("--random", "at_random", help="Read single entries in random order."),
         *_LOAD,
         *COPIES,
     ),
@@ -261,7 +260,7 @@ bench.command(
     examples=(
         ("bkctl bench journal --dir /mnt/journal", "synced writes of this disk"),
         ("bkctl bench journal --dir /mnt/journal --window 1", "the latency of one sync"),
-        ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
+        ("bkctl bench journal --dir /tmp --no-sync", "without sync, for comparison"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
     replaces="bkperf journal append -j DIR",

@@ -85,10 +85,10 @@ _CLUSTER: Final = (
         "settings",
         type=KEY_VALUE,
         multiple=True,
-        help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
-        "KEY=@FILE takes a secret from a file: others see what is typed here.",
+        help="A setting for every bookie, as in bk_server.conf; DIR keeps it. KEY=@FILE reads a "
+        "secret from a file: other users can see a command line.",
     ),
-    flag("--background", help="Return when all are up; needs --dir."),
+    flag("--background", help="Return when all bookies are up; needs --dir."),
 )
 """Where a cluster lives."""
 
@@ -131,7 +131,8 @@ local = Command(
             "--zk",
             "zookeeper_at",
             metavar="HOST:PORT",
-            help="Keep the metadata in a running ZooKeeper, where the nodes stay at the end.",
+            help="Keep the metadata in this running ZooKeeper. Its nodes are not removed at the "
+            "end.",
         ),
         flag(
             "--all",

@@ -98,7 +98,7 @@ log.command(
     short_help="Print the entries of a log; with -f new entries as they arrive.",
     help="""Print the entries of the log NAME. The command changes nothing and fences no writer.
 
-    Entries have no times. `log show` shows when each ledger began: its entries are younger.
+    Entries have no times. `log show` shows when each ledger was created: its entries are younger.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -140,7 +140,7 @@ log.command(
 log.command(
     "show",
     body="bkctl.commands.log.lifecycle:show",
-    help="Show the ledgers that the log NAME is made of, and what begins a new one.",
+    help="Show the ledgers of the log NAME, and the limits at which a new ledger begins.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
     examples=(
@@ -153,7 +153,7 @@ log.command(
 log.command(
     "cursors",
     body="bkctl.commands.log.cursors:cursors",
-    help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
+    help="""List the cursors of the log or topic NAME, or all cursors, and how far each is behind.
 
     A cursor stores the position that a reader has committed, under a name. Only a Spark stream with
     the option `cursor` writes the cursors of a log; `log tail` writes none. A NAME with a
@@ -198,10 +198,10 @@ log.command(
     body="bkctl.commands.log.lifecycle:trim",
     help="""Delete the first ledgers of the log NAME, by position, age or number of entries.
 
-    Only complete, closed ledgers are deleted, never the last. So the log may begin before the
-    position, with --older-than keep entries that are older, and with --keep-entries more than N. A
-    running writer begins a new ledger by --roll-size, --roll-entries or --roll-after of `log
-    create`.
+    The command deletes only closed ledgers, each with all its entries, and never the last ledger.
+    So the log may keep more than you asked for: entries before the position, entries older than
+    TIME, or more than N entries. --roll-size, --roll-entries and --roll-after of `log create` set
+    when a running writer begins a new ledger.
     """,
     params=(
         argument("name", type=LOG_NAME),

@@ -34,7 +34,7 @@ class _PartCursors:
 
 
 def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
-    """List the cursors of the log or topic NAME, or all, and how far they are behind."""
+    """List the cursors of the log or topic NAME, or all cursors, and how far each is behind."""
     session.about = "cursors" if name is None else f"cursors of {name}"
     found = session.call(rows, name)
     if metrics is not None and session.dry_run:

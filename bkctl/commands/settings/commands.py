@@ -58,9 +58,9 @@ config.command(
     default profile, settings file, default.
 
     With KEY the command explains keys of settings files: what a key does, its value in effect, its
-    default and the allowed values. KEY is a name (also one of Java's or an older one), a part of a
-    name, or a pattern with `*`. A key is honoured, has no effect, is warned about, or is refused.
-    bookied refuses keys that it cannot ignore safely.
+    default and the allowed values. KEY is a name (Java's names and older names work, too), a part
+    of a name, or a pattern with `*`. A key is honoured, has no effect, is warned about, or is
+    refused. bookied refuses keys that it cannot ignore safely.
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),
@@ -68,7 +68,7 @@ config.command(
         option(
             "--use",
             type=click.Choice(["honoured", "no effect", "warned", "refused"]),
-            help="Explain only keys with this use, even if only for some values.",
+            help="Explain only keys that are used this way, at least with some values.",
         ),
         flag("--origin", help="Show the source of each value, also of KEYs."),
         flag("--all", "every", help="Show values equal to the default, too."),
@@ -123,10 +123,10 @@ profile = SubGroup(
     name="profile",
     help="""Profiles: clusters by name.
 
-    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile` selects
-    one, and only -u, -X and -o override that one. Without `--profile`, $BKCTL_SERVICE_URI,
-    $BKCTL_CONF and $BKCTL_OUTPUT override the profile, which is that of $BKCTL_PROFILE or the
-    default. Each profile overrides the settings file.
+    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile` selects a
+    profile, and only -u, -X and -o override it. Without `--profile`, the profile of $BKCTL_PROFILE
+    or the default profile applies; then $BKCTL_SERVICE_URI, $BKCTL_CONF and $BKCTL_OUTPUT override
+    it. Every profile overrides the settings file.
     """,
 )
 
@@ -211,7 +211,8 @@ profile.command(
 profile.command(
     "edit",
     body="bkctl.commands.settings.profile_edits:edit",
-    help="Change a profile by the options of `create`; without options, open the file in $EDITOR.",
+    help="Change a profile with the options of `create`. Without options, open the file in "
+    "$EDITOR.",
     params=(
         argument("name", type=PROFILE, required=False),
         option(

@@ -90,7 +90,7 @@ explain = Command(
     effect=Effect.READ,
     examples=(
         ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
-        ("bkctl explain BKLedgerFencedException", "by the class in a log of Java's"),
+        ("bkctl explain BKLedgerFencedException", "by the class that a Java log names"),
         ("bkctl explain lac", "a term"),
         ("bkctl explain", "every name"),
     ),

@@ -32,9 +32,7 @@ topic.command(
     body="bkctl.commands.topic.listing:list_all",
     help="List the topics and partitions that have ledgers, namespace by namespace.",
     params=(
-        option(
-            "--pattern", metavar="REGEX", help="Only topics with a name that matches all of REGEX."
-        ),
+        option("--pattern", metavar="REGEX", help="Only topics whose complete name matches REGEX."),
     ),
     effect=Effect.READ,
     examples=(
@@ -109,8 +107,8 @@ topic.command(
     body="bkctl.commands.topic.peek:export",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 
-    FILE gets its name when it is complete. A file of that name is not replaced. The newest messages
-    may be missing: bookies learn from later messages that they are confirmed.
+    FILE appears when it is complete. An existing file is not replaced. The newest messages may be
+    missing: bookies learn from later messages that they are confirmed.
     """,
     params=(
         argument("name", metavar="TOPIC"),

@@ -210,7 +210,7 @@ def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collectio
 
 
 def collect(control: Control, _asked: HttpRequest, wanted: Collect) -> values.AcceptedTask:
-    """Collect garbage now, with the compaction that is allowed."""
+    """Collect garbage now, with the compaction that the settings allow."""
     control.garbage.collect(major=wanted.major, minor=wanted.minor)
     return values.AcceptedTask()
 

@@ -28,18 +28,19 @@ _RECOVERY: Final = (
     option(
         "--skip-unrecoverable/--stop-at-unrecoverable",
         default=True,
-        help="After a ledger that cannot be moved, continue or end.  [default: continue]",
+        help="If a ledger cannot be moved, continue with the next one, or end.  [default: "
+        "continue]",
     ),
     flag(
         "--delete-cookie",
-        help="At the end delete the cookies: these directories can never be started again.",
+        help="Delete the cookies at the end: no bookie can start on these directories again.",
     ),
     option(
         "--to",
         type=BOOKIE_ID,
         metavar="BOOKIE",
-        help="Copy to this bookie alone. If it is the recovered bookie, write only its missing and "
-        "damaged copies again.",
+        help="Copy to this bookie alone. If this is the recovered bookie, only its missing and "
+        "damaged copies are written again.",
     ),
     option(
         "--concurrency",
@@ -79,7 +80,10 @@ recover = Command(
             "bkctl bookie recover 10.0.0.1:3181 --plan",
             "the new bookie of each fragment, and the bytes",
         ),
-        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "everything to one bookie"),
+        (
+            "bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s",
+            ("copy everything to one bookie"),
+        ),
         (
             "bkctl bookie recover 10.0.0.1:3181 --ledger 42 --to 10.0.0.1:3181",
             "repair damaged copies where they are",

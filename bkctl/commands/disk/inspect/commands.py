@@ -32,8 +32,8 @@ LOOKS: Final = (
         body="bkctl.commands.disk.inspect.files:lastmark",
         short_help="Print the position where the next start begins to replay.",
         help="""\
-    Print the marks. Entries before a mark are in the entry logs and the index; the rest is
-    replayed.
+    Print the marks. Entries before a mark are in the entry logs and the index. The next start
+    replays the journals from the mark on.
     """,
         params=(
             flag("--check", help="Also check that the journals of the mark exist."),
@@ -124,7 +124,7 @@ LOOKS: Final = (
     DIRTY.
     """,
         params=(
-            flag("--fail-if-any", help="Exit with 10 if any of them is in use."),
+            flag("--fail-if-any", help="Exit with 10 if a directory is in use."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -147,9 +147,9 @@ LOOKS: Final = (
         short_help="Print the records of journals, or verify them.",
         help="""Print the records of a journal, or of all journals.
 
-    A journal is named by its id (decimal, or 0x...), by its file name, or by a path; a path needs
-    no directories. The command reports records that the bookie would refuse to replay, and
-    continues with the next journal.
+    Name a journal by its id (decimal, or 0x...), its file name or its path. A path needs no
+    settings file. The command reports records that the bookie would refuse to replay, and continues
+    with the next journal.
     """,
         params=(
             argument("journal", type=JOURNAL, required=False, metavar="[FILE|ID]"),
@@ -184,12 +184,12 @@ LOOKS: Final = (
     Command(
         "entrylog",
         body="bkctl.commands.disk.inspect.entry_logs:entrylog",
-        short_help="Print the records of an entry log, or its bytes of each ledger.",
+        short_help="Print the records of an entry log, or the bytes of each ledger in it.",
         help="""Print the records of the entry log LOG.
 
-    LOG is an id (decimal, or 0x...), a file name (hexadecimal) or a path; a path needs no
-    directories. --summary reads the log's ledgers map, or its records if the map is missing. With
-    --live it counts the entries that the index finds in this log.
+    LOG is an id (decimal, or 0x...), a file name (hexadecimal) or a path. A path needs no settings
+    file. --summary reads the log's ledgers map, or its records if the map is missing. With --live
+    it counts the entries that the index finds in this log.
     """,
         params=(
             argument("log", type=ENTRY_LOG),
@@ -292,7 +292,7 @@ LOOKS: Final = (
         "index",
         body="bkctl.commands.disk.inspect.ledgers:index",
         short_help="Print a ledger's index.",
-        help="""Print where the index says that the entries of LEDGER_ID are.
+        help="""Print where the entries of LEDGER_ID are, according to the index.
 
     If the ensemble is larger than the write quorum, a bookie holds only some of a ledger's entries.
     Holes are normal then.

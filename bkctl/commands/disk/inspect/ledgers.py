@@ -74,7 +74,7 @@ def ledgers(
 def index(
     session: Session, /, *, ledger_id: LedgerId, meta: bool, holes: bool, **dirs: tuple[str, ...]
 ) -> None:
-    """Print where the index says that the entries of LEDGER_ID are."""
+    """Print where the entries of LEDGER_ID are, according to the index."""
     session.about = f"ledger {ledger_id}"
     if meta and holes:
         raise UsageError("--meta or --holes: only one of them can be")

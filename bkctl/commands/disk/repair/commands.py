@@ -139,13 +139,13 @@ REPAIRS: Final = (
     means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
     9 for warnings alone. Only --deep reads the entries' payloads.
 
-    If the settings, or -u, name the bookie's cluster, the command reads the metadata of the ledgers
-    that it has a finding about. What is missing of a ledger that autorecovery has moved to other
-    bookies, or that is deleted, is only a note.
+    If the settings or -u name the bookie's cluster, the command also reads the metadata of each
+    ledger with a finding. Missing entries are only a note if the ledger was deleted, or if
+    autorecovery has moved it to other bookies.
     """,
         params=(
             flag("--deep", help="Read everything: each record, each entry, digests."),
-            flag("--repair-plan", help="Print the commands that repair, not the findings."),
+            flag("--repair-plan", help="Print the repair commands instead of the findings."),
             flag("--db", help="Only read the RocksDB indexes."),
             *BOOKIE_DIRECTORIES,
         ),
@@ -153,7 +153,7 @@ REPAIRS: Final = (
         examples=(
             (
                 "bkctl disk check -c bk_server.conf",
-                "every entry of the index, by the head of its record",
+                "the head of each entry in the index",
             ),
             (
                 "bkctl disk check /data/bookie",
@@ -388,7 +388,7 @@ REPAIRS: Final = (
     Command(
         "expand",
         body="bkctl.commands.bookie.rename:expand_storage",
-        help="""Let a stopped bookie use new ledger and index directories of its settings.
+        help="""Add new ledger and index directories of the settings to a stopped bookie.
 
     The new directories must be empty and never used. DbLedgerStorage is refused: it finds a ledger
     by the number of directories.
@@ -396,7 +396,7 @@ REPAIRS: Final = (
         effect=Effect.REVERSIBLE,
         examples=(
             ("bkctl disk expand -c bk_server.conf", "after directories were added there"),
-            ("bkctl disk expand --dry-run -c bk_server.conf", "only shows which are new"),
+            ("bkctl disk expand --dry-run -c bk_server.conf", "only shows the new directories"),
         ),
         exits=(*_ENDS[:-1], ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
         replaces="bookkeeper shell updatecookie -expandstorage",

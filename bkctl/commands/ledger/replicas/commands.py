@@ -83,7 +83,9 @@ REPLICAS: Final = (
                 type=RATE,
                 help="Bytes read a second from all bookies, at most.  [default: no limit]",
             ),
-            option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin."),
+            option(
+                "--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."
+            ),
         ),
         effect=Effect.READ,
         examples=(
@@ -102,7 +104,7 @@ REPLICAS: Final = (
         "orphans",
         body="bkctl.commands.ledger.replicas.orphans:orphans",
         help="""\
-    List orphans: ledgers that the application does not name, with their custom metadata.
+    List orphans: ledgers that are missing from the application's list of ids.
 
     Ledgers of `bkctl log` are always in use. The command deletes nothing. Write the list of ids
     after all writers have reported their new ledgers. --older-than keeps ledgers that are newer
@@ -126,7 +128,7 @@ REPLICAS: Final = (
         examples=(
             (
                 "bkctl ledger orphans --keep-file ids",
-                "ledgers that the file ids, with one id a line, does not name",
+                "ledgers that are not in the file ids, which has one id a line",
             ),
             ("list-my-ledgers | bkctl ledger orphans --keep-file -", "ids from the application"),
             (
