@@ -270,7 +270,7 @@ async def active_repairs(client: Client) -> list[HeldLock]:
 
 
 async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:
-    """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
+    """Remove the mark of a ledger that is gone, or of which every replica of every entry exists.
 
     With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
     to lack takes its place. A crash between the two leaves none, until the next audit.

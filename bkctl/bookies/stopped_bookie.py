@@ -259,7 +259,7 @@ def _refuse_use(found: Directories) -> None:
         if use.is_used:
             who = ", ".join(map(str, use.workers)) or "a running bookie"
             is_tool = any(worker.program.startswith(TOOL) for worker in use.workers)
-            first = "wait until that is through" if is_tool else "stop that bookie first"
+            first = "wait until it has ended" if is_tool else "stop that bookie first"
             raise RefusedError(
                 f"{use.root} is in use by {who}",
                 next_step=f"{first}; `bkctl disk lock-status` shows the process",
@@ -290,8 +290,9 @@ def refuse_other_owner(found: Directories) -> None:
         owner = (current if current.is_dir() else root).stat().st_uid
         if owner != 0:
             raise RefusedError(
-                f"{root} belongs to user {_name(owner)}, who could not open what root writes there",
-                next_step=f"run it as that user: sudo -u {_name(owner)} bkctl ...",
+                f"{root} belongs to user {_name(owner)}, which could not open files that root "
+                "writes there",
+                next_step=f"run the command as that user: sudo -u {_name(owner)} bkctl ...",
             )
 
 

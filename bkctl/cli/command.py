@@ -157,7 +157,10 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             if error.option_name not in {"--watch", "--until"}:
                 raise
-            text = f"`{ctx.command_path}` changes something; {error.option_name} is for what looks"
+            text = (
+                f"`{ctx.command_path}` changes something; "
+                f"{error.option_name} works only with commands that read"
+            )
             raise click.UsageError(text, ctx) from error
         options_of(ctx)  # Takes its own out of what the body gets.
         return rest

@@ -123,7 +123,7 @@ class Rounds:
             if reason.exit_status != ExitStatus.TIME_LIMIT or self.until is None:
                 raise
             limit = human_duration(session.options.timeout_s)
-            raise TimeLimitError(f"{_name(self.until)} is not so after {limit}") from reason
+            raise TimeLimitError(f"{_name(self.until)} did not hold within {limit}") from reason
         finally:
             session.in_round(host, None)
             if isinstance(shown, Frame) and not paint:
@@ -204,7 +204,7 @@ class Rounds:
         if any(rule is None for rule, _ in rules):
             fields = ", ".join(watch.seen[0][2])
             raise UsageError(
-                f"--until {word}: nothing says when {watch.seen[0][0].name} are {word}",
+                f"--until {word}: {watch.seen[0][0].name} have no state {word}",
                 next_step=f"compare a field, as in FIELD=VALUE; there are {fields}",
             )
         return all(rule(value) for rule, value in rules if rule is not None)

@@ -71,13 +71,13 @@ def _hand_back(held: WriterInUse, tell: Tell) -> bool:
         held.client.call(lambda _client: release_ledger(held.writer))
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
-        tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
+        tell(f"this shell no longer writes to {ledger}: {error_message(error)}", False)
     except (BookKeeperError, KeyboardInterrupt) as error:
         recover = f"`bkctl ledger recover {held.writer.ledger_id}` closes it"
-        tell(f"{ledger} was not handed back: {error_message(error)}; {recover}", True)
+        tell(f"{ledger} was not released: {error_message(error)}; {recover}", True)
         return False
     else:
-        tell(f"{ledger} handed back, after entry {held.writer.last_add_confirmed}", False)
+        tell(f"{ledger} released, after entry {held.writer.last_add_confirmed}", False)
     return True
 
 

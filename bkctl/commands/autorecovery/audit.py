@@ -99,7 +99,7 @@ def _steps(checks: Sequence[str]) -> list[str]:
     """Return what ``_trigger`` would do."""
     if not checks:
         return ["have the auditor look for lost bookies"]
-    return [f"set the time of the last check back: {check}" for check in checks]
+    return [f"reset the time of the last check: {check}" for check in checks]
 
 
 def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
@@ -112,7 +112,7 @@ def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
 
 def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
     """Ask for an audit, or for periodic checks, and return once that is through."""
-    session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
+    session.resume = "the auditor continues; `bkctl autorecovery status` shows its progress"
     if checks:
         session.note(f"{_when(checks)}. --timeout limits the wait")
     done = session.call(_audit, tuple(checks))

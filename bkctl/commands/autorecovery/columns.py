@@ -132,14 +132,14 @@ def _age(time_ms: int | None) -> str:
 def _forgotten(v: RemovedMark) -> str:
     if v.lacking:
         return (
-            f"the mark of ledger {v.ledger_id}, which could not be read, is replaced: "
-            f"it lacks replicas on {some_names(v.lacking)}"
+            f"replaced the unreadable mark of ledger {v.ledger_id}: the ledger lacks replicas on "
+            f"{some_names(v.lacking)}"
         )
     if v.kept_for:
-        why = "it could not be read, and nothing is seen to be lacking"
+        why = "it could not be read, and no replica was found missing"
     else:
-        why = "it is deleted" if v.was_deleted else "every replica of every entry is there"
-    return f"the mark of ledger {v.ledger_id} is gone: {why}"
+        why = "the ledger is deleted" if v.was_deleted else "every replica of every entry exists"
+    return f"removed the mark of ledger {v.ledger_id}: {why}"
 
 
 declare_view(

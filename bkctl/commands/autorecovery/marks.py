@@ -116,7 +116,7 @@ def _insist_readable(damaged: Sequence[LedgerId]) -> None:
     if damaged:
         raise PartlyDoneError(
             f"{counted(len(damaged), 'mark')} cannot be read: {some_names(damaged)}",
-            next_step=f"`bkctl autorecovery forget {damaged[0]}` removes one that is not needed",
+            next_step=f"`bkctl autorecovery forget {damaged[0]}` removes a mark that is not needed",
         )
 
 
@@ -133,15 +133,23 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
 def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
     """Remove a mark that is not needed; with ``renew`` ask, and replace one that cannot be read."""
     session.about = f"ledger {ledger_id}"
-    plan = [f"remove the mark of ledger {ledger_id} if it is deleted or whole"]
+    plan = [f"remove the mark of ledger {ledger_id} if the ledger is deleted or lacks no replica"]
     if renew:
-        plan.append("if it cannot be read, replace it by one of what the ledger is seen to lack")
+        plan.append(
+            "if the mark cannot be read, replace it with a mark of the replicas that the "
+            "ledger lacks"
+        )
     if session.dry_run:
         session.plan(plan)
         return
     if renew:
         session.confirm(
-            ["What a mark that cannot be read said is lost: what the ledger lacks is read anew."],
+            [
+                (
+                    "The contents of an unreadable mark are lost. The command reads again which "
+                    "replicas the ledger lacks."
+                )
+            ],
             f"Remove the mark of ledger {ledger_id}?",
         )
     session.emit(session.call(autorecovery_admin.remove_mark, ledger_id, renew=renew))

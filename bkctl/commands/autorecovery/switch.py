@@ -56,8 +56,8 @@ def note_end_of_pause(session: Session, until_ms: int) -> None:
     at = time.localtime(until_ms / 1000)
     line = shlex.join(["bkctl", "-u", session.uri, "autorecovery", "enable"])
     session.note(
-        f"{ours}; Java's bookies do not. Where only Java's run autorecovery, let cron do it:\n"
-        f"  {at.tm_min} {at.tm_hour} {at.tm_mday} {at.tm_mon} *  {line}"
+        f"{ours}; Java's bookies do not. If only Java's bookies run autorecovery, use this line "
+        f"of cron:\n  {at.tm_min} {at.tm_hour} {at.tm_mday} {at.tm_mon} *  {line}"
     )
 
 

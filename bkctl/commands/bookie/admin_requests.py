@@ -151,7 +151,9 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
 
     def plan(admin: AdminClient, bookie_id: BookieId) -> list[ChangedSetting]:
         if not admin.speaks_v2:
-            session.warn("a Java bookie takes any key and value, and looks at most of them no more")
+            session.warn(
+                "a Java bookie accepts any key and value, but does not read most of them again"
+            )
         return planned(admin, bookie_id, pairs)
 
     plans = {some[0].bookie_id: some for some in asked.of_each(plan)}
@@ -284,7 +286,7 @@ def planned(
     """
     given = dict(pairs)
     if len(given) != len(pairs):
-        raise UsageError("each key once")
+        raise UsageError("give each key only once")
     before = all_settings(admin)
     if admin.speaks_v2:
         _insist_known(given, before)
@@ -320,10 +322,13 @@ def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: 
     """Return which lines keep changes over a restart, and in which file."""
     lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
     if bookies > 1:
-        return f"a restart loses this; to keep it, set in the settings file of each bookie:{lines}"
+        return (
+            "the next restart ends this change; to keep it, set in the settings file of each "
+            f"bookie:{lines}"
+        )
     file = admin.ask("GET", "/api/v2/bookie").json.get("settings_file") if admin.speaks_v2 else None
     where = f"{file} on its host" if file else "its settings file"
-    return f"a restart of the bookie loses this; to keep it, set in {where}:{lines}"
+    return f"the next restart of the bookie ends this change; to keep it, set in {where}:{lines}"
 
 
 def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:

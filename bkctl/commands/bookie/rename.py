@@ -62,7 +62,7 @@ _WAS: Final = Column("was", "What it was before.")
 
 def _flipped(v: IdFlipped) -> str:
     ledgers = (
-        "its ledgers list the old id still"
+        "its ledgers still list the old id"
         if v.ledgers is None
         else f"renamed in {counted(v.ledgers, 'ledger')}"
     )
@@ -82,7 +82,7 @@ class IdFlipped:
 
 def _expanded(v: StorageExpanded) -> str:
     if not v.added:
-        return f"bookie {v.bookie_id} has all its directories already"
+        return f"bookie {v.bookie_id} already has all its directories"
     return f"bookie {v.bookie_id} may use {', '.join(v.added)} too; it can be started"
 
 
@@ -115,7 +115,7 @@ def rename(
     if not pair or pair in (["hostname"], ["ip"]):
         flip_id(session, pair[0] if pair else None, rename=ledgers)
     elif len(pair) != _PAIR:
-        raise UsageError("which ids?", next_step="give OLD and NEW, or none and -c FILE")
+        raise UsageError("which ids?", next_step="give OLD and NEW, or -c FILE without ids")
     else:
         update_bookie(session, BookieId(pair[0]), BookieId(pair[1]), **options)
 
@@ -134,7 +134,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     flip = begun or Flip(_id_in_files(bookie), bookie.bookie_id)
     if flip.old == flip.new:
         raise RefusedError(
-            f"it is {flip.new} in its files and by its settings",
+            f"the bookie is already {flip.new} in its files and its settings",
             next_step="change the settings first",
         )
     refuse_registered(session, flip.old, flip.new)
@@ -144,7 +144,9 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     if session.dry_run:
         session.plan(steps)
         return
-    session.confirm([f"To make {flip.old} {flip.new}:", *(f"  {one}" for one in steps)], "Go on?")
+    session.confirm(
+        [f"To rename {flip.old} to {flip.new}:", *(f"  {one}" for one in steps)], "Go on?"
+    )
     with lock_existing(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
         _flip(session, bookie, flip, cookie, ledgers)
     session.emit(
@@ -167,7 +169,8 @@ def _flip(
         raise PartlyDoneError(
             f"{counted(len(skipped), 'ledger')} still "
             f"{'lists' if len(skipped) == 1 else 'list'} {flip.old}",
-            next_step="no file was changed; repair or delete them, and run it again",
+            next_step="no file was changed; repair or delete these ledgers, and run the command "
+            "again",
         )
     for directory in bookie.found.all_dirs:
         files.write_atomic(directory / VERSION, encode_cookie(cookie))
@@ -188,9 +191,9 @@ def _begun(bookie: StoppedBookie) -> Flip | None:
     flip = Flip(*map(BookieId, words))
     if flip.new != bookie.bookie_id:
         raise ConflictError(
-            f"a flip from {flip.old} to {flip.new} was begun, and the settings say "
+            f"a rename from {flip.old} to {flip.new} has begun, but the settings say "
             f"{bookie.bookie_id}",
-            next_step=f"let the settings say {flip.new}, and end it first",
+            next_step=f"set the id to {flip.new} in the settings, and finish that rename first",
         )
     return flip
 
@@ -235,19 +238,21 @@ async def _new_cookie(
     old, new = await _stored(client, flip.old), await _stored(client, flip.new)
     if new is not None and not resumed:
         raise RefusedError(
-            f"there is a bookie {flip.new} already",
-            next_step=f"`bkctl bookie show {flip.new}` shows it; give this one another id",
+            f"a bookie {flip.new} already exists",
+            next_step=f"`bkctl bookie show {flip.new}` shows it; give this bookie another id",
         )
     if old is None and new is None:
-        raise NothingFoundError(f"there is no cookie of {flip.old}: it is not of this cluster")
+        raise NothingFoundError(
+            f"{flip.old} has no cookie in this cluster: it belongs to another cluster"
+        )
     for cookie in (old, new):
         if cookie is None:
             continue
         for one in cookie_differences(attrs.evolve(master, bookie_id=cookie.bookie_id), cookie):
             raise RefusedError(
-                f"the stored cookie of {cookie.bookie_id} does not fit in its {one.field}: "
-                f"{one.found} there, {one.configured} by the settings",
-                next_step="change nothing but the id at a time",
+                f"the stored cookie of {cookie.bookie_id} differs in {one.field}: it has "
+                f"{one.found}, and the settings have {one.configured}",
+                next_step="change only the id, and nothing else in the same step",
             )
     return master
 

@@ -70,7 +70,9 @@ def update_bookie(
     refuse_unless_forced(session, _objections(session, old, new), force)
     found: list[StoredLedger] = session.call(bookie_ids.ledgers_listing, old)[:limit]
     if session.dry_run:
-        session.plan([f"put {new} for {old} in {counted(len(found), 'ledger')}"] if found else [])
+        session.plan(
+            [f"replace {old} with {new} in {counted(len(found), 'ledger')}"] if found else []
+        )
         return
     verify = UNVERIFIED not in force
     if found:
@@ -81,7 +83,7 @@ def update_bookie(
         raise PartlyDoneError(
             f"{counted(len(skipped), 'ledger')} still {'lists' if len(skipped) == 1 else 'list'} "
             f"{old}",
-            next_step="run it again once the reason is gone",
+            next_step="remove the cause, and run the command again",
         )
 
 
@@ -98,11 +100,14 @@ def _objections(session: Session, old: BookieId, new: BookieId) -> Iterator[Obje
 
 
 def _confirm(session: Session, old: BookieId, new: BookieId, count: int, *, verify: bool) -> None:
-    plan = [f"{counted(count, 'ledger')} will look for entries of {old} on {new}."]
+    plan = [f"In {counted(count, 'ledger')}, {new} will replace {old}."]
     if verify:
         session.confirm(plan, "Go on?")
         return
-    plan.append(f"Whether {new} has them is not asked: what it lacks counts as lost.")
+    plan.append(
+        f"The command does not check that {new} has the entries: entries that it lacks "
+        "count as lost."
+    )
     session.confirm(plan, "", proof=old, effect=Effect.LOSES_DATA)
 
 
@@ -117,7 +122,10 @@ def rename_all(
 ) -> list[LedgerRename]:
     """Rename in many ledgers, telling of each that is skipped; return those."""
     skipped: list[LedgerRename] = []
-    before, session.resume = session.resume, "run it again: what is done stays done"
+    before, session.resume = (
+        session.resume,
+        "run the command again: ledgers that are done stay done",
+    )
     with session.progress("renaming", total=len(found), unit="ledgers") as progress:
         renames = session.iterate(_renames, found, old, new, verify=verify, pause_s=1 / rate)
         for number, one in enumerate(renames, 1):

@@ -52,7 +52,7 @@ class FoundCookie:
 
 def _repaired(v: CookiesRepaired) -> str:
     if not v.places:
-        return f"every cookie of {v.bookie_id} is as it should be"
+        return f"every cookie of {v.bookie_id} is correct"
     return f"the cookie of {v.bookie_id} is at {', '.join(v.places)} again"
 
 
@@ -93,11 +93,14 @@ def verify(session: Session) -> None:
     if found:
         raise ProblemsError(
             f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "
-            "not as the settings have it",
-            next_step="`bkctl cookie repair` writes lost ones anew; `bkctl bookie rename` and "
-            "`bkctl disk expand` follow changed settings",
+            "differ from the settings",
+            next_step="`bkctl cookie repair` writes lost cookies again; after a change of "
+            "settings, `bkctl bookie rename` or `bkctl disk expand` updates them",
         )
-    session.note(f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as set")
+    session.note(
+        f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as the "
+        "settings say"
+    )
 
 
 def _read_cookies(session: Session) -> _BookieOnDisk:
@@ -148,21 +151,21 @@ def to_rewrite(master: Cookie, cookies: tuple[FoundCookie, ...]) -> tuple[str, .
     bad = [one for one in cookies if any(problems(master, one))]
     for problem in (found for one in bad if one.cookie for found in problems(master, one)):
         raise ConflictError(
-            f"{problem.place}: {problem.field} is {problem.found}, and {problem.configured} by the "
-            "settings",
+            f"{problem.place}: {problem.field} is {problem.found}; the settings say "
+            f"{problem.configured}",
             next_step=_OTHERS.get(problem.field, _DIRECTORIES),
         )
     if bad and len(bad) == len(cookies):
         raise RefusedError(
-            "no cookie is left that says whose directories these are",
+            "no cookie is left that names the bookie of these directories",
             next_step="`bkctl cookie show` on another cluster's service, or a backup, may have one",
         )
     for one in bad:
         if one.is_empty:
             raise RefusedError(
-                f"{Path(one.place).parent} is empty: what was on it is lost",
-                next_step="is its disk mounted? Else take the bookie out (`bkctl recover`), and "
-                "start it as a new one",
+                f"{Path(one.place).parent} is empty: its data is lost",
+                next_step="is its disk mounted? If its data is lost, move the ledgers away "
+                "(`bkctl recover`), and start the bookie as a new one",
             )
     return tuple(one.place for one in bad)
 
@@ -171,7 +174,7 @@ _OTHERS: Final = {
     ID: "`bkctl bookie rename` gives a bookie another id",
     INSTANCE: "it belongs to another cluster: check metadataServiceUri",
 }
-_DIRECTORIES: Final = "let the settings name the same directories, or `bkctl disk expand`"
+_DIRECTORIES: Final = "name the same directories in the settings, or run `bkctl disk expand`"
 
 
 def repair(session: Session) -> None:

@@ -127,8 +127,9 @@ def generate(
     has_directories = bool(journal_dirs or ledger_dirs or index_dirs)
     if has_directories and not (bookie_id and journal_dirs and ledger_dirs):
         raise UsageError(
-            "half of a bookie is named",
-            next_step="give its id, --journal-dir and --ledger-dir, or all of it by -c FILE",
+            "the bookie is named only in part",
+            next_step="give its id, --journal-dir and --ledger-dir, or only its settings with -c "
+            "FILE",
         )
     cluster = instance_id or session.call(lambda client: client.store.instance_id())
     if has_directories:
@@ -204,7 +205,7 @@ def difference(found: StoredCookie, text: bytes) -> list[str]:
     try:
         new = decode_cookie(text)
     except FormatError:
-        return ["the text, to one that is not a valid cookie"]
+        return ["the text, which will not be a valid cookie"]
     if found.cookie is None:
         return ["the text, which is not a valid cookie now"]
     fields = cookie_differences(new, found.cookie)
@@ -240,7 +241,7 @@ def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
     if new.bookie_id != bookie_id:
         return f"this is the cookie of {new.bookie_id}, not of {bookie_id}"
     if new.instance_id != cluster:
-        return f"this is a cookie of the cluster {new.instance_id}, and this is {cluster}"
+        return f"this is a cookie of cluster {new.instance_id}, not of this cluster, {cluster}"
     return ""
 
 
@@ -258,7 +259,7 @@ def delete(
     if local:
         _delete_with_files(session, bookie_id, force)
     elif bookie_id is None:
-        raise UsageError("which bookie? give its id, or --local for that of -c")
+        raise UsageError("which bookie? Give its id, or --local for the bookie of -c")
     else:
         _delete(session, bookie_id, force)
 
@@ -371,8 +372,8 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
         )
         yield Objection(
             OPEN_LEDGERS,
-            f"{count} {what} it, and a new bookie of that id would know of no fence: "
-            f"{some_names(reliance.not_closed)}",
+            f"{count} {what} it, and a new bookie with this id would not know which ledgers are "
+            f"fenced: {some_names(reliance.not_closed)}",
             f"close them first (`bkctl ledger recover {reliance.not_closed[0]}`)",
         )
     if reliance.unreadable:
@@ -387,5 +388,5 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
             ONLY_COPIES,
             f"entries of {counted(len(reliance.only_here), 'ledger')} have no other copy in "
             f"service: {some_names(reliance.only_here)}",
-            "start it, and let its ledgers be copied",
+            "start it, and wait until its entries are copied",
         )

@@ -80,7 +80,7 @@ def _refused_id(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.out_of_reach
     has = _does(some.count, "has", "have")
-    what = f"{has} entries of which no bookie in service has a copy"
+    what = f"{has} entries without a copy on any bookie in service"
     yield from _of(
         Severity.LOSS, "ledgers-out-of-reach", some, what, _bring_copies_back(seen, some)
     )
@@ -89,7 +89,7 @@ def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _unanswered(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unanswered
     has = _does(some.count, "has", "have")
-    what = f"{has} entries of which no bookie that answers has a copy: they cannot be read now"
+    what = f"{has} entries without a copy on any bookie that answers: they cannot be read now"
     silent = sorted(seen.ledgers.silent & {*seen.ledgers.holds})
     fix = f"bring back one of {', '.join(silent[:3])}{', ...' if silent[3:] else ''}"
     yield from _of(Severity.LOSS, "ledgers-unanswered", some, what, fix)
@@ -192,8 +192,8 @@ def _damaged_logs(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _abandoned(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.abandoned
     what = (
-        f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer is at work, "
-        "or it adds nothing"
+        f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer runs, or it "
+        "adds nothing"
     )
     yield from _of(Severity.RISK, "ledgers-abandoned", some, what, _recover(some))
 
@@ -210,7 +210,7 @@ def _stuck_in_recovery(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.open_long
     age = human_duration(seen.limits.open_s)
-    what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
+    what = f"{_does(some.count, 'is', 'are')} open for more than {age}: does a writer still run?"
     yield from _of(Severity.TROUBLE, "ledgers-open-long", some, what, _recover(some))
 
 
@@ -221,9 +221,9 @@ def _recover(some: LedgerSample) -> str:
 
 def _in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     racks = seen.ledgers.rack_losses.by_rack
-    odd = "; with two racks and two copies, an odd ensemble always has them: take an even one"
+    odd = "; with two racks and two copies, use an even ensemble size: odd sizes cause this"
     for rack, some in racks.items():
-        what = f"{_does(some.count, 'has', 'have')} entries of which every copy is in rack {rack}"
+        what = f"{_does(some.count, 'has', 'have')} entries with every copy in rack {rack}"
         fix = (
             "set repairedPlacementPolicyNotAdheringBookieEnabled=true in the settings file of each "
             "process that runs autorecovery, restart it, then: bkctl autorecovery audit --check "
@@ -370,7 +370,10 @@ def _same_address(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for (host, port), ones in by_place.items():
         if len(ones) > 1:
             ids = [one.bookie_id for one in ones]
-            what = f"{len(ones)} bookies are registered at {host}:{port}: entries go astray"
+            what = (
+                f"{len(ones)} bookies are registered at {host}:{port}: entries are stored on "
+                "the wrong bookie"
+            )
             yield ClusterFinding(
                 Severity.RISK, "bookies-at-one-address", what, fix="stop all but one", examples=ids
             )
@@ -478,7 +481,7 @@ def _cookies_of_others(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         f"{_does(len(theirs), 'has a cookie', 'have cookies')} of another cluster than "
         f"{seen.instance_id}, and will not start again"
     )
-    fix = "bkctl cookie verify -c FILE, there, tells whether its directories are of this one"
+    fix = "bkctl cookie verify -c FILE, on its host, shows if its directories are of this cluster"
     yield from _about(Severity.RISK, "cookies-of-another-cluster", theirs, what, fix)
 
 
@@ -517,7 +520,7 @@ def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if _is_needed(seen):
         severity = Severity.RISK
     elif seen.is_on_one_machine:
-        severity, why = Severity.NOTE, "all bookies are on one machine, so that may be meant"
+        severity, why = Severity.NOTE, "all bookies are on one machine, so this may be intended"
     yield ClusterFinding(
         severity, "auditor-missing", f"no auditor is elected: {why}", fix=_start_auditor(seen)
     )
@@ -547,7 +550,7 @@ def _stale_marks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     age = human_duration(seen.limits.stale_s)
     why, fix = _why_idle(seen)
     what = (
-        f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker is at "
+        f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker repairs "
         f"{_does(len(old), 'it', 'them')}: {why}"
     )
     yield from _of(Severity.RISK, "marks-stale", LedgerSample(len(old), old), what, fix)
@@ -559,10 +562,12 @@ def _why_idle(seen: ClusterSurvey) -> tuple[str, str]:
         return "autorecovery is disabled", _enabling(seen)
     writable = len(seen.of_state(BookieState.WRITABLE))
     if writable < seen.ledgers.ensemble_max:
-        return f"{counted(writable, 'writable bookie')} leave none to copy to", _start(seen)
+        return f"{counted(writable, 'writable bookie')} leave no bookie to copy to", _start(seen)
     some = seen.ledgers.unmendable
     if some.count:
-        return "some have no copy to be repaired from", _bring_copies_back(seen, some)
+        return "some ledgers have no copy that a worker could copy from", _bring_copies_back(
+            seen, some
+        )
     if seen.auditor is None:
         return "do workers run?", _start_auditor(seen)
     return "do workers run?", "bkctl autorecovery list --detail, which says why each waits"
@@ -640,7 +645,7 @@ def _check_overdue(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _health_check(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if not seen.health_check:
-        what = "the health check of bookies is off: clients go on with those that fail"
+        what = "the health check of bookies is off: clients keep using bookies that fail"
         yield ClusterFinding(
             Severity.NOTE, "health-check-off", what, fix="bkctl cluster health-check enable"
         )
@@ -669,7 +674,7 @@ def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             Severity.TROUBLE,
             "clock-skew",
-            f"{what} {late} in the future: some clock is wrong",
+            f"{what} {late} in the future: the clock of a host is wrong",
             fix=SAME_TIME,
         )
 

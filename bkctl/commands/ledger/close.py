@@ -139,7 +139,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
     if found.state is not LedgerState.OPEN or not handover.is_handed_over(found):
         return _recover_unless_closed(session, ledger_id, found)
     if session.dry_run:
-        return f"close ledger {ledger_id}, which its last writer has handed over"
+        return f"close ledger {ledger_id}, which its last writer has released"
     return session.call(_claim_and_close, ledger_id)
 
 

@@ -218,7 +218,7 @@ def _details_fields() -> tuple[Column, ...]:
         *fields,
         Column(
             "confirmed_entry",
-            "Last entry that can be read, while open and handed over by its writer.",
+            "Last entry that can be read, if the ledger is open and its writer has released it.",
             _confirmed,
             Kind.COUNT,
             optional=True,

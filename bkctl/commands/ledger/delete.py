@@ -123,12 +123,12 @@ def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     if unknown and not forced:
         raise RefusedError(
             f"{unknown[0].unreadable}: whether a client still adds to the ledger is unknown",
-            next_step="--force open-ledgers deletes it all the same",
+            next_step="--force open-ledgers deletes it anyway",
         )
     alive = [one.ledger_id for one in found if one.stored and not one.stored.value.is_closed]
     if alive and not forced:
         raise RefusedError(
-            f"ledger {', '.join(map(str, alive[:10]))}: not closed: a client may still add to it",
+            f"ledger {', '.join(map(str, alive[:10]))} is not closed: a client may still add to it",
             next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledgers",
         )
 
@@ -144,8 +144,8 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
     if ids and not forced:
         name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
         raise RefusedError(
-            f"ledger {', '.join(map(str, ids[:10]))}: part of log {name}, which cannot be read "
-            "without the ledger",
+            f"ledger {', '.join(map(str, ids[:10]))} is a part of log {name}, which cannot be "
+            "read without it",
             next_step=f"`bkctl log trim {name} --before INDEX:0` drops its oldest ledgers, or "
             "--force log-ledgers",
         )

@@ -77,7 +77,9 @@ def read(
             session.note(note)
         return
     if chosen.last is None:
-        raise UsageError("--bookie with --unconfirmed: how far?", next_step="give --last as well")
+        raise UsageError(
+            "--bookie with --unconfirmed needs the last entry", next_step="give --last as well"
+        )
     from bkctl.commands.ledger.replicas.bookie_copies import CopiesOfBookie
 
     copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)

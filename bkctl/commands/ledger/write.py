@@ -135,18 +135,18 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
     if shell_writers.writer_in_use(session, ledger_id) is not None:
         return "this shell writes to"
     handover.read_handover(ledger_id, metadata_of(session, ledger_id))
-    return "its last writer has handed over"
+    return "its last writer has released"
 
 
 def _add(session: Session, ledger_id: LedgerId, source: EntrySource) -> Any:
     from bkctl.session import shell_writers
 
     began_s = time.monotonic()
-    session.interrupts.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
-    after = f"ledger {ledger_id} handed back in order"
+    session.interrupts.last_words = f"ledger {ledger_id} was not released; {_recover(ledger_id)}"
+    after = f"ledger {ledger_id} was released"
     if session.host.writers is not None:
-        session.interrupts.last_words = "what was on its way is added all the same"
-        after = f"this shell goes on writing ledger {ledger_id}"
+        session.interrupts.last_words = "entries in flight are still added"
+        after = f"this shell keeps ledger {ledger_id} open for writing"
     with session.interrupts.stopping() as stop:
         writer = shell_writers.take(session, ledger_id)
         first = writer.last_add_pushed + 1
@@ -156,8 +156,8 @@ def _add(session: Session, ledger_id: LedgerId, source: EntrySource) -> Any:
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
-                f"{counted(pump.entries, 'entry')} added, and {after}; "
-                f"to go on: {source.rest(pump, f'bkctl ledger add {ledger_id} -')}"
+                f"{counted(pump.entries, 'entry')} added, and {after}; to continue: "
+                f"{source.rest(pump, f'bkctl ledger add {ledger_id} -')}"
             )
             raise stop.reason
     seconds = time.monotonic() - began_s

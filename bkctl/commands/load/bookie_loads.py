@@ -434,7 +434,7 @@ def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
     if silent:
         hint = f"if the process of {' or '.join(silent)} hangs, restart it"
     return CommandError(
-        f"{counted(figures, 'bookie')} told metrics; it takes {_COMPARED_MIN} to compare",
+        f"only {counted(figures, 'bookie')} reported metrics; a comparison needs {_COMPARED_MIN}",
         next_step=hint,
     )
 

@@ -288,7 +288,7 @@ class TopState:
         try:
             self.history.append(done.result())
         except BookKeeperError as error:
-            self.error = f"no news: {error_message(error)}"
+            self.error = f"no answer: {error_message(error)}"
         else:
             self.error = ""
 
@@ -306,7 +306,7 @@ class TopState:
                 )
             ]
         else:
-            body = ["looking for the first time ..."]
+            body = ["reading the first figures ..."]
         keys = f"q quit   s sort: {order.name}   p {'go on' if self.paused else 'pause'}"
         known = self.error or ("paused" if self.paused else f"every {self.interval_s:g} s")
         foot = canvas.fitted(f"{keys}   {known}", canvas.width).rstrip()

@@ -44,7 +44,12 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
 
     file = Path(path) if path else bundled_text()
     if session.dry_run:
-        session.plan([f"start {BOOKIES} bookies", f"take {file} the whole way"])
+        session.plan(
+            [
+                f"start {BOOKIES} bookies",
+                f"write {file} to a ledger, recover, compare and export it",
+            ]
+        )
         return
     with file.open("rb"):
         pass  # Better now than when the cluster is up.

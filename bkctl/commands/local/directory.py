@@ -343,12 +343,13 @@ def refuse_others_directory(directory: Path) -> None:
     for found in (read(directory) for read in (os.lstat, os.stat) if directory.exists()):
         if found.st_uid != os.geteuid():
             raise RefusedError(
-                f"{directory} belongs to user {found.st_uid}", next_step="give one of your own"
+                f"{directory} belongs to user {found.st_uid}",
+                next_step="give a directory of your own",
             )
         who = _others_who_can_write(found) if stat.S_ISDIR(found.st_mode) else None
         if who is not None:
             raise RefusedError(
-                f"{who} can change what is in {directory}",
+                f"{who} can change the files in {directory}",
                 next_step=f"chmod go-w {shlex.quote(str(directory))}",
             )
     for home in (directory, *directory.glob("bookie-*")):

@@ -76,7 +76,9 @@ def local(
         local_zookeeper.run(session, directory, port_base, keep=keep)
         return
     if zookeeper and zookeeper_at:
-        raise click.UsageError("--zookeeper starts one, --zk is one that runs: which?")
+        raise click.UsageError(
+            "--zookeeper starts a ZooKeeper, --zk names a running one: give only one of them"
+        )
     _local(
         session,
         bookies,

@@ -112,8 +112,8 @@ def trim(
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
         session.note(
-            f"note: entries from {trimmed.first} on stay: a trim deletes complete ledgers only, "
-            f"and ledger {before.index} of the log does not end before {before}"
+            f"note: entries from {trimmed.first} on stay: a trim deletes only complete ledgers, "
+            f"and ledger {before.index} of the log ends at {before} or later"
         )
 
 

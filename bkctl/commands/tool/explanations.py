@@ -123,8 +123,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl log append NAME` is for a sequence without an end",
         ),
         "BK-NOT-HANDED-OVER": _advice(
-            "`bkctl ledger add` needs a ledger that its last writer handed over, because a "
-            "running writer cannot be distinguished from a crashed one.",
+            "`bkctl ledger add` needs a ledger that its last writer released: it cannot "
+            "distinguish a running writer from a crashed writer.",
             "`bkctl ledger recover ID` closes the ledger, and fences a running writer",
             "`bkctl ledger create` creates a ledger that several processes can add to, one at a "
             "time",

@@ -151,7 +151,7 @@ def test_a_state_can_be_waited_for(run: Run, names: dict[str, str]) -> None:
             "--json", typed=f"{opened}\n", ok=False,
         )  # fmt: skip
         assert late.status == ExitStatus.TIME_LIMIT
-        assert "state=closed is not so after" in late.error["error"]
+        assert "state=closed did not hold within" in late.error["error"]
         rounds = [check(json.loads(line)) for line in late.out.splitlines()]
     assert len(rounds) > 2
     assert {one["ledger_id"] for one in rounds} == {opened}

@@ -149,14 +149,14 @@ def test_a_condition_is_for_all_that_is_shown_and_for_something(watch: Watch) ->
 def test_time_that_is_up_first_is_status_6_and_names_the_condition(watch: Watch) -> None:
     status, host = watch("list", "--until", "profile=prod", "--timeout", "9")
     assert status == ExitStatus.TIME_LIMIT
-    assert "profile=prod is not so after 9.0s" in host.err.text
+    assert "profile=prod did not hold within 9.0s" in host.err.text
 
 
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("healthy", "nothing says when profiles are healthy"),
-        ("done", "nothing says when profiles are done"),
+        ("healthy", "profiles have no state healthy"),
+        ("done", "profiles have no state done"),
         ("wrong", "'wrong' is not a comparison"),
         ("prod=1", "no field 'prod'"),
     ],
@@ -189,7 +189,7 @@ def test_what_changes_things_cannot_be_watched_and_a_word_for_all_does_not_count
     watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert watch("use", "lab", "--watch")[0] == ExitStatus.USAGE
-    assert "`bkctl profile use` changes something; --watch is" in capsys.readouterr().err
+    assert "`bkctl profile use` changes something; --watch works" in capsys.readouterr().err
     host = Clockwork(Path("none.toml"))
     assert cli.run(["--watch", "profile", "use", "none", "--dry-run"], host) == 0
     assert host.waited == []

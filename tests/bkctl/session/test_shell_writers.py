@@ -99,10 +99,10 @@ def test_a_ledger_that_cannot_be_handed_back_is_a_failure_at_the_end(script: Scr
     assert (closed[0], closed[2]) == (0, "")
     delete = "ledger delete _ -y --force open-ledgers"
     deleted = script("ledger create", "ledger add _ a", delete)
-    assert (deleted[0], "handed back" in deleted[2]) == (0, False)
+    assert (deleted[0], "no longer writes" in deleted[2]) == (0, False)
     status, _, err = script("ledger create", "ledger add _ a", "ledger fence _ -y")
     assert status == 1
-    assert "bkctl: ledger 2 was not handed back: " in err
+    assert "bkctl: ledger 2 was not released: " in err
     assert "`bkctl ledger recover 2` closes it" in err
 
 

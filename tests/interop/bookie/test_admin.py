@@ -370,7 +370,7 @@ def test_bkctl_finds_both_and_speaks_to_each_in_its_way(sides: Sides, name: str)
     assert f"set {key} of bookie BOOKIE to 86400001; it is" in plan
     status, out, err = bkctl(side, "config-set", me, f"{key}=86400001", "-o", "csv")
     assert (status, out.splitlines()[-1].split(",")[1::2]) == (0, [key, "86400001"])
-    assert ("a Java bookie takes any key" in err) == (name == "java")
+    assert ("a Java bookie accepts any key" in err) == (name == "java")
     assert "86400001" in bkctl(side, "config", me, key)[1]
     status, out, _ = bkctl(side, "metrics", me, "--grep", "^bookie_JOURNAL_DIRS")
     assert (status, "bookie_JOURNAL_DIRS" in out) == (0, True), out

@@ -239,7 +239,7 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     listing = lost.listing
     words = [*BKCTL, "-u", cluster.uri, "decommission", lost.gone, "--yes"]
     late = timed_out(words)
-    assert f"to go on: bkctl -u {cluster.uri} decommission {lost.gone}" in late.stderr
+    assert f"to continue: bkctl -u {cluster.uri} decommission {lost.gone}" in late.stderr
     first = subprocess.Popen(
         words, stderr=subprocess.PIPE, text=True, env=ENVIRON,
     )  # fmt: skip

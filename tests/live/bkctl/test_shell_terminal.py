@@ -84,7 +84,7 @@ def test_a_ledger_that_is_added_to_is_held_in_the_bar_and_handed_back_at_the_end
     shell.shows(f"holds ledger {made}")
     shell.type("\x04")
     assert shell.ended() == 0
-    assert f"ledger {made} handed back, after entry 0".encode() in shell.raw
+    assert f"ledger {made} released, after entry 0".encode() in shell.raw
 
 
 def test_bookies_are_offered_too(shell: Terminal) -> None:

@@ -104,12 +104,13 @@ def run(
         RefusedError: it runs, there are too few others, or the user did not confirm.
     """
     if cancel and (drain or keep_cookie):
-        raise UsageError("--cancel goes with neither --drain nor --keep-cookie")
+        raise UsageError("--cancel cannot be combined with --drain or --keep-cookie")
     if bytes_per_s is not None and not drain:
         raise UsageError(
             "--rate is for --drain, which copies from this process",
-            next_step="for a running bookie add --drain; the workers that copy the ledgers of a "
-            "stopped one have replicationRateByBytes in their settings",
+            next_step="for a running bookie add --drain; for a stopped bookie, set "
+            "replicationRateByBytes in the settings of the workers that copy its "
+            "ledgers",
         )
     if bookie_id is None:
         from bkctl.bookies.stopped_bookie import stopped_bookie
@@ -159,13 +160,13 @@ def _take_out(
         session.plan(steps)
         return
     session.confirm(
-        [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
+        [f"To remove {bookie_id} for good:", *(f"  {step}" for step in steps)],
         "" if keep_cookie else f"{bookie_id} cannot start on its old directories afterwards.",
         proof=bookie_id,
     )
     session.resume = (
-        f"`bkctl bookie decommission-status {bookie_id}` shows what is left; "
-        f"to go on: {session.options.again()}"
+        f"`bkctl bookie decommission-status {bookie_id}` shows what is left; to continue: "
+        f"{session.options.again()}"
     )
     report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
     session.resume = ""
@@ -202,8 +203,8 @@ def _objections(
     if lost:
         yield Objection(
             OTHERS_LOST,
-            f"{counted(lost, 'ledger')} {'is' if lost == 1 else 'are'} marked to lack replicas of "
-            "other bookies: removing this bookie now could lose entries",
+            f"{counted(lost, 'ledger')} {'is' if lost == 1 else 'are'} marked as lacking "
+            "replicas of other bookies: removing this bookie now could lose entries",
             "wait until they are repaired (`bkctl autorecovery list --detail` shows them); if "
             "those bookies are back, `bkctl autorecovery forget ID` reads all replicas and deletes "
             "the mark",
@@ -370,7 +371,7 @@ def _drain(
             next_step=f"writers leave it with their next entry: run this again, or {then}",
         )
     session.finish()
-    session.note(f"{bookie_id} is empty, and takes nothing more; {then}")
+    session.note(f"{bookie_id} is empty, and accepts no new entries; {then}")
     restart = "" if admin_api.keeps_mode(admin) else "; a restart makes it writable, too"
     session.note(f"to keep it in service: bkctl bookie readonly {bookie_id} off{restart}")
 
@@ -383,17 +384,20 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
     """
     if not runs:
         raise RefusedError(
-            f"{bookie_id} does not run, so that its ledgers do lack replicas",
+            f"{bookie_id} does not run, so its ledgers lack replicas",
             next_step="interrupt the decommission, and start the bookie first",
         )
     is_writable = bookie_id in session.call(lambda client: client.store.writable_bookies())
     if session.dry_run:
-        steps = [] if is_writable else [f"let {bookie_id} take adds"]
-        session.plan([f"take back the marks that name {bookie_id} alone", *steps])
+        steps = [] if is_writable else [f"make {bookie_id} writable"]
+        session.plan([f"remove the marks that name only {bookie_id}", *steps])
         return
     marks = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
     if marks.kept:
-        session.warn(f"it has lost replicas, and these keep their marks: {some_names(marks.kept)}")
+        session.warn(
+            "the bookie has lost replicas; these ledgers keep their marks: "
+            f"{some_names(marks.kept)}"
+        )
     if not is_writable:
         from bkctl.bookies import admin_api
 

@@ -133,10 +133,14 @@ def _check_target(
 ) -> None:
     """Refuse a bookie that cannot take over what ``bookies`` hold."""
     if to in bookies and (len(bookies) > 1 or delete_cookie):
-        raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
+        raise UsageError(
+            f"--to {to} is a recovered bookie itself: recover no other bookie with "
+            "it, and leave out --delete-cookie"
+        )
     if to not in session.call(lambda client: client.store.writable_bookies()):
         raise NothingFoundError(
-            f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
+            f"bookie {to} is not writable",
+            next_step="`bkctl bookie list` shows the writable bookies",
         )
 
 
@@ -162,7 +166,7 @@ def _remove_marks(
 def resume_text(session: Session) -> str:
     """Return what an interrupted move leaves, and what to type to go on."""
     return (
-        "finished ledgers stay moved; those in work start over; to go on: "
+        "finished ledgers stay moved; ledgers in progress start again; to continue: "
         f"{session.options.again()}"
     )
 
@@ -219,7 +223,8 @@ def recover_either(session: Session, /, names: Sequence[str], **options: Any) ->
     given = [one for one in options if ctx.get_parameter_source(one) is not ParameterSource.DEFAULT]
     if len(names) > 1 or given:
         raise UsageError(
-            f"{names[0]} is a ledger: one at a time, and without the options for bookies",
+            f"{names[0]} is a ledger id: give one ledger at a time, without the options for "
+            "bookies",
             next_step="`bkctl ledger recover --help` shows how",
         )
     recover_ledgers(session, [LEDGER_ID.convert(names[0], None, ctx)])
@@ -256,7 +261,8 @@ def _insist_known(
                 f"ledger lists it",
                 next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
                 if bookie_id.isdecimal()
-                else "it is out already if that is its name; `bkctl bookie list` shows them",
+                else "if the id is right, the bookie is removed already; `bkctl bookie list` "
+                "shows all bookies",
             )
 
 
@@ -281,7 +287,7 @@ def forecast_racks(
 def too_few_racks(racks: RackForecast) -> str:
     """Return which ledgers no bookie may take over, and why."""
     ledgers = counted(len(racks.nowhere), "ledger")
-    return f"{ledgers} would be left behind ({some_names(racks.nowhere)}): {racks.why}"
+    return f"{ledgers} cannot be moved ({some_names(racks.nowhere)}): {racks.why}"
 
 
 def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
@@ -336,7 +342,7 @@ def _confirm(
     fragments = counted(sum(len(one.fragments) for one in found), "fragment")
     size = human_bytes(sum(load.size_bytes or 0 for load in loads))
     ledgers, names = counted(len(found), "ledger"), ", ".join(bookies)
-    lines = [f"{ledgers} will move off {names}: {fragments}, about {size} to copy."]
+    lines = [f"{ledgers} will move away from {names}: {fragments}, about {size} to copy."]
     if fenced and not options.skip_open:
         lines.append(
             f"{len(fenced)} of them may have a writer, which is fenced: --skip-open spares them."
@@ -348,7 +354,9 @@ def _confirm(
             if session.call(is_registered, bookie_id)
         ]
     if options.delete_cookies:
-        lines.append(f"Then the cookies go: {names} cannot start on old directories afterwards.")
+        lines.append(
+            f"Then the cookies are deleted: {names} cannot start on old directories afterwards."
+        )
         session.confirm(lines, "", proof=bookies[0], effect=Effect.LOSES_DATA)
     elif found:
         session.confirm(lines, "Go on?")
@@ -405,7 +413,7 @@ def move(
             if not options.skip_unrecoverable:
                 session.failed = (
                     f"{total - moved} of {counted(total, 'ledger')} are left, finished ledgers "
-                    "stay moved; --skip-unrecoverable goes on after those ledgers"
+                    "stay moved; --skip-unrecoverable continues after those ledgers"
                 )
             raise
     return done

@@ -210,7 +210,9 @@ def _head(line: bytes) -> BackupInfo:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackupDamagedError("it does not begin as a backup") from error
     if version != FORMAT_VERSION:
-        raise BackupDamagedError(f"it is a backup of version {version}; known is {FORMAT_VERSION}")
+        raise BackupDamagedError(
+            f"the backup has version {version}; this bkctl reads version {FORMAT_VERSION}"
+        )
     if info.layout not in zk_paths.LAYOUTS:
         raise BackupDamagedError(f"its layout {info.layout} is unknown")
     return info

@@ -38,8 +38,8 @@ IDS_SPARED: Final = 1000
 """Ids after the highest in a backup that are not given again: of ledgers deleted before it."""
 
 _NEW_CTIMES: Final = (
-    "ZooKeeper gives each restored node a new creation time. Some ledgers have no creation time in"
-    " their metadata: `bkctl ledger list --older-than` counts from this restore for them"
+    "ZooKeeper gives each restored node a new creation time. For ledgers without a creation time "
+    "in their metadata, `bkctl ledger list --older-than` therefore counts from this restore"
 )
 
 _ALL: Final = (
@@ -356,7 +356,9 @@ async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
     """
     found = await read_contents(store)
     if found is None or found.instance_id != instance_id or not found.is_empty:
-        raise ConflictError("the cluster has changed a moment ago; nothing was changed here")
+        raise ConflictError(
+            "another process changed the cluster a moment ago; this command changed nothing"
+        )
     # Who wrote to a log before the format may live on, and must not overwrite the restored one.
     await store.nuke(keep_versions=True)
 

@@ -19,7 +19,7 @@ def _verdict_text(verdict: JournalVerdict) -> str:
     if verdict.wrong:
         first = verdict.wrong[0]
         return f"entry {first.entry_id} of ledger {first.ledger_id} at {first.offset}"
-    return "" if verdict.residue is None else f"bytes at {verdict.residue} that nothing reaches"
+    return "" if verdict.residue is None else f"no replay reads the bytes from {verdict.residue} on"
 
 
 def _hex_of(file: BookieFile) -> str | None:

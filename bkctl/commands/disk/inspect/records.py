@@ -182,7 +182,7 @@ class DamagedRecords:
             more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
             raise ProblemsError(
                 f"damage was found{more}: {first}",
-                next_step="`bkctl disk check --deep` looks at everything",
+                next_step="`bkctl disk check --deep` checks all data",
             )
 
 

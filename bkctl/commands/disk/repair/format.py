@@ -120,10 +120,10 @@ class _DeletedContents:
                 f"the index of {counted(self.damaged, 'ledger')}, or all of it, is damaged"
             )
         if self.only_here is None:
-            remarks.append("whether other bookies have copies was not asked")
+            remarks.append("the command did not check whether other bookies have copies")
         elif self.only_here:
             remarks.append(
-                f"no bookie that is up has another copy of entries of "
+                "no running bookie has another copy of entries of "
                 f"{counted(len(self.only_here), 'ledger')}: {some_names(self.only_here)}"
             )
         return remarks
@@ -179,7 +179,8 @@ def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
         if cookie is not None and cookie.instance_id not in {None, cluster}:
             raise RefusedError(
                 f"{root} belongs to cluster {cookie.instance_id}, but {cluster} is selected",
-                next_step="select its cluster with -u; --force metadata does not ask a cluster",
+                next_step="select its cluster with -u, or ignore the metadata service with "
+                "--force metadata",
             )
 
 
@@ -283,7 +284,7 @@ def _insist_new(session: Session, bookie: StoppedBookie) -> None:
     if bookie.stored.read() is not None:
         raise RefusedError(
             f"the metadata service has a cookie of {bookie.bookie_id}: it was in use before",
-            next_step="`bkctl bookieformat --delete-cookie` ends it for good",
+            next_step="`bkctl bookieformat --delete-cookie` removes the bookie for good",
         )
     for root in bookie.found.roots:
         full = [

@@ -99,13 +99,13 @@ def rebuild_db(
     keyless = [one for row in done for one in row.keyless]
     if keyless:
         session.warn(
-            f"no master key is known of {counted(len(keyless), 'ledger')}, {keyless[0]} for one: "
-            "the first key that is presented will be its own; -u URI or --password-file gives the "
-            "right one"
+            f"the master key of {counted(len(keyless), 'ledger')} is unknown, for example of "
+            f"ledger {keyless[0]}: the bookie will accept the first key that a client sends; -u "
+            "URI or --password-file gives the right key"
         )
     if warn_damage(session, damaged.values()):
         raise PartlyDoneError(
-            f"{counted(len(damaged), 'file')} cannot be read as a whole",
+            f"{counted(len(damaged), 'file')} cannot be read completely",
             next_step="`bkctl disk check --deep` shows what is lost",
         )
 
@@ -116,7 +116,7 @@ def _locations(session: Session, work: RebuildDb, *, after_ledgers: bool) -> lis
     except NoLedgersError:
         if not (session.dry_run and after_ledgers):
             raise
-        session.note("locations can be shown once there are ledgers")
+        session.note("the locations can be shown only after the ledgers are rebuilt")
         return []
 
 
@@ -125,8 +125,8 @@ def _insist_no_index_files(found: Directories) -> None:
         if has_index_files(RealFiles(), directory):
             raise ConflictError(
                 f"{directory} holds index files, as Interleaved and SortedLedgerStorage have them",
-                next_step="`bkctl disk rebuild-index` makes those anew, "
-                "`bkctl disk convert --to db` moves them to databases",
+                next_step="`bkctl disk rebuild-index` rebuilds index files; `bkctl disk convert "
+                "--to db` moves them to databases",
             )
 
 

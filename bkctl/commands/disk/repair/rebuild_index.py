@@ -64,13 +64,13 @@ def rebuild_index(
     insist_current(found)
     if holds_databases(RealFiles(), found):
         raise UsageError(
-            "the index is that of DbLedgerStorage, in RocksDB",
-            next_step="`bkctl disk rebuild-db --locations` makes that one anew",
+            "this is an index of DbLedgerStorage, in RocksDB",
+            next_step="`bkctl disk rebuild-db --locations` rebuilds it",
         )
     if config is not None and config.storage_class is StorageClass.DB:
         raise ConflictError(
             "ledgerStorageClass is DbLedgerStorage, which reads no index files",
-            next_step="`bkctl disk rebuild-db --ledgers --locations` makes its databases anew",
+            next_step="`bkctl disk rebuild-db --ledgers --locations` rebuilds its databases",
         )
     key_of = keys(session, password_file, named=bool(any(dirs.values())))
     version = 1 if config is None else config.file_info_format_version
@@ -104,13 +104,13 @@ def _tell_rebuilt(
     lost = [one.ledger_id for one in ledgers if one.journal_only]
     if lost:
         session.warn(
-            f"{_named(lost)}: only old journals hold some of its entries: "
-            f"`bkctl disk salvage {lost[0]} --out DIR` takes them out"
+            f"{_named(lost)}: some entries are only in old journals: `bkctl disk salvage "
+            f"{lost[0]} --out DIR` copies them to files"
         )
     if missing and not ledgers:
         raise NothingFoundError(
-            f"{_named(missing)}: neither logs nor journals have it",
-            next_step="`bkctl disk ledgers` lists what is here",
+            f"{_named(missing)}: not found in the entry logs or journals",
+            next_step="`bkctl disk ledgers` lists the ledgers of these directories",
         )
     if keyless:
         raise PartlyDoneError(
@@ -120,15 +120,15 @@ def _tell_rebuilt(
     unreadable = [one.ledger_id for one in ledgers if one.unreadable]
     if unreadable:
         raise PartlyDoneError(
-            f"{_named(unreadable)}: entries are damaged or missing in the logs, and no index "
-            "brings those back",
+            f"{_named(unreadable)}: entries are damaged or missing in the logs, and an index "
+            "cannot restore them",
             next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]} "
             "--to BOOKIE` writes them here again",
         )
     if missing or damaged:
         raise PartlyDoneError(
             _lacking(missing, damaged),
-            next_step="`bkctl disk check` looks at all of them",
+            next_step="`bkctl disk check` checks all files",
         )
 
 
@@ -140,7 +140,7 @@ def _named(ledger_ids: list[int]) -> str:
 
 def _lacking(missing: list[int], damaged: int) -> str:
     found = [f"{_named(missing)} found nowhere"] if missing else []
-    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    found += [f"{counted(damaged, 'file')} cannot be read completely"] if damaged else []
     return ", ".join(found)
 
 

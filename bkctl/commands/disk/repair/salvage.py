@@ -80,7 +80,7 @@ def salvage_ledger(
 
 def _not_saved(refused: int, damaged: int) -> str:
     found = [f"{counted(refused, 'entry')} refused: the digest is wrong"] if refused else []
-    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    found += [f"{counted(damaged, 'file')} cannot be read completely"] if damaged else []
     return ", ".join(found)
 
 

@@ -33,7 +33,7 @@ from wire.records.cookie import COOKIE_VERSION
 EMPTY_DIRECTORY: Final = "empty-directory"
 """The safety check that no root is empty among old ones."""
 
-AGAIN: Final = "run the same command again: it goes on where this one ended"
+AGAIN: Final = "run the same command again: it continues where this one stopped"
 
 
 def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: bool) -> None:

@@ -357,7 +357,7 @@ def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) 
     if options.fail_on_data_loss:
         raise LogTrimmedError(
             f"log {options.log}: entries from {start} on were trimmed; the log begins with "
-            f"{record.trimmed}:0 (failOnDataLoss=false goes on there)"
+            f"{record.trimmed}:0 (failOnDataLoss=false continues there)"
         )
     return LogPosition(record.trimmed, 0)
 

@@ -232,7 +232,7 @@ async def _of_range(
                 yield messages
     except (TopicTrimmedError, NoSuchLedgerError) as error:
         if fail_on_data_loss:
-            raise TopicReadError(f"{error} (failOnDataLoss=false goes on without)") from error
+            raise TopicReadError(f"{error} (failOnDataLoss=false continues without it)") from error
         return
     if reader.held_back_at is not None:
         raise TopicReadError(

@@ -31,7 +31,7 @@ Positions = dict[TopicName, MessageId]
 NOTHING: Final = MessageId(-1, 0)
 """The position in a topic that has no ledger yet."""
 
-_OR_SKIP: Final = "(failOnDataLoss=false goes on without)"
+_OR_SKIP: Final = "(failOnDataLoss=false continues without it)"
 
 
 async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName]:

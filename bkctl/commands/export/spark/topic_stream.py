@@ -137,8 +137,8 @@ class TopicStreamReader(FollowingReader):
         if gone and self._query.options.fail_on_data_loss:
             raise TopicTrimmedError(
                 f"{gone[0]} was deleted, has no ledger any more, or is not asked for any more: "
-                f"messages from {before[gone[0]]} on may be lost (failOnDataLoss=false goes on "
-                "without)"
+                f"messages from {before[gone[0]]} on may be lost (failOnDataLoss=false continues "
+                "without it)"
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name

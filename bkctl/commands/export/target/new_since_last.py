@@ -188,7 +188,7 @@ def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
 
 
 def _shared_by_another(extent: LedgerExtent) -> str:
-    return f"another ledger {extent.ledger_id} was exported, which shares files"
+    return f"another ledger with the id {extent.ledger_id} was exported, and shares files"
 
 
 def _shortened(known: LedgerExtent, extent: LedgerExtent) -> str | None:

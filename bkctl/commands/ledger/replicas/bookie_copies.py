@@ -37,7 +37,9 @@ class CopiesOfBookie:
             its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
             ids: Iterable[EntryId] = (entry_id for entry_id in its if entry_id >= first)
         else:
-            self._session.note(f"no fragment lists {self._bookie_id}; it is asked for each entry")
+            self._session.note(
+                f"no fragment lists {self._bookie_id}; the command asks it for each entry"
+            )
             ids = map(EntryId, range(first, last + 1))
         self._is_empty = last < first
         copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
@@ -66,7 +68,7 @@ class CopiesOfBookie:
             unlisted = f"no fragment of ledger {self._ledger_id} lists it"
             why = "they belong on other bookies" if self._is_listed else unlisted
             raise PartlyDoneError(
-                f"{self._bookie_id} has none of these entries, and {why}",
+                f"{self._bookie_id} has none of these entries: {why}",
                 next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
             )
         if self._bad.count:
@@ -77,5 +79,5 @@ class CopiesOfBookie:
             raise PartlyDoneError(
                 f"{self._bookie_id} has no sound copy of {counted(self._bad.count, 'entry')}: "
                 f"{ranges} ({self._first_error})",
-                next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
+                next_step=f"`bkctl ledger verify {self._ledger_id}` checks the other copies",
             )

@@ -65,7 +65,9 @@ def orphans(session: Session, keep_file: str, older_than: float) -> None:
     """List the ledgers that neither a file nor a log names."""
     keep = set(ids_in_file(session, keep_file))
     if not keep:
-        session.warn(f"{keep_file} names no ledger: nothing is in use, it says")
+        session.warn(
+            f"{keep_file} names no ledger, so all ledgers count as orphans, except those of logs"
+        )
     kept = keep | session.call(_of_logs)
     wanted = LedgerFilter(created_before_ms=int((time.time() - older_than) * 1000))
     seen: set[LedgerId] = set()
@@ -73,7 +75,9 @@ def orphans(session: Session, keep_file: str, older_than: float) -> None:
     gone = len(keep - seen)
     if gone:
         are = "is" if gone == 1 else "are"
-        session.note(f"{counted(gone, 'ledger')} that {keep_file} names {are} not there")
+        session.note(
+            f"{counted(gone, 'ledger')} that {keep_file} names {are} missing from the cluster"
+        )
 
 
 def _orphans(

@@ -72,8 +72,8 @@ def verify(
         )
     if found.bad:
         raise ProblemsError(
-            f"{counted(found.bad, 'ledger')} of {found.ledgers} with copies that are not as they "
-            f"should be{found.losses}",
+            f"{counted(found.bad, 'ledger')} of {found.ledgers} with missing, damaged, wrong or "
+            f"unreadable copies{found.losses}",
             next_step=found.remedy,
         )
     if found.gone:

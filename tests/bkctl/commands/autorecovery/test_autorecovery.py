@@ -280,7 +280,7 @@ def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
     planned = run_in(world, "autorecovery", "forget", whole, "--dry-run").out
     assert planned.startswith("would remove the mark of ledger")
     assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
-    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    assert "the ledger is deleted" in run_in(world, "autorecovery", "forget", 99).out
     for ledger_id, why in ((lacking, "lacks replicas on"), (open_one, "is not closed")):
         refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
         assert (refused.status, why in refused.err) == (7, True)
@@ -304,7 +304,7 @@ def test_a_damaged_mark_that_nobody_needs_is_forgotten_as_any() -> None:
         _spoil_mark(world, ledger_id)
     world.run(store_of(world).mark_underreplicated(other, (B1,)))
     assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
-    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    assert "the ledger is deleted" in run_in(world, "autorecovery", "forget", 99).out
     assert set(marks(world)) == {other}
 
 
@@ -320,12 +320,12 @@ def test_a_damaged_mark_is_replaced_by_what_is_seen_to_be_lacking_if_so_told() -
         assert (refused.status, "--force damaged-mark" in refused.err) == (4, True)
         assert f"the mark of ledger {ledger_id}: " in refused.err
     forced = ("autorecovery", "forget", lacking, "--force", "damaged-mark")
-    assert "replace it by one" in run_in(world, *forced, "--dry-run").out
+    assert "replace it with a mark" in run_in(world, *forced, "--dry-run").out
     assert run_in(world, *forced, ok=False).status == 4  # Nobody can be asked.
     told = run_in(world, *forced, "--yes").out
-    assert f"is replaced: it lacks replicas on {thin.bookie_id}" in told
+    assert f"the ledger lacks replicas on {thin.bookie_id}" in told
     open_forced = ("autorecovery", "forget", open_one, *forced[3:], "--yes")
-    assert "nothing is seen to be lacking" in run_in(world, *open_forced).out
+    assert "no replica was found missing" in run_in(world, *open_forced).out
     assert marks(world) == {lacking: (thin.bookie_id,)}
     assert world.run(store_of(world).repair_locks()) == []
 

@@ -273,7 +273,7 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
     assert "together, in one command" in (told.value.hint or "")
     with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
         admin_requests.planned(admin, ME, [("gcWaitTimee", "1")])
-    with pytest.raises(UsageError, match="each key once"):
+    with pytest.raises(UsageError, match="give each key only once"):
         admin_requests.planned(admin, ME, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
     assert work.all_settings(admin) == before
     world.stop()

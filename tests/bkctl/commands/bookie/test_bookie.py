@@ -125,7 +125,7 @@ class TestUpdateBookie:
     def test_a_bookie_that_moved_is_found_under_its_new_id(self) -> None:
         world, ledger_id = self.moved()
         plan = run_in(world, "ledger", "update-bookie", "b1", "b4", "--dry-run")
-        assert plan.out == "would put b4 for b1 in 1 ledger\n"
+        assert plan.out == "would replace b1 with b4 in 1 ledger\n"
         said = run_in(world, "ledger", "update-bookie", "b1", "b4", typed="y\n", tty=True)
         assert said.out == "1 ledger changed from b1 to b4\n"
         assert world.stored(ledger_id).all_bookies() == {"b2", "b3", "b4"}
@@ -139,7 +139,7 @@ class TestUpdateBookie:
     def test_it_has_other_names_among_the_bookies(self, words: tuple[str, ...]) -> None:
         world, ledger_id = self.moved()
         plan = run_in(world, "bookie", *words, "--dry-run").out
-        assert plan == "would put b4 for b1 in 1 ledger\n"
+        assert plan == "would replace b1 with b4 in 1 ledger\n"
         assert run_in(world, "bookie", *words, "--yes").out == "1 ledger changed from b1 to b4\n"
         assert world.stored(ledger_id).all_bookies() == {"b2", "b3", "b4"}
 

@@ -114,7 +114,7 @@ class TestRacks:
         strict = {"topology_script": racks, "enforce_racks": True}
         refused = run_in(world, "decommission", "b2", "--yes", ok=False, **strict)
         assert (refused.status, "--force few-racks" in refused.err) == (4, True)
-        assert f"1 ledger would be left behind ({ledger_id}): no bookie can" in refused.err
+        assert f"1 ledger cannot be moved ({ledger_id}): no bookie can" in refused.err
         assert "enforceMinNumRacksPerWriteQuorum" in refused.err
         assert marks(world) == {}
 
@@ -164,7 +164,7 @@ class TestZones:
         strict = {"topology_script": self.script, **self.settings}
         refused = run_in(world, "decommission", "b4", "--yes", ok=False, **strict)
         assert refused.status == 4
-        assert f"1 ledger would be left behind ({ledger_id}): no bookie can" in refused.err
+        assert f"1 ledger cannot be moved ({ledger_id}): no bookie can" in refused.err
         assert "start a bookie in another zone" in refused.err
 
     def test_ledgers_that_will_span_too_few_zones_are_told_before(self) -> None:
@@ -182,7 +182,7 @@ class TestRecover:
         world = World(5)
         ledger_id = lost(world)
         asked = run_in(world, "recover", "b2", typed="n\n", tty=True, ok=False)
-        assert (asked.status, "1 ledger will move off b2" in asked.err) == (4, True)
+        assert (asked.status, "1 ledger will move away from b2" in asked.err) == (4, True)
         said = run_in(world, "bookie", "recover", "b2", typed="y\n", tty=True)
         assert said.out.startswith("moved 1 ledger: ")
         check_whole(world, ledger_id, payloads(10))
@@ -249,7 +249,7 @@ class TestRecover:
         ended = run_in(world, *words, "--stop-at-unrecoverable", ok=False)
         assert ended.status == 1
         assert "2 of 2 ledgers are left" in ended.err
-        assert "--skip-unrecoverable goes on after" in ended.err
+        assert "--skip-unrecoverable continues after" in ended.err
         assert B2 in world.stored(other).all_bookies()
         failed = run_in(world, *words, ok=False)
         assert failed.status == 8
@@ -269,14 +269,14 @@ class TestRecover:
         assert one["size"] == one["copies"] * 7
         assert "1 ledger, 1 fragment, 6 copies, about 42 B" in planned.err
         asked = run_in(world, "recover", "b2", typed="n\n", tty=True, ok=False)
-        assert "1 ledger will move off b2: 1 fragment, about 42 B to copy." in asked.err
+        assert "1 ledger will move away from b2: 1 fragment, about 42 B to copy." in asked.err
 
     def test_everything_goes_to_the_one_bookie_that_is_named(self) -> None:
         world = World(4)
         ledger_id = lost(world)
         (spare,) = {"b1", "b3", "b4"} - set(world.stored(ledger_id).ensemble)
         nobody = run_in(world, "recover", "b2", "--to", "b9", "--yes", ok=False)
-        assert (nobody.status, "takes no adds" in nobody.err) == (3, True)
+        assert (nobody.status, "is not writable" in nobody.err) == (3, True)
         run_in(world, "recover", "b2", "--to", spare, "--concurrency", "2", "--yes")
         assert spare in check_whole(world, ledger_id, payloads(10)).all_bookies()
         again = run_in(world, "recover", "b2", "--ledger", ledger_id, "--to", spare, "--yes")
@@ -473,10 +473,10 @@ class TestDecommission:
         world.run(store.mark_underreplicated(alone, (B2,)))
         world.run(store.mark_underreplicated(both, (B2, BookieId("b3"))))
         down = run_in(world, "decommission", "b2", "--cancel", ok=False)
-        assert (down.status, "do lack replicas" in down.err) == (4, True)
+        assert (down.status, "so its ledgers lack replicas" in down.err) == (4, True)
         world.restart("b2")
         planned = run_in(world, "decommission", "b2", "--cancel", "--dry-run").out
-        assert planned == "would take back the marks that name b2 alone\n"
+        assert planned == "would remove the marks that name only b2\n"
         said = run_in(world, "decommission", "b2", "--cancel").out
         assert said == "decommission of b2 cancelled, 1 mark removed: the bookie is writable\n"
         assert set(marks(world)) == {both}
@@ -491,7 +491,7 @@ class TestDecommission:
         world.bookies[B2].ledgers[ledger_id].entries.clear()
         said = run_in(world, "decommission", "b2", "--cancel")
         assert said.out == "decommission of b2 cancelled: the bookie is writable\n"
-        assert f"these keep their marks: {ledger_id}\n" in said.err
+        assert f"these ledgers keep their marks: {ledger_id}\n" in said.err
         assert set(marks(world)) == {ledger_id}
         assert world.run(store_of(world).repair_locks()) == []
 

@@ -277,8 +277,8 @@ class TestTopology:
         told = run_in(world, "doctor", "--json", ok=False, topology_script=script).json["findings"]
         (found,) = [one for one in told if one["name"] == "ledgers-in-one-rack"]
         assert (found["danger"], found["examples"]) == ("trouble", [lost])
-        assert "every copy is in rack /r1" in found["what"]
-        assert "with two racks and two copies, an odd ensemble always has them" in found["fix"]
+        assert "every copy in rack /r1" in found["what"]
+        assert "with two racks and two copies, use an even ensemble size" in found["fix"]
         assert spread not in found["examples"]
         unknown = run_in(world, "doctor", "--json", ok=False).json["findings"]
         assert "ledgers-in-one-rack" not in {one["name"] for one in unknown}

@@ -84,7 +84,7 @@ class TestCreateAndUpdate:
         text.write_text("hello")
         for file, said in (
             (write(tmp_path / "other", cookie(B)), "the cookie of b2, not of b1"),
-            (write(tmp_path / "away", cookie(instance_id="x")), "a cookie of the cluster x"),
+            (write(tmp_path / "away", cookie(instance_id="x")), "a cookie of cluster x"),
             (text, "the text is not a valid cookie"),
         ):
             refused = run_in(world, "cookie", "create", A, "--file", file, ok=False)
@@ -207,7 +207,7 @@ class TestDelete:
         add_ledger(world, store, 7, (A, B), closed=False)
         refused = run_in(world, "cookie", "delete", A, "--yes", ok=False)
         assert refused.status == 4
-        assert "know of no fence: 7" in refused.err
+        assert "not know which ledgers are fenced: 7" in refused.err
         assert "--force open-ledgers" in refused.err
         assert not self.gone(world, store)
         forced = run_in(world, "cookie", "delete", A, "--yes", "--force", "open-ledgers")

@@ -38,8 +38,8 @@ def fits(bookie: Bookie) -> bool:
 def test_cookies_that_fit_are_no_problem(bookie: Bookie) -> None:
     said = bookie.run("cookie", "verify")
     assert said.out == ""
-    assert f"3 cookies of {bookie.old}, all as set" in said.err
-    assert "is as it should be" in bookie.run("cookie", "repair").out
+    assert f"3 cookies of {bookie.old}, all as the settings say" in said.err
+    assert "is correct" in bookie.run("cookie", "repair").out
 
 
 def test_each_field_that_differs_is_told_with_both_values_and_where(bookie: Bookie) -> None:
@@ -90,7 +90,7 @@ def test_an_empty_directory_gets_no_cookie(bookie: Bookie) -> None:
     for path in first.parent.iterdir():
         path.unlink()
     refused = bookie.run("cookie", "repair", "--yes", ok=False)
-    assert (refused.status, "is empty: what was on it is lost" in refused.err) == (4, True)
+    assert (refused.status, "is empty: its data is lost" in refused.err) == (4, True)
     assert not first.exists()
 
 

@@ -366,7 +366,9 @@ def test_8_idle_workers_are_told_with_the_cause(patient: Patient) -> None:
     patient.ledger(1, A, B, C, D)
     patient.mark(1, D, age_s=2 * 3600)
     patient.world.kill("b4")
-    assert "3 writable bookies leave none to copy to" in patient.findings()["marks-stale"]["what"]
+    assert (
+        "3 writable bookies leave no bookie to copy to" in patient.findings()["marks-stale"]["what"]
+    )
     assert "marks-stale" not in patient.findings("--stale", "3h")
     patient.world.run(patient.store.set_replication_enabled(enabled=False))
     found = patient.findings()

@@ -497,7 +497,7 @@ def test_several_are_summed_up_and_none_is_no_error(run: Run) -> None:
     refused = run("ledger", "delete", ids[0], open_one, ids[1], "--dry-run", ok=False)
     assert refused.status == ExitStatus.REFUSED
     assert [f"ledger {one}: " in refused.out for one in (*ids, open_one)] == [True] * 3
-    assert f"ledger {open_one}: not closed" in refused.err
+    assert f"ledger {open_one} is not closed" in refused.err
     none = run("ledger", "delete", "-", "--yes", typed="")
     assert (none.out, none.err) == ("", "no ledger to delete\n")
 

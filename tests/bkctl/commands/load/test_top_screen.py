@@ -281,7 +281,7 @@ class TestScreen:
         state.history.append(load())
         state.take(failed)
         lines = state.lines(Canvas(100), 24)
-        assert lines[-1].endswith("no news: the metadata service is away")
+        assert lines[-1].endswith("no answer: the metadata service is away")
         assert any("bk-01" in line for line in lines)
         fine: Future[ClusterLoad] = Future()
         fine.set_result(load())
@@ -359,11 +359,11 @@ class TestCommands:
     def test_slow_needs_some_to_compare(self) -> None:
         said = run_in(World(3), "bookie", "slow", ok=False)
         assert said.status == 1
-        assert "it takes 3 to compare" in said.err
+        assert "a comparison needs 3" in said.err
 
     def test_slow_with_a_silent_bookie_does_not_blame_the_settings(self) -> None:
         error = top_work.too_few(2, [BookieId("b3")])
-        assert str(error) == "2 bookies told metrics; it takes 3 to compare"
+        assert str(error) == "only 2 bookies reported metrics; a comparison needs 3"
         assert error.hint == "if the process of b3 hangs, restart it"
         assert "httpServerEnabled" in top_work.too_few(2, []).hint
 

@@ -338,7 +338,7 @@ def test_a_directory_that_every_user_can_change_is_refused(tmp_path: Path) -> No
     path = tmp_path / "bk"
     path.mkdir()
     path.chmod(0o777)
-    with pytest.raises(RefusedError, match="every user can change what is in"):
+    with pytest.raises(RefusedError, match="every user can change the files in"):
         LocalCluster(path, 1)
 
 
@@ -353,7 +353,7 @@ def test_a_directory_that_a_group_can_change_is_refused_unless_it_is_the_users_o
     if os.geteuid() == 0 or group.gr_gid in os.getgroups():
         os.chown(path, -1, group.gr_gid)
         path.chmod(0o770)
-        with pytest.raises(RefusedError, match=f"group {group.gr_name} can change what is in"):
+        with pytest.raises(RefusedError, match=f"group {group.gr_name} can change the files in"):
             LocalCluster(path, 1)
 
 

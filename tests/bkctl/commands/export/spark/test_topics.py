@@ -286,7 +286,7 @@ class TestStreams:
         made.ledgers([entry(b"c")], [entry(b"d")])
         for _ in range(3):
             made.trim()
-        with pytest.raises(Exception, match="failOnDataLoss=false goes on"):
+        with pytest.raises(Exception, match="failOnDataLoss=false continues"):
             once.start().awaitTermination(60)
         options["failOnDataLoss"] = "false"
         once = self.start(spark, pulsar, tmp_path, sink, **options).trigger(availableNow=True)
