@@ -187,29 +187,15 @@ async def examine_cluster(
 
     Of at most ``ENDS_READ_MAX`` closed ledgers the first and last entries are read.
     """
-    store = client.store
+    store, found = client.store, _Readings()
     identity = await operations.read_identity(client)
-    damaged = {
-        str(error): _fix(
+    for node, error in identity.damaged.items():
+        found.note(
             error,
             f"store the node {node} again with the metadata service's own tools; "
             "a backup of `bkctl cluster backup` has its value",
         )
-        for node, error in identity.damaged.items()
-    }
-
-    def mark_is_damaged(ledger_id: LedgerId, error: MarkError) -> None:
-        damaged[str(error)] = _fix(error, f"bkctl autorecovery forget {ledger_id}")
-
-    async def read(reading: Awaitable[T], otherwise: T, fix: str = "") -> T:
-        """Return what is stored; of what cannot be read remember what repairs it."""
-        try:
-            return await reading
-        except UNREADABLE as error:
-            damaged[str(error)] = _fix(error, fix)
-            return otherwise
-
-    marks = await read(_marks(client, mark_is_damaged), ())
+    marks = await found.read(_marks(client, found.note_mark), ())
     ledgers = LedgerCensus(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_registered),
@@ -218,16 +204,8 @@ async def examine_cluster(
         rack_losses=RackLosses.of(bookies),
         silent=frozenset(one.bookie_id for one in bookies if one.unreachable and not one.refuses),
     )
-    logs: tuple[str, ...] = ()
-    if identity.layout is not None:  # Without it ledgers cannot be found.
-        listed = await read(ledgers_of_logs(client), {})
-        unseen = {one for some in listed.values() for one in some or ()}
-        await read(_count(store, ledgers, tell, unseen), None)
-        logs = await read(damaged_logs(client, listed, unseen), ())
-        async for step in lost_ledgers(client, ledgers.to_read()):
-            ledgers.ends_read = step.looked_at
-            for ledger_id in step.lost:
-                ledgers.add_lost(ledger_id)
+    has_ledgers = identity.layout is not None  # Without it ledgers cannot be found.
+    logs = await _look_at_ledgers(client, ledgers, found, tell) if has_ledgers else ()
     cookies = await stored_cookies.list_cookies(client)
     return ClusterSurvey(
         now_ms=now_ms,
@@ -236,28 +214,63 @@ async def examine_cluster(
         bookies=tuple(bookies),
         cookies={one.bookie_id: one.cookie for one in cookies},
         enabled=await store.replication_enabled(),
-        pause=await read(autorecovery_admin.current_pause(client), None),
-        auditor=await read(store.current_auditor(), None),
-        delay_s=await read(store.lost_bookie_recovery_delay(), None, "bkctl autorecovery delay 0"),
+        pause=await found.read(autorecovery_admin.current_pause(client), None),
+        auditor=await found.read(store.current_auditor(), None),
+        delay_s=await found.read(
+            store.lost_bookie_recovery_delay(), None, "bkctl autorecovery delay 0"
+        ),
         health_check=await store.health_check_enabled(),
         checked_ms={
-            check: await read(
+            check: await found.read(
                 store.check_time(check), None, f"bkctl autorecovery audit --check {check}"
             )
             for check in autorecovery_admin.CHECKS
         },
-        damaged=damaged,
+        damaged=found.damaged,
         damaged_logs=logs,
         marks=marks,
-        locks=tuple(await read(store.repair_locks(), [])),
+        locks=tuple(await found.read(store.repair_locks(), [])),
         ledgers=ledgers,
-        has_ledgers=identity.layout is not None,
+        has_ledgers=has_ledgers,
         stuck=tuple(await _stuck(client, ledgers.recovering)),
     )
 
 
-def _fix(error: Exception, fix: str) -> str:
-    return error.hint if isinstance(error, MetadataAccessError) else fix
+class _Readings:
+    """Reads what is stored, and remembers of what cannot be read what repairs it."""
+
+    def __init__(self) -> None:
+        self.damaged: dict[str, str] = {}
+        """What repairs it, by the words of the error."""
+
+    def note(self, error: Exception, fix: str) -> None:
+        self.damaged[str(error)] = error.hint if isinstance(error, MetadataAccessError) else fix
+
+    def note_mark(self, ledger_id: LedgerId, error: MarkError) -> None:
+        self.note(error, f"bkctl autorecovery forget {ledger_id}")
+
+    async def read(self, reading: Awaitable[T], otherwise: T, fix: str = "") -> T:
+        """Return what is stored; ``otherwise`` where it cannot be read."""
+        try:
+            return await reading
+        except UNREADABLE as error:
+            self.note(error, fix)
+            return otherwise
+
+
+async def _look_at_ledgers(
+    client: Client, ledgers: LedgerCensus, found: _Readings, tell: Callable[[int], None]
+) -> tuple[str, ...]:
+    """Count all ledgers, and read the ends of some; return the logs that have lost a ledger."""
+    listed = await found.read(ledgers_of_logs(client), {})
+    unseen = {one for some in listed.values() for one in some or ()}
+    await found.read(_count(client.store, ledgers, tell, unseen), None)
+    logs = await found.read(damaged_logs(client, listed, unseen), ())
+    async for step in lost_ledgers(client, ledgers.to_read()):
+        ledgers.ends_read = step.looked_at
+        for ledger_id in step.lost:
+            ledgers.add_lost(ledger_id)
+    return logs
 
 
 async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery_admin.Mark, ...]:

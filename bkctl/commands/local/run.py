@@ -327,21 +327,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     session.note(f"starting the cluster in {directory}")
     written = log.stat().st_size if log.exists() else 0
     words = (word for word in session.options.args if word != "--background")
-    arguments = without_settings(words)
-    with log.open("ab") as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "bkctl", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-            env={
-                **os.environ,
-                DETACHED: "1",
-                SETTINGS: json.dumps(settings),
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            },
-        )
+    child = _detached(without_settings(words), log, settings)
     assert child.stdout is not None
     with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):
         shown = _output(stdout, log, written, session.note)
@@ -358,6 +344,25 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
             f"{counted(len(down), 'bookie')} did not start: "
             f"{', '.join(one.bookie_id for one in down)}",
             next_step=f"the reason is in {log}; to start a bookie again: {start}",
+        )
+
+
+def _detached(arguments: list[str], log: Path, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start bkctl in a session of its own; its stderr goes to the log."""
+    environment = {
+        **os.environ,
+        DETACHED: "1",
+        SETTINGS: json.dumps(settings),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    with log.open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bkctl", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env=environment,
         )
 
 
