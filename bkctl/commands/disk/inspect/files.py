@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bkclient.config.findings import Severity
 from bkctl.bookies import directories as disk_dirs
 from bkctl.bookies.directories import bookie_properties, open_bookie
-from bkctl.commands.disk.inspect.records import DamagedRecords
+from bkctl.commands.disk.inspect.records import DamagedRecords, log_summaries
 from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, Kind, field, shown
@@ -21,7 +21,7 @@ from bookied.offline.bookie import OfflineBookie, Shard
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.check.start import check_mark
 from bookied.offline.files import DirectoryUse
-from bookied.offline.logs import LogUse, MapState, freed_by, summarize
+from bookied.offline.logs import LogUse, MapState, freed_by
 from bookied.storage.journal.format import file_name
 from wire.ids import LedgerId
 
@@ -114,27 +114,16 @@ def _logs(
 
     Put the ledgers that count as live into ``living``.
     """
-    found: list[LogUse] = []
     with bookie.shards() as shards:
-        paths = [(shard, path) for shard in shards for path in shard.entry_logs()]
-        total = sum(bookie.files.size(path) for _, path in paths)
+        shard_of = {path: id(shard) for shard in shards for path in shard.entry_logs()}
         alive = {id(shard): _alive(shard, damage) for shard in shards}
         if existing:
             alive = _existing(session, alive)
         living.update(*alive.values())
-        done = 0
-        with session.progress("reading entry logs", total=total) as progress:
-            for shard, path in paths:
-                try:
-                    summary = summarize(bookie.files, path)
-                except CorruptError as error:
-                    damage(error)
-                else:
-                    if summary.damage is not None:
-                        damage(summary.damage)
-                    found.append(LogUse(summary, summary.live_bytes(alive[id(shard)])))
-                done += bookie.files.size(path)
-                progress.update(done)
+        found = [
+            LogUse(summary, summary.live_bytes(alive[shard_of[summary.path]]))
+            for summary in log_summaries(session, bookie, list(shard_of), damage)
+        ]
     return sorted(found, key=lambda one: (-one.dead_bytes, one.summary.log_id))
 
 

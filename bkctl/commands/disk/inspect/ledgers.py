@@ -11,7 +11,7 @@ import attrs
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records
-from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow, lac_of
+from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow, lac_of, log_summaries
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Column, Kind, field, formerly, shown
 from bookied.errors import CorruptError
@@ -19,7 +19,6 @@ from bookied.offline.bookie import OfflineBookie, Shard, shard_of
 from bookied.offline.index import entries_of
 from bookied.offline.journal_tail import JournalTail, bytes_to_replay, read_tail
 from bookied.offline.ledger import LocalLedger, local_ledgers, placed_entries
-from bookied.offline.logs import LedgerShare, summarize
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.entrylog.format import file_name as log_name
 from bookied.storage.index.ledger_pages import LedgerOnDisk
@@ -341,27 +340,11 @@ def _tail(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> Jo
 
 def _sizes(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> dict[int, int]:
     """Add up what the entry logs hold of each ledger, dead copies included."""
-    paths = list(bookie.entry_logs())
     sizes: dict[int, int] = {}
-    total, done = sum(map(bookie.files.size, paths)), 0
-    with session.progress("reading entry logs", total=total) as progress:
-        for path in paths:
-            for share in _shares(bookie, path, damage):
-                sizes[share.ledger_id] = sizes.get(share.ledger_id, 0) + share.size_bytes
-            done += bookie.files.size(path)
-            progress.update(done)
+    for summary in log_summaries(session, bookie, list(bookie.entry_logs()), damage):
+        for share in summary.ledgers:
+            sizes[share.ledger_id] = sizes.get(share.ledger_id, 0) + share.size_bytes
     return sizes
-
-
-def _shares(bookie: OfflineBookie, path: Path, damage: DamagedRecords) -> tuple[LedgerShare, ...]:
-    try:
-        summary = summarize(bookie.files, path)
-    except CorruptError as error:
-        damage(error)
-        return ()
-    if summary.damage is not None:
-        damage(summary.damage)
-    return summary.ledgers
 
 
 def placed_rows(

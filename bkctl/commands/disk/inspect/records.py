@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +14,8 @@ from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
 from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.logs import EntryLogSummary, summarize
 from bookied.offline.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.digest import header
@@ -184,6 +186,25 @@ class DamagedRecords:
                 f"damage was found{more}: {first}",
                 next_step="`bkctl disk check --deep` checks all data",
             )
+
+
+def log_summaries(
+    session: Session, bookie: OfflineBookie, paths: Sequence[Path], damage: DamagedRecords
+) -> Iterator[EntryLogSummary]:
+    """Yield what each entry log holds, with progress; without the logs that cannot be read."""
+    total, done = sum(map(bookie.files.size, paths)), 0
+    with session.progress("reading entry logs", total=total) as progress:
+        for path in paths:
+            try:
+                summary = summarize(bookie.files, path)
+            except CorruptError as error:
+                damage(error)
+            else:
+                if summary.damage is not None:
+                    damage(summary.damage)
+                yield summary
+            done += bookie.files.size(path)
+            progress.update(done)
 
 
 def packet_fields(
