@@ -235,18 +235,19 @@ class LogFile:
         assert file is not None
         file.flush()
         self._note_readable(file)
-        map_offset = file.tell()
-        has_map = bool(self.ledgers) and self._append_map(file)
+        map_offset, encoded = file.tell(), layout.encode_ledgers_map(self.ledgers)
+        has_map = bool(encoded) and self._append_map(file, encoded)
         self._syncs.sync(file)
         if has_map:
-            self._write_map_place(self._paths[self.log_id], map_offset, len(self.ledgers))
+            place = layout.encode_map_place(map_offset, len(self.ledgers), encoded)
+            self._write_map_place(self._paths[self.log_id], place)
         self._let_go(file)
         self._unwritten.clear()
 
-    def _append_map(self, file: AppendFile) -> bool:
+    def _append_map(self, file: AppendFile, encoded: bytes) -> bool:
         """Whether there was space; a log without its map is scanned instead."""
         try:
-            file.write([layout.encode_ledgers_map(self.ledgers)])
+            file.write([encoded])
             file.flush()
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -259,10 +260,10 @@ class LogFile:
             return False
         return True
 
-    def _write_map_place(self, path: Path, map_offset: int, ledgers: int) -> None:
+    def _write_map_place(self, path: Path, place: bytes) -> None:
         header = self._files.open_update(path)
         try:
-            header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
+            header.write_at(layout.MAP_PLACE_OFFSET, place)
             self._syncs.sync(header)
         except OSError as error:
             if error.errno not in NO_SPACE or self._syncs.is_failed:
