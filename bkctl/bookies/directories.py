@@ -92,11 +92,11 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
         UsageError: nothing says which directories.
     """
     found = find_directories(session, **dirs)
-    bookie = OfflineBookie(RealFiles(), found)
     for root in found.roots:
         _insist(root, found.roots)
-    note_use(session, uses(found.roots))
-    return bookie
+    each = uses(found.roots)
+    note_use(session, each)
+    return OfflineBookie(RealFiles(), found, is_live=any(use.is_used for use in each))
 
 
 def _insist(root: Path, roots: Sequence[Path]) -> None:

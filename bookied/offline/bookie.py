@@ -133,6 +133,8 @@ class OfflineBookie:
 
     files: Files
     found: Directories
+    is_live: bool = False
+    """Whether a process used the directories when it was opened."""
 
     def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
         """Give every copy of every mark.

@@ -14,7 +14,6 @@ from bkctl.commands.disk.inspect.records import DamagedRecords, log_summaries
 from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, Kind, field, shown
-from bookied.directories.in_use import uses
 from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
 from bookied.offline.bookie import OfflineBookie, Shard
@@ -84,7 +83,7 @@ def usage(
     else:
         session.emit_all(found, LogUse)
     session.finish()  # The table comes first.
-    written = _written(found) if any(use.is_used for use in uses(bookie.found.roots)) else set()
+    written = _written(found) if bookie.is_live else set()
     counted_as = (
         "without ledgers that no longer exist"
         if existing

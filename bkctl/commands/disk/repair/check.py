@@ -12,7 +12,6 @@ from bkctl.commands.disk.repair.moved_ledgers import MovedLedgers
 from bkctl.errors import NothingFoundError, ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, field, shown
-from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.index import IndexKind
@@ -77,7 +76,7 @@ class Checking:
             NothingFoundError: RocksDB alone is to be looked at, and there is none.
         """
         bookie = open_bookie(self._session, **dirs)
-        self._findings.is_live = any(use.is_used for use in uses(bookie.found.roots))
+        self._findings.is_live = bookie.is_live
         with bookie.shards() as shards:
             self._insist_on_db(shards)
             for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
