@@ -92,10 +92,6 @@ def trace_of(seed: int, workload: str) -> list[str]:
     return lines
 
 
-first_trace = functools.cache(trace_of)
-"""The trace as this process told it the first time."""
-
-
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, list[str]]:
     """The trace of each workload, from a process that hashes otherwise."""
@@ -112,15 +108,10 @@ def elsewhere() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_seed_is_the_same_run_every_time(workload: str) -> None:
-    assert trace_of(9, workload) == first_trace(9, workload)
-
-
-@pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_is_the_same_run_in_another_process(
     workload: str, elsewhere: dict[str, list[str]]
 ) -> None:
-    assert elsewhere[workload] == first_trace(9, workload)
+    assert elsewhere[workload] == trace_of(9, workload)
 
 
 @pytest.mark.parametrize(
