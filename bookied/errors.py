@@ -325,9 +325,12 @@ class WrongIdentityError(BookieStopError):
 
     exit_status = BookieExitStatus.WRONG_IDENTITY
 
-    def __init__(self, message: str, differences: Iterable[CookieDifference] = ()) -> None:
+    def __init__(
+        self, message: str, differences: Iterable[CookieDifference] = (), *, advice: str = ""
+    ) -> None:
         self.differences = tuple(differences)
-        super().__init__("; ".join([message, *map(str, self.differences)]))
+        parts = (message, *map(str, self.differences), advice)
+        super().__init__("; ".join(filter(None, parts)))
 
 
 class DamagedError(BookieStopError):

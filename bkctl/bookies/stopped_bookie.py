@@ -112,13 +112,16 @@ class _ClusterCookies:
         return self._store
 
 
-def stamp(session: Session, bookie: StoppedBookie, *, expand: bool = False) -> None:
+def stamp(
+    session: Session, bookie: StoppedBookie, *, expand: bool = False, dry_run: bool = False
+) -> None:
     """Write the bookie's cookie to its directories and to the cluster, as its start would.
 
     Args:
         session: the command's.
         bookie: which; its directories are there, and locked.
         expand: add directories that are new and empty, whatever the settings allow.
+        dry_run: check all of this, and write nothing.
 
     Raises:
         RefusedError: the cookies that there are do not fit, or a directory is not empty.
@@ -127,12 +130,17 @@ def stamp(session: Session, bookie: StoppedBookie, *, expand: bool = False) -> N
         bookie.config, allow_storage_expansion=expand or bookie.config.allow_storage_expansion
     )
     try:
-        session.call(_stamp, config, bookie.found)
+        session.call(_stamp, config, bookie.found, dry_run)
     except WrongIdentityError as error:
         raise RefusedError(str(error)) from error
 
 
-async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> None:
+async def _stamp(
+    client: Client,
+    config: OfflineConfig,
+    found: Directories,
+    dry_run: bool,  # noqa: FBT001
+) -> None:
     await check_cookies(
         config,
         identify(config, config.port, RealHost()),
@@ -141,6 +149,7 @@ async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> N
         instance_id=await client.store.instance_id(),
         files=RealFiles(),
         highest_ledger=partial(highest_ledger, client.store),
+        dry_run=dry_run,
     )
 
 
@@ -237,12 +246,7 @@ def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
     Raises:
         RefusedError: a bookie is at work there.
     """
-    _refuse_use(found)
-    if port and _is_taken(port):
-        raise RefusedError(
-            f"port {port} is taken: the bookie runs, or another program has its port",
-            next_step="stop it first",
-        )
+    refuse_use(found, port)
     locks = DirectoryLocks()
     try:
         locks.take(found.roots)
@@ -254,7 +258,12 @@ def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
         locks.release()
 
 
-def _refuse_use(found: Directories) -> None:
+def refuse_use(found: Directories, port: int) -> None:
+    """Refuse directories, and a port unless 0, that a process uses.
+
+    Raises:
+        RefusedError: one does.
+    """
     for use in uses(found.roots):
         if use.is_used:
             who = ", ".join(map(str, use.workers)) or "a running bookie"
@@ -264,6 +273,11 @@ def _refuse_use(found: Directories) -> None:
                 f"{use.root} is in use by {who}",
                 next_step=f"{first}; `bkctl disk lock-status` shows the process",
             )
+    if port and _is_taken(port):
+        raise RefusedError(
+            f"port {port} is taken: the bookie runs, or another program has its port",
+            next_step="stop it first",
+        )
 
 
 def _is_taken(port: int) -> bool:

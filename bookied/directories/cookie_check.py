@@ -39,6 +39,8 @@ _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 
 _FIXED: Final = "with DbLedgerStorage the ledger directories keep their number and order for good"
 
+_IF_MOVED: Final = "if directories were moved to other paths: bkctl cookie repair -c FILE"
+
 HighestLedger = Callable[[], Awaitable[int]]
 """Returns the highest id of all ledgers in the metadata."""
 
@@ -65,8 +67,11 @@ async def check_cookies(
     instance_id: str | None,
     files: Files,
     highest_ledger: HighestLedger,
+    dry_run: bool = False,
 ) -> None:
     """Let the bookie go on only if every cookie fits; a new bookie's are written.
+
+    With ``dry_run`` the cookies are checked, and nothing is written.
 
     A new one may have had a predecessor under its id, so before it has a cookie it is put down that
     fences of all ledgers there are, up to ``highest_ledger``, may be unknown to it.
@@ -92,9 +97,11 @@ async def check_cookies(
     local = check.local_cookies()
     missing = [directory for directory in found.all_dirs if directory not in local]
     if stored is None:
-        await check.new_bookie(missing)
+        check.insist_new(missing)
     else:
-        await check.known_bookie(stored, local, missing)
+        check.insist_known(stored.value, local, missing)
+    if not dry_run:
+        await check.write(stored, missing)
 
 
 @attrs.frozen(kw_only=True)
@@ -127,7 +134,7 @@ class _CookieCheck:
             self._insist(str(directory / VERSION), cookie)
         return local
 
-    async def new_bookie(self, missing: list[Path]) -> None:
+    def insist_new(self, missing: list[Path]) -> None:
         if not missing and not self._was_cut_short():
             raise WrongIdentityError(
                 f"the metadata store has no cookie of {self.master.bookie_id}, but every directory "
@@ -135,13 +142,8 @@ class _CookieCheck:
                 "decommissioned bookie as a new one, remove its data: bkctl disk format -c FILE"
             )
         self._insist_empty(missing)
-        log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)
-        await self._begin(missing, NEW)
-        self.files.remove(self._stamping)
 
-    async def known_bookie(
-        self, stored: Versioned[Cookie], local: dict[Path, Cookie], missing: list[Path]
-    ) -> None:
+    def insist_known(self, stored: Cookie, local: dict[Path, Cookie], missing: list[Path]) -> None:
         if missing and not self.superset:
             raise WrongIdentityError(
                 f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
@@ -149,7 +151,7 @@ class _CookieCheck:
             )
         # An expansion that was cut short has told some directories of others that it never used.
         vouching = () if self._was_cut_short() else tuple(local.values())
-        known = set().union(*map(directories_of, (stored.value, *vouching)))
+        known = set().union(*map(directories_of, (stored, *vouching)))
         lost = [directory for directory in missing if str(directory.parent) in known]
         if lost:
             raise WrongIdentityError(
@@ -157,7 +159,13 @@ class _CookieCheck:
                 "held is gone"
             )
         self._insist_empty(missing)
-        if missing or cookie_differences(self.master, stored.value):
+
+    async def write(self, stored: Versioned[Cookie] | None, missing: list[Path]) -> None:
+        """Write the cookies of a new bookie, or of one with new directories."""
+        if stored is None:
+            log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)
+            await self._begin(missing, NEW)
+        elif missing or cookie_differences(self.master, stored.value):
             log.info("directories are added: cookies are written", directories=missing)
             await self._begin(missing, stored.version)
         if self.files.exists(self._stamping):
@@ -167,6 +175,8 @@ class _CookieCheck:
         """Write the cookies; directories that have had none have no past from now on."""
         self.files.write_atomic(self._stamping, encode_cookie(self.master))
         for directory in missing:
+            for name in filter(_UNFINISHED.fullmatch, self.files.list(directory)):
+                self.files.remove(directory / name)
             forget(self.files, self.found, directory.parent)
         if version == NEW:
             note_doubt(self.files, self.found.journals, await self.highest_ledger())
@@ -193,7 +203,12 @@ class _CookieCheck:
         different = cookie_differences(self.master, cookie, superset=self.superset, place=place)
         if different:
             fixed = f"; {_FIXED}" if self.is_fixed else ""
-            raise WrongIdentityError(f"the cookies do not fit the configuration{fixed}", different)
+            moved = all(one.field.endswith("directories") for one in different)
+            raise WrongIdentityError(
+                f"the cookies do not fit the configuration{fixed}",
+                different,
+                advice=_IF_MOVED if moved else "",
+            )
 
     def _insist_empty(self, directories: list[Path]) -> None:
         full = [directory for directory in directories if self._data(directory)]
@@ -201,12 +216,9 @@ class _CookieCheck:
             raise WrongIdentityError(f"{_names(full)} has data but no cookie")
 
     def _data(self, directory: Path) -> list[str]:
-        """Return the names in a directory, but for cookies that a crash cut short: those go."""
-        names = self.files.list(directory)
-        unfinished = [one for one in names if _UNFINISHED.fullmatch(one)]
-        for name in unfinished:
-            self.files.remove(directory / name)
-        return [name for name in names if name not in unfinished]
+        """Return the names in a directory, but for cookies that a crash cut short."""
+        names = self.files.list(directory) if self.files.exists(directory) else []
+        return [name for name in names if not _UNFINISHED.fullmatch(name)]
 
 
 def local_cookies(files: Files, found: Directories) -> dict[Path, Cookie]:

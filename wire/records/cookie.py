@@ -127,7 +127,9 @@ def cookie_differences(
         _difference("bookie id", ours.bookie_id, theirs.bookie_id),
         _difference("journal directories", ours.journal_dirs, theirs.journal_dirs),
         _difference_of_dirs("ledger directories", ours.ledger_dirs, theirs.ledger_dirs, superset),
-        _difference_of_dirs(
+        None
+        if ours.index_dirs == theirs.index_dirs  # None: those of the ledgers, compared above.
+        else _difference_of_dirs(
             "index directories",
             ours.index_dirs or ours.ledger_dirs,
             theirs.index_dirs or theirs.ledger_dirs,

@@ -22,6 +22,7 @@ from bkctl.bookies.stopped_bookie import (
     lock_existing,
     lock_or_make,
     refuse_registered,
+    refuse_use,
     repeatable,
     stamp,
     stopped_bookie,
@@ -309,6 +310,8 @@ def expand_storage(session: Session) -> None:
         str(root) for root in bookie.found.roots if not (root / CURRENT / VERSION).exists()
     )
     if session.dry_run:
+        refuse_use(bookie.found, bookie.config.port)
+        stamp(session, bookie, expand=True, dry_run=True)
         session.plan(f"add {name}" for name in added)
         return
     with lock_or_make(bookie.found, port=bookie.config.port):

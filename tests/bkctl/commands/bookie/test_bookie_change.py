@@ -167,9 +167,23 @@ class TestExpandStorage:
         (full / CURRENT).mkdir(parents=True)
         (full / CURRENT / "0.log").touch()
         bookie.settings["ledgerDirectories"] += f",{full}"
-        refused = bookie.run("bookie", "expand-storage", ok=False)
-        assert refused.status == 4
-        assert "has data but no cookie" in refused.err
+        for words in (["--dry-run"], []):
+            refused = bookie.run("bookie", "expand-storage", *words, ok=False)
+            assert refused.status == 4
+            assert "has data but no cookie" in refused.err
+
+    def test_a_dry_run_refuses_moved_directories_as_the_command_does(self, bookie: Bookie) -> None:
+        moved = f"{bookie.base}/moved"
+        Path(bookie.settings["ledgerDirectories"]).rename(moved)
+        bookie.settings["ledgerDirectories"] = moved
+        dry, real = (
+            bookie.run("disk", "expand", *words, ok=False) for words in (["--dry-run"], [])
+        )
+        assert (dry.status, dry.err, dry.out) == (real.status, real.err, "")
+        assert real.status == 4
+        assert real.err.count("ledger directories is") == 1
+        assert "index directories is" not in real.err
+        assert "bkctl cookie repair -c FILE" in real.err
 
     def test_a_directory_that_was_in_use_and_is_empty_now_is_refused(self, bookie: Bookie) -> None:
         (bookie.base / "ledgers" / CURRENT / "VERSION").unlink()
