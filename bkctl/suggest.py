@@ -169,7 +169,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk list": ("disk files", "disk ledgers"),
     "disk ls": ("disk files", "disk ledgers"),
     "disk lock": ("disk lock-status DIR",),
-    "disk move": ("disk expand", "bookie decommission BOOKIE_ID"),
+    "disk move": ("cookie repair",),
     "disk owner": ("disk lock-status DIR",),
     "disk replace": ("disk expand", "bookie decommission BOOKIE_ID"),
     "disk show": ("disk files", "disk usage"),

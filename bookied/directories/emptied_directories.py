@@ -24,8 +24,9 @@ found by it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -45,6 +46,8 @@ from bookied.storage.journal.mark import MARK_NAME
 from bookied.storage.journal.reader import journal_ids
 
 NAME: Final = "bookied.held"
+
+NOT_MOVED: Final[Mapping[Path, Path]] = MappingProxyType({})
 
 log = Logger()
 
@@ -66,8 +69,12 @@ class DirectoryLoss:
     """What is gone; None for journals."""
 
 
-def losses(files: Files, found: Directories) -> Iterator[DirectoryLoss]:
+def losses(
+    files: Files, found: Directories, former: Mapping[Path, Path] = NOT_MOVED
+) -> Iterator[DirectoryLoss]:
     """Give the roots that were emptied, or have less than they once had. Blocks.
+
+    ``former`` has the former path of each root that was moved, by its path now.
 
     Raises:
         OSError: a directory cannot be read.
@@ -75,7 +82,7 @@ def losses(files: Files, found: Directories) -> Iterator[DirectoryLoss]:
     for root in found.roots:
         if not files.exists(root / CURRENT):
             continue  # The cookies say so.
-        missing = _ever_held(files, found, root) - _held_now(files, found, root)
+        missing = _ever_held(files, found, root, former) - contents_of(files, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
             yield DirectoryLoss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
@@ -93,6 +100,30 @@ def check_losses(files: Files, found: Directories) -> None:
     """
     for loss in losses(files, found):
         raise loss.error
+
+
+def foreign_contents(files: Files, found: Directories, root: Path) -> list[str]:
+    """Return what a root holds although the settings name it for something else. Blocks."""
+    foreign = [kind.value for kind in contents_of(files, root) - _kinds(found, root)]
+    if root not in found.journals and journal_ids(files, root / CURRENT):
+        foreign.append("journals")
+    return sorted(foreign)
+
+
+def note_moves(files: Files, found: Directories, former: Mapping[Path, Path]) -> None:
+    """Let the notes of the journal roots name the roots that were moved by their new paths. Blocks.
+
+    Lines with the former paths stay: the move may have to be undone.
+    """
+    for keeper in found.journals:
+        before = _lines(files, keeper)
+        lines = before | {
+            _line(keeper, root, kind)
+            for root in former
+            for kind in _ever_held(files, found, root, former)
+        }
+        if lines != before:
+            _write(files, keeper, lines)
 
 
 def forget(files: Files, found: Directories, root: Path) -> None:
@@ -157,7 +188,7 @@ class ContentsNotes:
     def _note(self, root: Path) -> frozenset[ContentKind]:
         """Return what a root has held, after it was put down."""
         files, found = self._files, self._found
-        held = _ever_held(files, found, root) | _held_now(files, found, root)
+        held = _ever_held(files, found, root) | (contents_of(files, root) & _kinds(found, root))
         is_synced = False
         for keeper in _keepers(found, root):
             before = _lines(files, keeper)
@@ -193,13 +224,16 @@ def _line(keeper: Path, root: Path, kind: ContentKind) -> str:
     return kind.value if keeper == root else f"{kind.value}:{root}"
 
 
-def _ever_held(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:
+def _ever_held(
+    files: Files, found: Directories, root: Path, former: Mapping[Path, Path] = NOT_MOVED
+) -> frozenset[ContentKind]:
     """Return what the notes say; nothing if there is none, or none that can be read."""
     noted = {keeper: _lines(files, keeper) for keeper in _keepers(found, root)}
+    names = {root, former.get(root, root)}
     return frozenset(
         kind
         for kind in ContentKind
-        if any(_line(keeper, root, kind) in lines for keeper, lines in noted.items())
+        if any(_line(keeper, name, kind) in noted[keeper] for keeper in noted for name in names)
     )
 
 
@@ -214,9 +248,10 @@ def _write(files: Files, root: Path, lines: frozenset[str]) -> None:
     files.write_atomic(root / NAME, "".join(f"{line}\n" for line in sorted(lines)).encode())
 
 
-def _held_now(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:
-    current, kinds, held = root / CURRENT, _kinds(found, root), set()
-    names = files.list(current) if kinds else []
+def contents_of(files: Files, root: Path) -> frozenset[ContentKind]:
+    """Return what a root holds now, whatever the settings name it for. Blocks."""
+    current, held = root / CURRENT, set()
+    names = files.list(current)
     if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(
         log_id(name) is not None for name in names
     ):
@@ -226,7 +261,7 @@ def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Content
         names and all(_has_any(files, current / name) for name in (LEDGERS, LOCATIONS))
     ):
         held.add(ContentKind.INDEX)
-    return kinds & held
+    return frozenset(held)
 
 
 def _has_any(files: Files, directory: Path) -> bool:

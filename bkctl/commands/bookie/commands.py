@@ -138,8 +138,11 @@ bookie.command(
     it refuses any other kind of id.
 
     With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each ledger that
-    lists OLD. No entry is copied. Use this form for a bookie that has moved with its disks. Before
+    lists OLD. No entry is copied. Use this form if the disks of OLD serve under the id NEW. Before
     a ledger changes, NEW must return the first and last entry of each fragment.
+
+    A bookie that keeps its id and only has its directories under other paths is not renamed:
+    `bkctl cookie repair` follows moved directories.
     """,
     params=(
         argument("ids", type=BOOKIE_ID, nargs=-1, metavar="[hostname | ip | OLD NEW]"),

@@ -167,17 +167,21 @@ cookie.command(
 cookie.command(
     "repair",
     body="bkctl.commands.cookie.cookie_repair:repair",
-    short_help="Write a bookie's lost cookies again.",
-    help="""Write lost or damaged cookies of a stopped bookie again.
+    short_help="Write lost cookies again; follow moved directories.",
+    help="""Write lost or damaged cookies of a stopped bookie again, or follow moved directories.
 
-    At least one cookie that agrees with the settings must exist, in the metadata service or in a
-    directory. The command refuses empty directories: their data is lost, and a cookie does not
-    restore it.
+    For lost cookies, at least one cookie that agrees with the settings must exist, in the metadata
+    service or in a directory. The other cookies must not contradict it. The command refuses empty
+    directories: their data is lost, and a cookie does not restore it.
+
+    To move a directory to another path, stop the bookie, move the directory with all its files,
+    change its path in the settings, and run this command. Each directory must have its old cookie.
+    Move several journal directories, or several directories of DbLedgerStorage, one at a time.
     """,
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cookie repair -c bk_server.conf", "shows what would be written, and asks"),
-        ("bkctl cookie repair -c bk_server.conf --dry-run", "only shows it"),
+        ("bkctl cookie repair -c bk_server.conf --dry-run", "only shows it; also after a move"),
     ),
     exits=_REFUSED,
     replaces="bookkeeper shell cookie_generate, cookie_update and cookie_create, and copying files",

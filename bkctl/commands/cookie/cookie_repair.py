@@ -15,16 +15,20 @@ from bkctl.bookies.stopped_bookie import (
     refuse_registered,
     stopped_bookie,
 )
+from bkctl.commands.cookie.moved_directories import former_paths, refuse_other_contents
 from bkctl.errors import ConflictError, ProblemsError, RefusedError
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.session import Session
+from bookied.config.bookie import StorageClass
 from bookied.directories.cookie_check import master_cookie
+from bookied.directories.emptied_directories import note_moves
 from bookied.directories.roots import VERSION
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import (
+    COOKIE_VERSION,
     Cookie,
     CookieDifference,
     cookie_differences,
@@ -94,8 +98,9 @@ def verify(session: Session) -> None:
         raise ProblemsError(
             f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "
             "differ from the settings",
-            next_step="`bkctl cookie repair` writes lost cookies again; after a change of "
-            "settings, `bkctl bookie rename` or `bkctl disk expand` updates them",
+            next_step="`bkctl cookie repair` writes lost cookies again, and follows moved "
+            "directories; `bkctl disk expand` adds directories; `bkctl bookie rename` follows a "
+            "changed id",
         )
     session.note(
         f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as the "
@@ -174,7 +179,10 @@ _OTHERS: Final = {
     ID: "`bkctl bookie rename` gives a bookie another id",
     INSTANCE: "it belongs to another cluster: check metadataServiceUri",
 }
-_DIRECTORIES: Final = "name the same directories in the settings, or run `bkctl disk expand`"
+_DIRECTORIES: Final = (
+    "move each directory with all its files to its path in the settings, and run this command "
+    "again; `bkctl disk expand` adds directories"
+)
 
 
 def repair(session: Session) -> None:
@@ -186,16 +194,45 @@ def repair(session: Session) -> None:
     seen = _read_cookies(session)
     bookie_id = seen.bookie.bookie_id
     refuse_registered(session, bookie_id)
-    places = to_rewrite(seen.master, seen.cookies)
+    former = _former_paths(seen)
+    if former:
+        refuse_other_contents(seen.bookie.found, former)
+        places = _places_of(seen)
+    else:
+        places = to_rewrite(seen.master, seen.cookies)
+    moved = [f"{path} is {root} now" for root, path in former.items()]
     if session.dry_run:
+        for line in moved:
+            session.note(line)
         session.plan(f"write the cookie of {bookie_id} to {place}" for place in places)
         return
     if places:
         lines = [f"The cookie of {bookie_id} will be written to:", *(f"  {p}" for p in places)]
-        session.confirm(lines, "Go on?")
+        session.confirm([*moved, *lines], "Go on?")
         with lock_existing(seen.bookie.found, port=seen.bookie.config.port):
+            note_moves(RealFiles(), seen.bookie.found, former)
             _write(seen, places)
     session.emit(CookiesRepaired(bookie_id, places))
+
+
+def _former_paths(seen: _BookieOnDisk) -> dict[Path, Path]:
+    """Return the former path of each moved root; empty where the cookies do not agree on it."""
+    held = [one.cookie for one in seen.cookies]
+    old = {
+        attrs.evolve(one, layout_version=COOKIE_VERSION)
+        for one in held
+        if one is not None and cookie_differences(seen.master, one)
+    }
+    if None in held or len(old) != 1:
+        return {}
+    has_shards = seen.bookie.config.storage_class is StorageClass.DB
+    return former_paths(seen.master, old.pop(), has_shards=has_shards)
+
+
+def _places_of(seen: _BookieOnDisk) -> tuple[str, ...]:
+    """Return where another cookie is; the stored one last, so that a rerun finds all of them."""
+    bad = [one.place for one in seen.cookies if any(problems(seen.master, one))]
+    return tuple(sorted(bad, key=lambda place: place == STORED))
 
 
 def _write(seen: _BookieOnDisk, places: tuple[str, ...]) -> None:

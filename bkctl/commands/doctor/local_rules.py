@@ -77,7 +77,12 @@ def _cookie_fix(field: str, seen: LocalSurvey) -> str:
     if field == "bookie id":
         return f"bkctl bookie rename -c {seen.conf}"
     if field in {"ledger directories", "index directories"}:
-        return f"bkctl disk expand -c {seen.conf}, if some were added; else the settings"
+        return (
+            f"bkctl cookie repair -c {seen.conf}, if they were moved; bkctl disk expand -c "
+            f"{seen.conf}, if some were added"
+        )
+    if field == "journal directories":
+        return f"bkctl cookie repair -c {seen.conf}, if they were moved; else the settings"
     if field == "instance id":
         return "is metadataServiceUri another cluster's? Else bkctl bookieformat, and begin anew"
     return "put the settings back as they were"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -144,7 +145,8 @@ class BookieProcess:
             if self._undo is None:
                 where = f"its settings are {self.conf}, its log {self.log}"
             raise LocalStartError(
-                f"bookie {self.bookie_id} did not start: {self._cause()}", next_step=where
+                f"bookie {self.bookie_id} did not start: {with_conf(self._cause(), self.conf)}",
+                next_step=where,
             )
 
     def log_tail(self) -> str:
@@ -224,6 +226,11 @@ def _text(settings: Mapping[str, str]) -> str:
 
 def _texts(found: Property) -> list[str]:
     return [value.text for value in found.values]
+
+
+def with_conf(reason: str, conf: Path) -> str:
+    """Return why a bookie ended, with the commands for its own settings file."""
+    return reason.replace("-c FILE", f"-c {shlex.quote(str(conf))}")
 
 
 def printed_reason(log: Path, offset: int) -> str | None:

@@ -12,9 +12,10 @@ import shlex
 import signal
 from pathlib import Path
 
-from bkctl.commands.local.bookie import LocalStartError, printed_reason
+from bkctl.commands.local.bookie import LocalStartError, printed_reason, with_conf
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
+    CONF_FILE,
     START_REQUEST,
     bookie_directory,
     holds_cluster,
@@ -111,8 +112,9 @@ def _wait(session: Session, metadata: ClusterMetadata, one: LocalBookie, written
 
     def is_registered() -> bool:
         if (reason := printed_reason(log, written)) is not None:
+            told = with_conf(reason, Path(one.directory) / CONF_FILE)
             raise LocalStartError(
-                f"bookie {bookie_id} did not start: {reason}", next_step=f"its log is {log}"
+                f"bookie {bookie_id} did not start: {told}", next_step=f"its log is {log}"
             )
         return bookie_id in metadata.writable()
 

@@ -180,6 +180,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "does not start, because it could report acknowledged entries as missing.",
             "`bkctl doctor --local -c FILE` names the difference",
             "`bkctl bookie rename -c FILE` after a change of address",
+            "`bkctl cookie repair -c FILE` after directories were moved to other paths",
             "`bkctl disk expand -c FILE` after new directories",
             "if a directory was emptied: mount its disk, if the disk is not mounted; never copy "
             "VERSION into an empty directory",
@@ -191,6 +192,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "does not name, a port in use.",
             "`bkctl local status DIR` shows each bookie's directory, with bookie.conf and "
             "bookie.log",
+            "`bkctl cookie repair -c DIR/bookie-N/bookie.conf` after directories were moved",
             "`bkctl disk expand -c DIR/bookie-N/bookie.conf` after new ledger directories",
             "remove bookie.conf to get a new one at the next start",
         ),

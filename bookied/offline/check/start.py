@@ -50,6 +50,10 @@ _LOSS_FIX: Final = (
 )
 
 
+OTHER_DIRECTORIES: Final = "cookie-directories"
+"""The directories that are checked are not those of the cookie: the bookie itself, or a copy."""
+
+
 def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[DiskFinding]:
     """Look at cookies, marks and the sign of an unclean stop."""
     yield from _check_cookies(bookie, found)
@@ -118,18 +122,19 @@ def _compare_directories(
 ) -> Iterator[DiskFinding]:
     """Compare in order: it decides where DbLedgerStorage looks for a ledger."""
     roots = bookie.found
-    lists = (
+    lists = [
         ("journal", tuple(cookie.journal_dirs.split(",")), roots.journals),
         ("ledger", cookie.ledger_dirs, roots.ledgers),
-        ("index", cookie.index_dirs or cookie.ledger_dirs, roots.indexes),
-    )
+    ]
+    if cookie.index_dirs or roots.indexes != roots.ledgers:
+        lists.append(("index", cookie.index_dirs or cookie.ledger_dirs, roots.indexes))
     for kind, stamped, given in lists:
         if given and tuple(map(Path, stamped)) != given:
             message = (
                 f"{kind} directories are {', '.join(stamped)} in the cookie and "
                 f"{', '.join(map(str, given))} here"
             )
-            yield DiskFinding(Severity.WARNING, "cookie-directories", message, path)
+            yield DiskFinding(Severity.WARNING, OTHER_DIRECTORIES, message, path)
 
 
 # Marks -------------------------------------------------------------------------------------------

@@ -620,7 +620,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["bookie", "gc"], "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc"),
         (["ledger", "read", "7", "10", "14"], "give the range as FIRST-LAST, as in 10-14"),
         (["ledger", "read", "7", "--text"], "use --entry-format string"),
-        (["disk", "move", "a", "b"], "did you mean `bkctl disk expand` or `bkctl bookie decom"),
+        (["disk", "move", "a", "b"], "did you mean `bkctl cookie repair`?"),
         (
             ["local", "restart", "d", "b:1"],
             "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
@@ -14,7 +16,13 @@ from bkctl.output.units import counted
 from bkctl.output.views import Column, field, shown
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
+from bookied.offline.check.start import OTHER_DIRECTORIES
 from bookied.offline.index import IndexKind
+
+_NO_START: Final = (
+    "the bookie does not start with these settings: `bkctl cookie repair -c FILE` if the "
+    "directories were moved, `bkctl disk expand -c FILE` if some were added"
+)
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
@@ -77,6 +85,7 @@ class Checking:
         """
         bookie = open_bookie(self._session, **dirs)
         self._findings.is_live = bookie.is_live
+        is_copy = any(dirs.values())
         with bookie.shards() as shards:
             self._insist_on_db(shards)
             for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
@@ -89,6 +98,8 @@ class Checking:
                         if self._only_db and stage.title != "index":
                             continue  # Read only to know what the next start brings back.
                         judged = self._moved.judge(problem)
+                        if judged.kind == OTHER_DIRECTORIES and not is_copy:
+                            judged = attrs.evolve(judged, severity=Severity.PROBLEM, fix=_NO_START)
                         self._severities[judged.severity] += 1
                         yield judged
 
