@@ -18,7 +18,7 @@ from bkctl.output.forms.machine import MachineForms
 from bkctl.output.forms.pager import Pager
 from bkctl.output.forms.sentence import fitted
 from bkctl.output.forms.table_form import TableForm
-from bkctl.output.forms.text import flat
+from bkctl.output.forms.text import flat, safe
 from bkctl.output.views import View, field, shown, view_of
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ class Emitter:
     # Out ----------------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
-        self._host.stdout.write(text)
+        stdout = self._host.stdout
+        stdout.write(safe(text) if stdout.isatty() else text)
 
 
 def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:

@@ -137,6 +137,12 @@ def test_a_table_is_human_and_without_traps_for_the_terminal() -> None:
     assert second.split() == [str(BIG), *"-" * 11]
 
 
+@pytest.mark.parametrize("output", ["csv", "id", "json", "jsonl", "yaml"])
+def test_machine_forms_have_no_traps_for_a_terminal_either(output: str) -> None:
+    bookies = [BookieSummary(BookieId("b\x1b[2J\u202e:3181"), "down")]
+    assert not {"\x1b", "\u202e"} & set(_printed(bookies, tty=True, output=output))
+
+
 def test_exact_tables_have_plain_numbers() -> None:
     assert "5000" in _printed(LEDGERS, exact=True).splitlines()[1].split()
 

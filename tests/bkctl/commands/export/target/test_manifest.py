@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
+from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import TargetTree, decode_run
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from wire.codes import LedgerState
@@ -51,3 +54,8 @@ def test_a_choice_is_told_in_the_words_of_the_command() -> None:
         *("--created-before", "2023-11-14T22:13:20.123000+00:00"),
         *("--meta", "application=not \udcff text", "--meta", "owner=me"),
     ]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run-000001.json")
+    assert LocalFiles(tmp_path).read("run-000001.json") == b""
