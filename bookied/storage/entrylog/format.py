@@ -10,8 +10,7 @@ File header:
     4          4  version: 0, or 1 if the log may have a ledgers map
     8          8  offset of the ledgers map; 0: none
     16         4  ledgers in the map
-    20         4  CRC32C of the map; only ours writes it, Java leaves 0 and does not look
-    24      1000  zeros
+    20      1004  zeros
 
 Records follow, from offset 1024 (the direct-I/O variant starts with one that fills up to 4096):
 
@@ -40,16 +39,15 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-from crc32c import crc32c
 
 from bookied.errors import EntryLogFormatError, LedgersMapError
 
 MAGIC: Final = b"BKLO"
 VERSION: Final = 1
-HEADER: Final = struct.Struct(">4siqiI")
+HEADER: Final = struct.Struct(">4siqi")
 HEADER_BYTES: Final = 1024
 MAP_PLACE_OFFSET: Final = 8
-_MAP_PLACE: Final = struct.Struct(">qiI")
+MAP_PLACE: Final = struct.Struct(">qi")
 
 LENGTH: Final = struct.Struct(">i")
 IDS: Final = struct.Struct(">qq")
@@ -121,17 +119,15 @@ def is_possible(location: int) -> bool:
 
 @attrs.frozen
 class LogHeader:
-    """What the first 24 bytes of an entry log say."""
+    """What the first 20 bytes of an entry log say."""
 
     version: int = VERSION
     map_offset: int = 0
     ledgers: int = 0
-    map_crc: int = 0
-    """0 where there is none."""
 
     def encode(self) -> bytes:
         """Return the whole header, 1024 bytes."""
-        head = HEADER.pack(MAGIC, self.version, self.map_offset, self.ledgers, self.map_crc)
+        head = HEADER.pack(MAGIC, self.version, self.map_offset, self.ledgers)
         return head.ljust(HEADER_BYTES, b"\0")
 
 
@@ -143,12 +139,12 @@ def decode_header(start: bytes, path: Path) -> LogHeader:
     """
     if len(start) < HEADER.size:
         raise EntryLogFormatError(path, 0, f"{len(start)} bytes; the header has {HEADER_BYTES}")
-    magic, version, map_offset, ledgers, map_crc = HEADER.unpack_from(start)
+    magic, version, map_offset, ledgers = HEADER.unpack_from(start)
     if magic != MAGIC:
         raise EntryLogFormatError(path, 0, f"{magic!r}; expected {MAGIC!r}")
     if not 0 <= version <= VERSION:
         raise EntryLogFormatError(path, 4, f"version {version}; expected 0 or 1")
-    return LogHeader(version, map_offset, ledgers, map_crc)
+    return LogHeader(version, map_offset, ledgers)
 
 
 def encode_ledgers_map(ledgers: Mapping[int, int]) -> bytes:
@@ -158,11 +154,6 @@ def encode_ledgers_map(ledgers: Mapping[int, int]) -> bytes:
         _encode_map_record(rows[at : at + MAP_LEDGERS_MAX])
         for at in range(0, len(rows), MAP_LEDGERS_MAX)
     )
-
-
-def encode_map_place(map_offset: int, ledgers: int, encoded_map: bytes) -> bytes:
-    """Return what the header says of a ledgers map, from ``MAP_PLACE_OFFSET`` on."""
-    return _MAP_PLACE.pack(map_offset, ledgers, crc32c(encoded_map))
 
 
 def ledgers_map_bytes_max(header: LogHeader) -> int:
@@ -203,8 +194,6 @@ def decode_ledgers_map(data: bytes, header: LogHeader, path: Path) -> dict[int, 
         raise LedgersMapError(path, place, f"{rows} ledgers; the header says {header.ledgers}")
     if data[at:].strip(b"\0" + DIRECT_PADDING):
         raise LedgersMapError(path, place, "bytes after the ledgers map")
-    if header.map_crc and header.map_crc != crc32c(data[:at]):
-        raise LedgersMapError(path, header.map_offset, "the map's checksum is another one")
     return ledgers
 
 

@@ -235,19 +235,18 @@ class LogFile:
         assert file is not None
         file.flush()
         self._note_readable(file)
-        map_offset, encoded = file.tell(), layout.encode_ledgers_map(self.ledgers)
-        has_map = bool(encoded) and self._append_map(file, encoded)
+        map_offset = file.tell()
+        has_map = bool(self.ledgers) and self._append_map(file)
         self._syncs.sync(file)
         if has_map:
-            place = layout.encode_map_place(map_offset, len(self.ledgers), encoded)
-            self._write_map_place(self._paths[self.log_id], place)
+            self._write_map_place(self._paths[self.log_id], map_offset, len(self.ledgers))
         self._let_go(file)
         self._unwritten.clear()
 
-    def _append_map(self, file: AppendFile, encoded: bytes) -> bool:
+    def _append_map(self, file: AppendFile) -> bool:
         """Whether there was space; a log without its map is scanned instead."""
         try:
-            file.write([encoded])
+            file.write([layout.encode_ledgers_map(self.ledgers)])
             file.flush()
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -260,10 +259,10 @@ class LogFile:
             return False
         return True
 
-    def _write_map_place(self, path: Path, place: bytes) -> None:
+    def _write_map_place(self, path: Path, map_offset: int, ledgers: int) -> None:
         header = self._files.open_update(path)
         try:
-            header.write_at(layout.MAP_PLACE_OFFSET, place)
+            header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
             self._syncs.sync(header)
         except OSError as error:
             if error.errno not in NO_SPACE or self._syncs.is_failed:

@@ -269,14 +269,13 @@ class _TargetWriter:
     def finish(self) -> None:
         """Append the ledgers map and make the file durable, but for its name."""
         file, map_offset = self._opened(), self._opened().tell()
-        encoded = layout.encode_ledgers_map(self._ledgers)
-        file.write([encoded])
+        file.write([layout.encode_ledgers_map(self._ledgers)])
         file.flush()
         file.sync()
         self._file = None
         file.close()
         with contextlib.closing(self._files.open_update(self._path)) as header:
-            place = layout.encode_map_place(map_offset, len(self._ledgers), encoded)
+            place = layout.MAP_PLACE.pack(map_offset, len(self._ledgers))
             header.write_at(layout.MAP_PLACE_OFFSET, place)
             header.sync()
 

@@ -222,10 +222,9 @@ def compact_as_java_does(bookie: JavaBookie, target: int) -> UnfinishedCompactio
         sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + 4 + len(record.body)
         data += layout.LENGTH.pack(len(record.body)) + record.body
     scan.close()
-    encoded = layout.encode_ledgers_map(sizes)
-    place = layout.encode_map_place(len(data), len(sizes), encoded)
+    place = layout.MAP_PLACE.pack(len(data), len(sizes))
     data[layout.MAP_PLACE_OFFSET : layout.MAP_PLACE_OFFSET + len(place)] = place
-    todo.compacted.write_bytes(data + encoded)
+    todo.compacted.write_bytes(data + layout.encode_ledgers_map(sizes))
     return todo
 
 

@@ -14,9 +14,7 @@ import attrs
 from bookied.errors import CorruptError
 from bookied.server.rules import disk_read
 from bookied.storage import replay
-from bookied.storage.entrylog import format as entry_log_format
 from bookied.storage.entrylog.failures import SyncGuard
-from bookied.storage.entrylog.format import LogHeader
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
 from bookied.storage.files.files import Buffer
@@ -213,16 +211,6 @@ def _cut_off_before_the_map(stack: Stack) -> None:
         self.header = header
 
     put(stack, LogScan, insist_complete=insist_complete)
-
-
-def _map_is_believed(stack: Stack) -> None:
-    """A ledgers map is believed whatever its checksum."""
-    usual = entry_log_format.decode_ledgers_map
-
-    def decode_ledgers_map(data: bytes, header: LogHeader, path: Path) -> dict[int, int]:
-        return usual(data, attrs.evolve(header, map_crc=0), path)
-
-    put(stack, entry_log_format, decode_ledgers_map=decode_ledgers_map)
 
 
 def _taken_back_blindly(stack: Stack) -> None:
@@ -473,14 +461,6 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "I1",
         _cut_off_before_the_map,
         f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
-        0,
-    ),
-    "map-is-believed": switch(
-        "a ledgers map is believed whatever its checksum",
-        "storage",
-        "I1",
-        _map_is_believed,
-        f"{_COLLECTOR}:test_a_log_whose_map_names_another_ledger_is_scanned",
         0,
     ),
     "taken-back-blindly": switch(

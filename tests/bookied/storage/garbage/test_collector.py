@@ -341,22 +341,6 @@ def test_live_records_behind_a_damaged_length_keep_their_log(
     world.check()
 
 
-def test_a_log_whose_map_names_another_ledger_is_scanned() -> None:
-    world = make_world()
-    fill(world, ledgers=2, size=500)
-    world.delete(0)
-    path = LOGS / min(world.log_names())
-    file = world.files.open_update(path)
-    (map_offset,) = struct.unpack(">q", file.read_at(8, 8))
-    rows = map_offset + 24
-    ids = [struct.unpack(">q", file.read_at(rows + 16 * row, 8))[0] for row in range(2)]
-    file.write_at(rows + 16 * ids.index(1), struct.pack(">q", 1 << 40 | 1))
-    file.close()
-    restart(world)
-    world.collect()
-    world.check()
-
-
 @pytest.mark.parametrize("transactional", [False, True])
 def test_the_copies_of_a_damaged_log_are_made_once(*, transactional: bool) -> None:
     world = make_world(transactional=transactional)
