@@ -395,7 +395,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
     "no-second-look": switch(
         "a ledger is not checked again after its repair",
         "13.4, S29",
-        "I20",
+        "I20 L3",
         _what_is_copied_is_whole,
         "lost_rack",
         20,
