@@ -18,7 +18,7 @@ from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.survey_values import ClusterSurvey, LocalSurvey
 from bkctl.output.autorecovery_pause import pause_text
-from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
+from bkctl.output.units import counted, human_bytes, human_duration, human_time
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
 _ENABLE: Final = "bkctl autorecovery enable"
@@ -496,7 +496,8 @@ def _disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             Severity.RISK if needed else Severity.TROUBLE,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
-            fix=f"the pause ends by itself at {rfc3339(until_ms)}; to end it now: {_ENABLE}"
+            fix=f"the pause ends by itself at {human_time(until_ms, utc=True)}; to end it now: "
+            f"{_ENABLE}"
             if (until_ms := _pause_end_ms(seen)) is not None
             else _ENABLE,
         )

@@ -86,11 +86,13 @@ class BenchResult:
     ledger_id: LedgerId | None = field(
         "The ledger, where it is still there.", header="LEDGER", optional=True, default=None
     )
-    entries: int = field("Entries that count.")
+    entries: int = field("Entries that count.", cell=lambda v: f"{v.entries:,}")
     size: int = field("Their bytes of payload.", kind=Kind.BYTES)
     seconds: float = field("How long they took.", kind=Kind.SECONDS, header="TOOK")
     window: int | None = field("Requests in flight at a time.", optional=True, default=None)
-    requests: int = field("Requests that were timed; a chunk of entries is one.")
+    requests: int = field(
+        "Requests that were timed; a chunk of entries is one.", cell=lambda v: f"{v.requests:,}"
+    )
     mean: float = field(_latency("mean", "The mean latency"))
     p50: float | None = field(_latency("p50", "What half of them did not exceed"))
     p90: float | None = field(_latency("p90", "What 90 % did not exceed"))

@@ -590,7 +590,7 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery enable"
     note = Pause(until_ms=4_000_000_000_000).encode()
     patient.world.run(patient.store.set_replication_note(note))
-    ends = "the pause ends by itself at 2096-10-02T07:06:40"
+    ends = "the pause ends by itself at 2096-10-02 07:06:40Z"
     found = patient.findings()
     fix = found["autorecovery-disabled"]["fix"]
     assert fix.startswith(ends)
