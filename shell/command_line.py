@@ -197,7 +197,7 @@ def _with(line: Line, token: Token, rest: list[Token]) -> Line:
             raise LineError("a command of the system is missing after |")
         return attrs.evolve(line, pipe=command)
     if token.text not in {"<", ">", ">>"}:
-        raise LineError(f"there is no {token.text} here; put it in quotes if it is meant as text")
+        raise LineError(f"the shell has no {token.text}; put it in quotes if it is text")
     if not rest or rest[0].mark is not TokenKind.WORD:
         raise LineError(f"a file is missing after {token.text}")
     file = unquoted(rest.pop(0).text)

@@ -206,7 +206,8 @@ class LogReader:
                 record = found
                 if index < record.trimmed:
                     raise LogTrimmedError(
-                        f"log {self._ledgers.name}: what comes next was trimmed before it was read"
+                        f"log {self._ledgers.name}: the next entries were trimmed before they "
+                        "were read"
                     )
                 if index in record:
                     return record

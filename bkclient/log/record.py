@@ -174,8 +174,8 @@ class LogRecord:
         """Raise ``IncorrectParameterError`` if no more ledger can be listed."""
         if self.is_full:
             raise IncorrectParameterError(
-                f"the log has {LEDGERS_MAX} ledgers, and no record can list more: trim it, and let "
-                "it roll less often"
+                f"the log has {LEDGERS_MAX} ledgers, and its record cannot list more: trim the "
+                "log, and roll it less often"
             )
 
     def appended(self, ledger_id: LedgerId, created_ms: int) -> LogRecord:

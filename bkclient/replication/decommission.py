@@ -174,7 +174,7 @@ async def _state_of(client: Client, bookie_id: BookieId) -> str:
 async def cancel_decommission(
     client: Client, bookie_id: BookieId, damaged: DamagedMark | None = None
 ) -> MarksTakenBack:
-    """Take back the marks that name this bookie alone, of ledgers that lack nothing.
+    """Remove the marks that name this bookie alone, of ledgers that lack nothing.
 
     Marks of other origin count too: what a check has found missing there, or what the bookie lost
     while it was down, has to be repaired. So every entry of these ledgers that belongs on the
@@ -198,7 +198,7 @@ async def cancel_decommission(
 async def remove_marks_of_moved(
     client: Client, ledger_ids: Iterable[LedgerId], bookies: Collection[BookieId]
 ) -> list[LedgerId]:
-    """Take back the marks of ledgers that were moved off bookies, and that lack nothing now.
+    """Remove the marks of ledgers that were moved off bookies, and that lack nothing now.
 
     A mark that names other bookies too, that cannot be read or that a worker has, stays.
     """

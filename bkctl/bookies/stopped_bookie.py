@@ -227,7 +227,7 @@ def lock_existing(found: Directories, *, port: int = 0) -> Iterator[None]:
 
     Raises:
         NothingFoundError: a root is not there.
-        RefusedError: a bookie is at work there, or the files would get another owner.
+        RefusedError: a bookie runs there, or the files would get another owner.
     """
     for root in found.roots:
         if not root.is_dir():
@@ -244,7 +244,7 @@ def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
     """Like ``lock_existing``, and make the roots that are not there.
 
     Raises:
-        RefusedError: a bookie is at work there.
+        RefusedError: a bookie runs there.
     """
     refuse_use(found, port)
     locks = DirectoryLocks()

@@ -21,7 +21,7 @@ def may_be_emptied(key: str, directories: tuple[str, ...]) -> Iterator[SettingFi
     """Yield a warning for each directory in /tmp."""
     for directory in directories:
         if f"{directory}/".startswith("/tmp/"):  # noqa: S108  # what we warn of
-            message = f"{directory} may be emptied by the system; data there is not safe"
+            message = f"{directory} may be emptied by the system; data there can be lost"
             yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
 
 

@@ -37,7 +37,7 @@ STAMPING: Final = "bookied.stamping"
 _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 """What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
 
-_FIXED: Final = "with DbLedgerStorage the ledger directories keep their number and order for good"
+_FIXED: Final = "with DbLedgerStorage the ledger directories must keep their number and order"
 
 _IF_MOVED: Final = "if directories were moved to other paths: bkctl cookie repair -c FILE"
 

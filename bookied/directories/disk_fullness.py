@@ -2,8 +2,8 @@
 
 The thresholds are settings: ``bookied.config.disks``.
 
-Agrees with BookKeeper 4.18.0, LedgerDirsMonitor, but for a directory that vanishes: Java makes it
-anew, empty, and goes on; here it is a failed disk.
+Agrees with BookKeeper 4.18.0, LedgerDirsMonitor, but for a directory that vanishes: Java creates
+it again, empty, and goes on; here it is a failed disk.
 """
 
 from __future__ import annotations

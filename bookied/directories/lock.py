@@ -98,7 +98,7 @@ def _keep_others_out(fd: int, path: Path) -> None:
     found = os.fstat(fd)
     if os.geteuid() not in {found.st_uid, 0}:
         os.close(fd)
-        raise DirectoryError(f"{path} belongs to user {found.st_uid}, who could lock us out")
+        raise DirectoryError(f"{path} belongs to user {found.st_uid}, which could lock bookied out")
     if found.st_uid == os.geteuid() and found.st_mode & 0o077:
         os.fchmod(fd, LOCK_MODE)
 

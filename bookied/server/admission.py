@@ -1,4 +1,4 @@
-"""What one client may do: nothing before it has shown who it is, and in TLS where that is asked."""
+"""What one client may do: nothing before it has authenticated, and in TLS where that is asked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Admission:
         )
 
     def pass_if_open(self) -> None:
-        """Let the client through if it has shown who it is."""
+        """Let the client through if it has authenticated."""
         if self.check is not None and self.check.is_open:
             self._set_check(None)
 

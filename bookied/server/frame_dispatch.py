@@ -256,7 +256,7 @@ class FrameDispatch:
     def _check_access(
         self, check: AccessCheck, received: ReceivedRequest, reply: Reply
     ) -> Cancel | None:
-        """Answer a client that has not shown who it is, later where its address guesses."""
+        """Answer a client that has not authenticated, later where its address guesses."""
         wait_s = check.wait_s(received.request)
         if not wait_s:
             self._answer_of_check(check, received, reply)

@@ -42,8 +42,8 @@ _NOT_THE_FILE: Final = frozenset(
 
 _NOT_THE_FILE_FIX: Final = "; put the bookie's own file back, or run `bkctl disk check`"
 _DISK_FIX: Final = (
-    "; where the disk fails for good, replace it, and copy the bookie's ledgers from the others "
-    "with `bkctl recover`"
+    "; if the disk has failed, replace it, and copy the bookie's ledgers from other bookies with "
+    "`bkctl recover`"
 )
 
 

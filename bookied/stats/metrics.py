@@ -133,7 +133,7 @@ class RequestStats(Summaries):
     auth_successes: int = count("bookied_auth_successes_total")
     auth_failures: int = count("bookied_auth_failures_total")
     requests_unauthenticated: int = count("bookied_unauthenticated_requests_total")
-    """Requests of clients that had not shown who they are, or not begun TLS where that is due."""
+    """Requests of clients that had not authenticated, or not begun TLS where that is due."""
     keys_refused: int = count("bookied_ledger_keys_refused_total")
     """Requests for ledgers without the password that these were made with."""
 

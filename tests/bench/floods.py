@@ -89,7 +89,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "reads not taken, V2": _sending(lambda: floods.many_reads("V2")),
     "reads not taken, V3": _sending(lambda: floods.many_reads("V3")),
     "batch reads not taken": _sending(lambda: floods.many_reads("batch")),
-    "reads of which nothing is taken": lambda port, _http_port: floods.held(
+    "reads whose answers no client reads": lambda port, _http_port: floods.held(
         port, floods.many_reads("V3"), 100
     ),
     "frames longer than allowed": _sending(lambda: b"\x7f\xff\xff\xff" * 1000),

@@ -44,7 +44,7 @@ def test_a_script_may_keep_going_and_ends_with_the_first_status_that_failed(
     assert run_script(make_shell(), script, keep_going=True) == 7
     out, err = capsys.readouterr()
     assert out == "a\nd\n"
-    assert "line 3: there is no && here" in err
+    assert "line 3: the shell has no &&" in err
 
 
 def test_a_line_that_cannot_be_run_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,8 +139,8 @@ class Greeting:
         except RequestTimeoutError as error:
             # Java's bookie answers nothing at all to a wrong password.
             raise RequestTimeoutError(
-                f"{who}: it does not answer, as Java's bookies do to a wrong password and where"
-                " they want Kerberos (GSSAPI)"
+                f"{who}: it does not answer. Java's bookies do this after a wrong password, and "
+                "if they require Kerberos (GSSAPI)"
             ) from error
         except BookieUnavailableError as error:
             # In V2 that is how strangers are refused; but it may have died as well.
@@ -150,8 +150,8 @@ class Greeting:
             ) from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
             raise ClientUnauthorizedError(
-                f"{who}: wrong password, unknown there, not allowed, or it insists on TLS"
-                f" (it says {answer.rc.name})"
+                f"{who}: wrong password, unknown or refused user, or the bookie requires TLS "
+                f"(answer: {answer.rc.name})"
             )
         return answer
 

@@ -162,7 +162,7 @@ class TlsContexts:
         try:
             self._context = self._make()
         except SecurityError as error:
-            log.warn("TLS goes on with the old certificate: {error}", error=error)
+            log.warn("TLS continues with the old certificate: {error}", error=error)
             return False
         log.info("TLS files read again")
         return True

@@ -47,7 +47,7 @@ class SqliteAdmin(SqlitePart):
 
         def make(rows: Rows, _session_id: int) -> None:
             if rows.layout is not None:
-                raise AlreadyInitializedError(f"{self._uri}: there is a cluster already")
+                raise AlreadyInitializedError(f"{self._uri}: a cluster already exists")
             rows.insert(META, zk_paths.INSTANCE_ID, instance_id.encode())
             _insert_layout(rows, name)
 

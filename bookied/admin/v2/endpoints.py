@@ -27,7 +27,7 @@ PREFIX: Final = "/api/v2"
 
 _CHANGING: Final = {
     UNAUTHORIZED: "No token, or a wrong one.",
-    FORBIDDEN: "The bookie has no token, and so takes no changes.",
+    FORBIDDEN: "The bookie has no token, so it refuses changes.",
 }
 _BAD: Final = {BAD_REQUEST: "The request says something that cannot be meant."}
 _NOT_SERVING: Final = {UNAVAILABLE: "The bookie does not serve yet, or stops."}

@@ -57,7 +57,7 @@ class Findings:
     counts: Counts = attrs.field(factory=Counts)
     tail: JournalTail = attrs.field(factory=JournalTail)
     gaps: dict[Path, list[Gap]] = attrs.field(factory=dict)
-    """The damaged bytes of entry logs that were read as a whole."""
+    """The damaged bytes of entry logs that were read completely."""
     damaged: dict[Path, list[Gap]] = attrs.field(factory=dict)
     """Those that are not at the end of their log, in a deep check."""
     bookie_id: str = "BOOKIE"
@@ -73,7 +73,7 @@ class Findings:
     unreadable: set[Path | None] = attrs.field(factory=set)
     """Files in which the index stages found problems."""
     is_live: bool = False
-    """A bookie is at work there: an entry log may be ahead of the index and of ``tail``."""
+    """A bookie runs there: an entry log may be ahead of the index and of ``tail``."""
 
 
 def from_error(

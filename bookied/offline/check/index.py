@@ -196,7 +196,7 @@ class _LedgerCheck:
         bookie_id = self._found.bookie_id
         return (
             f"once the bookie runs, `bkctl bookie recover {bookie_id} --ledger {self._ledger_id} "
-            f"--to {bookie_id}` writes here again what is lost here and other bookies have"
+            f"--to {bookie_id}` writes the lost entries again, from other bookies"
         )
 
     def _check_log_is_here(self, location: int, entry_id: int) -> None:

@@ -133,7 +133,7 @@ def _scan(
                 )
                 one.take(at, record.entry_id, size)
     except (CorruptError, OSError) as error:
-        yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
+        yield from_error(error, fix=f"the records before it: bkctl disk entrylog {scan.path}")
     gaps = found.gaps[scan.path]
     found.damaged[scan.path] = [gap for gap in gaps if gap.stop < scan.size]
     if scan.is_torn:

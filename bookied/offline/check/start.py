@@ -281,5 +281,5 @@ def _after_the_end(scan: journals.JournalScan) -> Iterator[DiskFinding]:
         yield DiskFinding(Severity.NOTE, "torn-tail", message, scan.path, scan.end)
     residue = scan.residue()
     if residue is not None:
-        message = f"data ends at {scan.end}, and yet there are bytes here that nothing reaches"
+        message = f"data ends at {scan.end}, but the file has bytes after it that no replay reads"
         yield DiskFinding(Severity.WARNING, "journal-residue", message, scan.path, residue)

@@ -144,8 +144,8 @@ class StagedIndex:
         has_files = any(True for _ in self.index_paths())
         if has_databases and has_files:
             raise ConversionRefusedError(
-                "there are index files and databases: which of them a bookie used last cannot be "
-                "told; move away those that are old"
+                "there are index files and databases: the command cannot determine which of them "
+                "a bookie used last; move the old ones away"
             )
         return has_files if to == "db" else has_databases
 
@@ -381,8 +381,8 @@ class ToIndexFiles(_Direction):
                 source.open()
                 if source.flags():
                     raise ConversionRefusedError(
-                        f"{directory}: an integrity check is due, which only the databases can "
-                        "note; run the bookie until it is through"
+                        f"{directory}: an integrity check is due, and only the databases can "
+                        "record it; run the bookie until the check has ended"
                     )
                 for ledger_id in sorted(source.ledger_ids()):
                     entries += self._write_file(source, directory, ledger_id, new_ids)
@@ -400,7 +400,7 @@ class ToIndexFiles(_Direction):
         if stored.header.limbo:
             raise ConversionRefusedError(
                 f"ledger {ledger_id} may have lost entries (limbo), "
-                "which only the databases can note"
+                "which only the databases can record"
             )
         if stored.last_entry >= 0 and not layout.has_place(stored.last_entry):
             raise ConversionRefusedError(

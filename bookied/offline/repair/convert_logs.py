@@ -75,13 +75,13 @@ class LogPlaces:
         """Return new ids for logs whose id a directory before has too.
 
         Raises:
-            ConversionRefusedError: a compaction is not through, or there are no ids left.
+            ConversionRefusedError: a compaction has not ended, or there are no ids left.
         """
         names = [(d, n) for d in self.directories for n in self.files.list(d)]
         unfinished = [d / n for d, n in names if n.endswith((".compacting", ".compacted"))]
         if unfinished:
             raise ConversionRefusedError(
-                f"{unfinished[0]}: a compaction is not through; start and stop the bookie once"
+                f"{unfinished[0]}: a compaction has not ended; start and stop the bookie once"
             )
         by_dir = [
             (directory, log_id)

@@ -172,7 +172,7 @@ class LayoutUpgrade:
         half_back = any(root.rolled_back for root in roots)
         if half_back and any(root.state is RootState.UPGRADED for root in roots):
             raise UpgradeRefusedError(
-                "a rollback was begun here and is not through: finish it with --rollback first"
+                "a rollback has begun here and has not ended: finish it with --rollback first"
             )
         for root in roots:
             self._insist_upgradable(root, under_way=under_way, allow_empty=allow_empty)

@@ -1,4 +1,4 @@
-"""What a client may do before it has shown who it is: only that, and begin TLS.
+"""What a client may do before it has authenticated: only that, and begin TLS.
 
 How long its frames may be until then: ``bookied.server.admission``.
 
@@ -176,7 +176,7 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
 
 @attrs.define(eq=False)
 class AuthRequired:
-    """What one client may do until it has shown who it is."""
+    """What one client may do until it has authenticated."""
 
     _proof: AuthExchange
     _stats: RequestStats
@@ -199,11 +199,11 @@ class AuthRequired:
         return wait_s or 0.0
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
-        """Answer a request of a client that has not shown who it is."""
+        """Answer a request of a client that has not authenticated."""
         if isinstance(request, AuthRequest):
             return self._authenticate(request, is_v2=reply_to.version is ProtocolVersion.V2)
         self._stats.requests_unauthenticated += 1
-        why = "it has not shown who it is, and asks for something"
+        why = "it sent a request before it authenticated"
         self._report(self._host, "stranger", why)
         return _refused(request, reply_to)
 

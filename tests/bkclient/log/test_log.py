@@ -1147,7 +1147,7 @@ def test_a_full_log_gets_no_ledger_before_it_was_trimmed() -> None:
     version = world.run(client.store.create_log("events", full.encode()))
     ledgers, last = LedgerList(client, "events"), full.last_ledger_id
     known = world.run(ledgers.read())
-    with pytest.raises(IncorrectParameterError, match="trim it"):
+    with pytest.raises(IncorrectParameterError, match="trim the log"):
         world.run(ledgers.append_ledger(known, last))
     assert world.run(_list_of(client.list_ledgers())) == [], "none is left behind"
     world.run(client.store.write_log("events", full.trimmed_to(1).encode(), version))

@@ -121,7 +121,7 @@ def test_a_ledgers_index_never_changes() -> None:
 
 def test_a_record_that_grows_too_long_is_refused_with_advice() -> None:
     record = LogRecord(ledgers=(LogLedger(LedgerId(1), 0),) * LEDGERS_MAX)
-    with pytest.raises(IncorrectParameterError, match="trim it"):
+    with pytest.raises(IncorrectParameterError, match="trim the log"):
         record.appended(LedgerId(2), 0)
     assert len(record.encode()) < 1024 * 1024
 

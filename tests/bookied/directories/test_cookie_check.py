@@ -290,7 +290,7 @@ def test_the_directories_of_a_db_storage_stay_as_they_are(known: World, tmp_path
     changed = grown(known, tmp_path)["ledger_directories"] if change == "added" else names[::-1]
     before = known.versions()
     message = known.refused(ledger_directories=changed, allow_storage_expansion=True)
-    assert "with DbLedgerStorage the ledger directories keep their number and order" in message
+    assert "with DbLedgerStorage the ledger directories must keep their number and order" in message
     known.start(ledger_directories=names)
     assert known.versions() == before
 

@@ -145,7 +145,7 @@ def test_directories_in_another_number_are_refused(running: Running, tmp_path: P
     service = running.start(**db(tmp_path, 1))
     fill(running, service)
     run(service.stop())
-    with pytest.raises(WrongIdentityError, match="keep their number and order for good"):
+    with pytest.raises(WrongIdentityError, match="must keep their number and order"):
         running.start(**db(tmp_path, 2), allow_storage_expansion=True)
 
 

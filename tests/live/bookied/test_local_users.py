@@ -136,7 +136,10 @@ def test_another_user_can_see_a_lock_and_not_hold_it(shared: Path) -> None:
 def test_a_lock_file_of_another_user_is_refused(shared: Path) -> None:
     (shared / LOCK).touch(0o666)
     (shared / LOCK).chmod(0o666)
-    with nobody(), pytest.raises(DirectoryError, match="belongs to user 0, who could lock us out"):
+    with (
+        nobody(),
+        pytest.raises(DirectoryError, match="belongs to user 0, which could lock bookied out"),
+    ):
         taken(shared)
 
 

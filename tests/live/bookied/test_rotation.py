@@ -117,7 +117,7 @@ def test_new_certificates_are_shown_and_nobody_at_work_notices(
         read_again(fort, "TLS files read again")
         assert serial_shown(fort) == own.certificate.serial_number
         (fort.directory / "keys" / "key.pem").write_text("half a k")
-        read_again(fort, "TLS goes on with the old certificate")
+        read_again(fort, "TLS continues with the old certificate")
         assert serial_shown(fort) == own.certificate.serial_number
         until(lambda before=before: writing.entries > before)  # type: ignore[misc]
 

@@ -263,7 +263,10 @@ def token_of_a_megabyte(intruder: Intruder) -> object:
     return closed(intruder)
 
 
-STRANGER, CLEAR = "it has not shown who it is", "it asks without TLS, and tlsRequired is set"
+STRANGER, CLEAR = (
+    "it sent a request before it authenticated",
+    "it asks without TLS, and tlsRequired is set",
+)
 AUTH, ASKED = "bookied_auth_failures_total", "bookied_unauthenticated_requests_total"
 TLS, KEYS = "bookied_tls_failures_total", "bookied_ledger_keys_refused_total"
 FRAMES = 'bookied_limit_hits_total{limit="frames"}'

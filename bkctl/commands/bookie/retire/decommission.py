@@ -377,7 +377,7 @@ def _drain(
 
 
 def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, runs: bool) -> None:
-    """Take back the marks of a bookie that runs again, and let it take adds.
+    """Remove the marks of a bookie that runs again, and let it take adds.
 
     Raises:
         RefusedError: it does not run: its ledgers do lack replicas.

@@ -153,7 +153,7 @@ def _not_moved(left: Sequence[LedgerId], total: int) -> str:
 def _remove_marks(
     session: Session, ledger_ids: Sequence[LedgerId], bookies: Sequence[BookieId]
 ) -> None:
-    """Take back the marks that autorecovery has no work for any more."""
+    """Remove the marks that autorecovery has no work for any more."""
     if session.dry_run:
         return
     gone = session.call(remove_marks_of_moved, ledger_ids, bookies)

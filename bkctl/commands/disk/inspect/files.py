@@ -215,7 +215,7 @@ def _threshold(session: Session, key: str, default: float) -> float:
 
 
 def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
-    """Print the marks: what lies before them is in entry logs and index, the rest is replayed."""
+    """Print the marks: entries before them are in entry logs and index, the rest is replayed."""
     damage = DamagedRecords(session)
     found = marks(session, dirs, damage, check=check)
     session.emit_all(found, MarkRow)

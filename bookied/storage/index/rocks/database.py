@@ -343,7 +343,7 @@ class RocksDatabase:
             else:
                 return
         raise OSError(
-            errno.ETIMEDOUT, "RocksDB takes no writes, its compaction lags", str(self._path)
+            errno.ETIMEDOUT, "RocksDB accepts no writes: its compaction lags", str(self._path)
         )
 
     def sync(self) -> None:

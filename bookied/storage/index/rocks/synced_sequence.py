@@ -53,5 +53,5 @@ def check_note(data: bytes, found: SyncedNote, database: Path) -> None:
         None,
         f"ends with change {found.changes}, and change {number} was durable: its write-ahead log "
         f"is damaged, or an older copy was put back; `bkctl disk rebuild-db --{database.name}` "
-        "makes it anew",
+        "rebuilds it",
     )

@@ -289,12 +289,12 @@ class TestRefusals:
             store.write([LedgerChange(7, header, ())])
             store.set_flags(flags)
             store.close()
-            with pytest.raises(ConversionRefusedError, match="only the databases can note"):
+            with pytest.raises(ConversionRefusedError, match="only the databases can record"):
                 _convert("interleaved", files)
             assert has_databases(files)
 
     def test_a_compaction_that_is_not_through(self) -> None:
         files = as_db(SimFiles(Random(1)))
         put_files(files, {"/l0/current/5.log.0.compacted": b""})
-        with pytest.raises(ConversionRefusedError, match="a compaction is not through"):
+        with pytest.raises(ConversionRefusedError, match="a compaction has not ended"):
             _convert("interleaved", files)

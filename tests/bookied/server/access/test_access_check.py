@@ -138,8 +138,8 @@ def test_a_wrong_password_and_a_name_that_is_not_allowed_are_refused(stage, logs
     failure = stage.connect(V3).failure
     assert isinstance(failure, ClientUnauthorizedError)
     assert str(failure) == (
-        f"bookie b1 rejects user '{user}': wrong password, unknown there, not allowed,"
-        " or it insists on TLS (it says EUA)"
+        f"bookie b1 rejects user '{user}': wrong password, unknown or refused user, "
+        "or the bookie requires TLS (answer: EUA)"
     )
     failure = stage.connect(V2).failure
     assert isinstance(failure, LoginCutOffError)
@@ -188,7 +188,7 @@ def test_nothing_of_a_stranger_reaches_the_storage(stage: Stage, logs: list[str]
     assert client.ask(fenced).rc is ReturnCode.EUA
     assert stage.serving.storage.ledgers.count == 0
     assert (stage.stats.write_bytes, stage.stats.packets_received) == (0, 6)
-    assert len([line for line in logs if "it has not shown who it is" in line]) == 1
+    assert len([line for line in logs if "it sent a request before it authenticated" in line]) == 1
 
 
 def test_a_stranger_has_one_request_taken_before_others_have_their_turn(stage: Stage) -> None:
@@ -562,7 +562,7 @@ def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names
 def test_a_client_in_clear_hears_that_tls_may_be_what_is_missing(tmp_path: Path) -> None:
     stage = insisting(tmp_path, names=True)
     stage.client_settings["tlsProviderFactoryClass"] = ""
-    assert "or it insists on TLS (it says EUA)" in str(stage.connect().failure)
+    assert "or the bookie requires TLS (answer: EUA)" in str(stage.connect().failure)
 
 
 # Certificates
