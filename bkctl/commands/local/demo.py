@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
+import textwrap
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.output.units import human_bytes
@@ -58,6 +60,14 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
     cluster = LocalCluster(home, BOOKIES)
     session.options.service_uri = cluster.uri
     _Demo(session, cluster, file).run(exporting=exporting)
+
+
+def at_words(head: str, text: str, columns: int) -> str:
+    """Return a line, wrapped at words behind its head; with 0 columns it stays one line."""
+    if columns == 0:
+        return head + text
+    parts = textwrap.wrap(text, columns - len(head), break_long_words=False, break_on_hyphens=False)
+    return head + f"\n{' ' * len(head)}".join(parts)
 
 
 def bundled_text() -> Path:
@@ -133,7 +143,8 @@ class _Demo:
 
     def _tell(self, step: str, text: str) -> None:
         out = self._session.host.stdout
-        out.write(f"{time.monotonic() - self._began_s:5.1f} s  {step:<9} {text}\n")
+        head = f"{time.monotonic() - self._began_s:5.1f} s  {step:<9} "
+        out.write(at_words(head, text, get_terminal_size().columns if out.isatty() else 0) + "\n")
         out.flush()
 
     # The steps
