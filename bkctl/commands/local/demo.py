@@ -66,7 +66,9 @@ def at_words(head: str, text: str, columns: int) -> str:
     """Return a line, wrapped at words behind its head; with 0 columns it stays one line."""
     if columns == 0:
         return head + text
-    parts = textwrap.wrap(text, columns - len(head), break_long_words=False, break_on_hyphens=False)
+    parts = textwrap.wrap(
+        text, max(20, columns - len(head)), break_long_words=False, break_on_hyphens=False
+    )
     return head + f"\n{' ' * len(head)}".join(parts)
 
 
