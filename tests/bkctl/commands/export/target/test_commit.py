@@ -408,7 +408,7 @@ class TestChanges:
         assert "closed at entry 1" in (contradiction(tree, extent(2, 1)) or "")
         assert [contradiction(tree, one) for one in (extent(2, 3), extent(9, 1))] == [None, None]
         tree.layout = "none"
-        assert "another ledger 1 was exported" in (contradiction(tree, other) or "")
+        assert "another ledger with the id 1 was exported" in (contradiction(tree, other) or "")
 
     @pytest.mark.parametrize(("sizes", "again"), [(SHARED, True), ({"run=1/b": 3}, False)])
     def test_of_shared_files_all_is_copied_again(self, shared, sizes, again) -> None:
@@ -429,7 +429,7 @@ class TestChanges:
 
     def test_another_ledger_of_the_same_id_replaces_no_shared_file(self, shared) -> None:
         other = attrs.evolve(extent(1, 5), ctime_ms=1_800_000_000_000)
-        with pytest.raises(ForeignFilesError, match="another ledger 1 was exported"):
+        with pytest.raises(ForeignFilesError, match="another ledger with the id 1 was exported"):
             find_changes(shared, [other], {}, again=True)
 
     def test_many_ledgers_without_any_change_are_no_work(self) -> None:
