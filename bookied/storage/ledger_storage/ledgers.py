@@ -22,7 +22,7 @@ from wire.errors import BookKeeperError, NoSuchEntryError
 log = Logger()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class StoredLedgers:
     """Which ledgers there are, and what is known of each besides its entries.
 
