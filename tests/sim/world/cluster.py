@@ -164,9 +164,12 @@ class SimCluster:
     def started(self, bookie: SimBookie) -> None:
         """Compare what a bookie has with what it promised in its former lives."""
         self.note(f"{bookie.name}: serves")
-        if not bookie.is_wiped:
-            self.oracle.check_bookie(bookie.name, bookie.held)
-        self._tell_drops(bookie)
+        try:
+            if not bookie.is_wiped:
+                self.oracle.check_bookie(bookie.name, bookie.held)
+            self._tell_drops(bookie)
+        except Exception as error:  # noqa: BLE001 -- a Deferred would keep it to itself
+            self.oracle.insist("itself", holds=False, what=repr(error))
 
     def _tell_drops(self, bookie: SimBookie) -> None:
         """Let the oracle know of each ledger that is dropped from the bookie's storages."""
