@@ -207,7 +207,7 @@ class TestUpgrade:
         early = bookie.run("upgrade", "--finalize", "--yes", ok=False)
         assert (early.status, "no bookie has started" in early.err) == (4, True)
         refused = bookie.run("upgrade", "--rollback", ok=False)
-        assert (refused.status, "add --yes" in refused.err) == (4, True)
+        assert (refused.status, "Add --yes" in refused.err) == (4, True)
         bookie.run("upgrade", "--rollback", tty=True, typed=f"{bookie.bookie_id}\n")
         assert {k: v for k, v in snapshot(bookie.ledgers).items() if "lock" not in k} == before
 
