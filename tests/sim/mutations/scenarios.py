@@ -292,7 +292,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "last-slot-unseen": switch(
         "the last entry of a full page is not the last after a restart",
         "storage",
-        "I1 I14",
+        "I1 I14 itself",
         _last_slot_unseen,
         "pages",
         20,
