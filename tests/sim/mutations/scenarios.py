@@ -292,7 +292,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "last-slot-unseen": switch(
         "the last entry of a full page is not the last after a restart",
         "storage",
-        "I1 I14 itself",
+        "I1 I14",
         _last_slot_unseen,
         "pages",
         20,

@@ -169,7 +169,8 @@ class SimCluster:
                 self.oracle.check_bookie(bookie.name, bookie.held)
             self._tell_drops(bookie)
         except Exception as error:  # noqa: BLE001 -- a Deferred would keep it to itself
-            self.oracle.insist("itself", holds=False, what=repr(error))
+            what = f"what {bookie.name} has cannot be looked at: {error!r}"
+            self.oracle.insist("I1", holds=False, what=what)
 
     def _tell_drops(self, bookie: SimBookie) -> None:
         """Let the oracle know of each ledger that is dropped from the bookie's storages."""
