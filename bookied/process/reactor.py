@@ -18,7 +18,7 @@ if sys.platform == "linux":
         """
 
         before_event: Callable[[object], object] = staticmethod(lambda _: None)
-        """Gets whom the next event is for, and None once all that came together are told."""
+        """Called with the reader or writer of each event, and with None after all of one poll."""
 
         def doPoll(self, timeout: float | None) -> None:
             """Wait for events, at most so many seconds, and tell whom they are for."""

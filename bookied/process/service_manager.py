@@ -1,4 +1,4 @@
-"""What the service manager is told: systemd's ``sd_notify(3)``.
+"""Messages to the service manager: systemd's ``sd_notify(3)``.
 
 ``READY=1`` and ``STATUS=`` are sent by ``bookied.__main__``, ``WATCHDOG=1`` by ``watchdog``.
 """

@@ -96,7 +96,7 @@ class Dependencies:
     give_way: Callable[[], object] = lambda: None
     """Lets other threads run at once."""
     watch_events: Callable[[Callable[[object], object]], object] = lambda _: None
-    """Takes what is told of each event; see ``bookied.process.reactor``."""
+    """Takes a function that is called before each event; see ``bookied.process.reactor``."""
     close: Callable[[], Deferred[None]]
 
 

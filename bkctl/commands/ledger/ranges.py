@@ -55,12 +55,12 @@ def confirmed_end(reader: LedgerReader) -> int:
     return max(reader.last_add_confirmed, handed_over_last)
 
 
-def note_of_open_end(reader: LedgerReader) -> str:
-    """Return what to say after entries up to the confirmed end; "" where that is the last one."""
+def note_open_end(session: Session, reader: LedgerReader) -> None:
+    """Say, after entries up to the confirmed end, that an open ledger may have more of them."""
     if reader.is_closed or handover.is_handed_over(reader.metadata):
-        return ""
+        return
     ledger_id = reader.ledger_id
-    return (
+    session.note(
         f"note: ledger {ledger_id} is open: entries that are not confirmed yet are not shown; "
         f"`bkctl ledger read {ledger_id} --unconfirmed` shows them"
     )

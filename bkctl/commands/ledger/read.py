@@ -73,8 +73,8 @@ def read(
     if bookie is None:
         found = ranges.entries(session, reading, chosen)
         _print(session, ledger_id, found, forms, out, chosen.size)
-        if last is None and not unconfirmed and (note := ranges.note_of_open_end(reading)):
-            session.note(note)
+        if last is None and not unconfirmed:
+            ranges.note_open_end(session, reading)
         return
     if chosen.last is None:
         raise UsageError(
@@ -138,8 +138,8 @@ def tail(
         session.emit_all(_records(session, found), _record_kind())
     else:
         print_entries(session.host.stdout.buffer, ledger_id, found, forms, flush_each=True)
-    if not follow and (note := ranges.note_of_open_end(reading)):
-        session.note(note)
+    if not follow:
+        ranges.note_open_end(session, reading)
 
 
 # Forms -----------------------------------------------------------------------------------------
