@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -61,25 +62,29 @@ def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
     assert [row["position"] for row in rows] == ["0:0", "1:0", "1:1"]
 
 
+@contextlib.contextmanager
+def appended(run: Run, cluster: Cluster, name: str, text: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an appender to a log of its own; it waits for more behind ``text``, and is killed."""
+    command = [*BKCTL, "-u", cluster.uri, "log", "append", name, "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as appender:
+        assert appender.stdin is not None
+        try:
+            appender.stdin.write(text.encode())
+            appender.stdin.flush()
+            until(lambda: run("log", "tail", name).out == text)
+            yield appender
+        finally:
+            appender.kill()
+
+
 def test_an_appender_whose_log_another_one_took_says_what_it_appended(
     run: Run, cluster: Cluster
 ) -> None:
     run("log", "create", "taken")
-    with subprocess.Popen(
-        [*BKCTL, "-u", cluster.uri, "log", "append", "taken", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as first:
-        assert first.stdin is not None
-        try:
-            first.stdin.write(b"one\n")
-            first.stdin.flush()
-            until(lambda: run("log", "tail", "taken").out == "one\n")
-            run("log", "append", "taken", "two")
-            _, said = first.communicate(b"three\n")
-        finally:
-            first.kill()
+    with appended(run, cluster, "taken", "one\n") as first:
+        run("log", "append", "taken", "two")
+        _, said = first.communicate(b"three\n")
     assert first.returncode == ExitStatus.TIME_LIMIT
     assert b"another client writes the log; the entry sent to 0:1 may be in the log or" in said
     assert b"1 entry appended, up to 0:0; `bkctl log tail taken -n 5` shows" in said
@@ -90,18 +95,8 @@ def test_the_end_of_a_log_whose_appender_was_killed_is_said_to_be_open_and_then_
     run: Run, cluster: Cluster
 ) -> None:
     run("log", "create", "killed")
-    with subprocess.Popen(
-        [*BKCTL, "-u", cluster.uri, "log", "append", "killed", "-"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as appender:
-        assert appender.stdin is not None
-        try:
-            appender.stdin.write(b"one\ntwo\n")
-            appender.stdin.flush()
-            until(lambda: run("log", "tail", "killed").out == "one\ntwo\n")
-        finally:
-            appender.kill()
+    with appended(run, cluster, "killed", "one\ntwo\n"):
+        pass  # Killed at the end of the block.
     seen = run("log", "tail", "killed", "-n", "1")
     assert seen.out == "two\n"
     assert "the last ledger of log killed is open: entries that are not confirmed" in seen.err
