@@ -39,7 +39,7 @@ from bookied.autorecovery.audits import (
     check_replicas,
     overdue_marks,
 )
-from bookied.autorecovery.lost_bookie_delay import Audit, AuditLater, Command, LostBookies
+from bookied.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
 from bookied.autorecovery.wake_up import until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import AuditorStats

@@ -22,7 +22,7 @@ from bkclient.replication.replica_check import LedgerChecker, LedgerView
 from bookied.autorecovery import auditor, worker
 from bookied.autorecovery.audit_schedule import AuditJob
 from bookied.autorecovery.auditor import Auditor
-from bookied.autorecovery.lost_bookie_delay import LostBookies
+from bookied.autorecovery.lost_bookies import LostBookies
 from bookied.autorecovery.worker import RepairOutcome, Worker
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import AddFlag

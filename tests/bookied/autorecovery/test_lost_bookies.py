@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.metadata.api import Versioned
-from bookied.autorecovery.lost_bookie_delay import Audit, AuditLater, LostBookies
+from bookied.autorecovery.lost_bookies import Audit, AuditLater, LostBookies
 from wire.ids import BookieId
 
 A, B, C = (BookieId(name) for name in "abc")
