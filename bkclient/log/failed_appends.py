@@ -18,9 +18,9 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import Waiters
 from bkclient.errors import ClientError, UnexpectedConditionError
-from bkclient.log.append import DEPOSED, NOT_WITH_TIME, Append, AppendQueue
+from bkclient.log.append_queue import DEPOSED, NOT_WITH_TIME, Append, AppendQueue
 from bkclient.log.errors import AppendUnknownError, LogUnwritableError
-from bkclient.log.segments import Segments
+from bkclient.log.open_segments import Segments
 
 PAUSE_S_FIRST: Final = 0.1
 PAUSE_S_MAX: Final = 3.0

@@ -35,7 +35,7 @@ from bkclient.log.ledger_list import (
 )
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LastBatch, LogOptions, LogRecord, Position
-from bkclient.log.removal import SWEEP_AGE_S, LogRemoval
+from bkclient.log.trim_and_delete import SWEEP_AGE_S, LogRemoval
 from bkclient.log.writer import LogWriter
 from bkclient.metadata.errors import MetadataUnavailableError
 from wire.codes import LedgerState

@@ -1,4 +1,4 @@
-"""LogWriter: appends to a log, from ledger to ledger; ``log.segments`` decides when it rolls.
+"""LogWriter: appends to a log, from ledger to ledger; ``log.open_segments`` decides when it rolls.
 
 Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
 ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).
@@ -20,12 +20,12 @@ from bkclient.client import Client
 from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientError, IncorrectParameterError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.append import DEPOSED, Append, AppendQueue, not_appended
+from bkclient.log.append_queue import DEPOSED, Append, AppendQueue, not_appended
 from bkclient.log.errors import LogWriterClosedError, NotLeaderError
 from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
+from bkclient.log.open_segments import Segments
 from bkclient.log.record import LogRecord, Position
-from bkclient.log.segments import Segments
 
 log = Logger()
 

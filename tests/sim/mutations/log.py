@@ -6,13 +6,13 @@ import contextlib
 from typing import Any, Final
 
 from bkclient.log import LogManager, Position, manager
-from bkclient.log.append import Append, AppendQueue
+from bkclient.log.append_queue import Append, AppendQueue
 from bkclient.log.failed_appends import AppendRepair, RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
+from bkclient.log.open_segments import Segments
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
-from bkclient.log.removal import LogRemoval
-from bkclient.log.segments import Segments
+from bkclient.log.trim_and_delete import LogRemoval
 from bkclient.metadata.api import ANY
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.ids import LedgerId

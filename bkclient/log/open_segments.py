@@ -8,7 +8,7 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.append import DEPOSED, Segment, not_appended
+from bkclient.log.append_queue import DEPOSED, Segment, not_appended
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord
