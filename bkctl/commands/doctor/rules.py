@@ -12,8 +12,8 @@ from typing import Final
 
 from bkclient.config.findings import Severity
 from bkclient.metadata.stored_values import BookieState
+from bkctl.bookies.columns import LOGIN_NEEDED, BookieSummary
 from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
-from bkctl.bookies.summary import LOGIN_NEEDED, BookieSummary
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.survey_values import ClusterSurvey, LocalSurvey

@@ -21,8 +21,8 @@ from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.replication.autorecovery_admin import Mark, Pause
+from bkctl.bookies.columns import BookieSummary, is_loopback
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
-from bkctl.bookies.summary import BookieSummary, is_loopback
 from bookied.offline.check.findings import DiskFinding
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId

@@ -14,8 +14,8 @@ import pytest
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.placement.topology import ScriptError
+from bkctl.bookies.columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample
-from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack

@@ -15,8 +15,8 @@ from bkclient.metadata.api import HeldLock
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.topology import ScriptError
 from bkclient.replication.autorecovery_admin import Mark
+from bkctl.bookies.columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
-from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules import diagnose
