@@ -1,4 +1,7 @@
-"""What a command can do and how it can end. Imported at every start, so it leans on nothing."""
+"""What a command can do and how it can end. Imported at every start, so it leans on nothing.
+
+The status that an error ends with stands at its class: ``bkclient.errors``, ``bkctl.errors``.
+"""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from bkclient.errors import ClientUnauthorizedError, LoginCutOffError
 from bkclient.metadata.stored_values import BookieStatus
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.rack import DEFAULT_RACK
-from bkctl.bookies import columns, load_rates
+from bkctl.bookies import load_rates
 from bkctl.bookies.admin_api import http_address
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.columns import BookieSummary, summary_of
 from bkctl.errors import error_message
 from bkctl.output.views import evolve
 from wire.errors import BookKeeperError
@@ -70,7 +70,7 @@ async def ask_bookie(
     within_s: float = ANSWERS_WITHIN_S,
 ) -> BookieSummary:
     """Return what is shown of one bookie; ``unreachable`` where no answer came ``within_s``."""
-    found = evolve(columns.summary(one), rack=rack)
+    found = evolve(summary_of(one), rack=rack)
     if one.info is None:
         return found
     found = evolve(found, http=http_address(one.info, client.config))

@@ -1,4 +1,4 @@
-"""What `bookie list` shows of what the metadata says; asks no bookie."""
+"""The columns of `bookie list`, filled from metadata alone; ``ask_bookies`` fills the others."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class BookieSummary:
         return None if self.used is None else round(100 * self.used, 1)
 
 
-def bookies(session: Session, wanted: str | None) -> list[BookieSummary]:
+def listed_bookies(session: Session, wanted: str | None) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id."""
     found = session.cluster.view.bookies()
-    return [summary(one) for one in found if wanted in {None, one.state.value}]
+    return [summary_of(one) for one in found if wanted in {None, one.state.value}]
 
 
-def summary(one: BookieStatus) -> BookieSummary:
+def summary_of(one: BookieStatus) -> BookieSummary:
     """Return what is shown of a bookie before anybody is asked."""
     if one.info is None:
         return BookieSummary(one.bookie_id, one.state.value)

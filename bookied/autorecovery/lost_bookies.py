@@ -1,6 +1,7 @@
-"""When the loss of a bookie is worth an audit (``audits``): rules, no I/O and no clock.
+"""Which bookies are lost, and when an audit (``audits``) marks their ledgers: no I/O, no clock.
 
-Read and published by ``auditor``; stored by ``bkclient.metadata.tree.underreplication.switches``.
+``auditor`` reads and publishes the delay; ``bkclient.metadata.tree.underreplication.switches``
+stores it.
 
 One lost bookie may be on its way back: it has ``lostBookieRecoveryDelay`` to do so. When a second
 one goes, that is no restart any more. Agrees with BookKeeper 4.18.0, Auditor.

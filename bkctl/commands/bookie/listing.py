@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.columns import BookieSummary, listed_bookies
 from bkctl.session.session import Session
 
 _ORDER: Final = attrgetter("bookie_id")
@@ -20,9 +20,7 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
     wanted = None if state == "all" else state
     ids_only = session.options.ids_only
     if ids_only or (not ask and not session.config.topology_script):
-        from bkctl.bookies import columns
-
-        found = columns.bookies(session, wanted)
+        found = listed_bookies(session, wanted)
     else:
         from bkctl.bookies import ask_bookies
 
