@@ -37,7 +37,7 @@ from bkclient.metadata.errors import (
     MetadataUnavailableError,
     NotInitializedError,
 )
-from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
+from bkclient.metadata.sqlite.rows import RENEWALS, DamagedRowError, Key, Rows
 
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
@@ -242,11 +242,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
-    """Raise SQLite's errors as ours, with the file's name and what to do."""
+    """Raise errors of SQLite and of rows as ours, with the file's name and what to do."""
     try:
         yield
     except sqlite3.Error as error:
         raise _ours(path, busy_timeout_s, error) from error
+    except DamagedRowError as error:
+        raise MetadataStoreError(f"{path} is damaged: {error}") from error
 
 
 def _ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataStoreError:
@@ -257,7 +259,7 @@ def _ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataSt
         )
     if "not a database" in text:
         return IncompatibleLayoutError(f"{path} is not a metadata file: {text}")
-    if "malformed" in text:
+    if "malformed" in text or "no such table" in text or "decode to UTF-8" in text:
         return MetadataStoreError(f"{path} is damaged: {text}; restore it from a copy")
     if "readonly" in text:
         return MetadataUnavailableError(f"{path} cannot be written by this user")

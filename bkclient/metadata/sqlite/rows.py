@@ -24,10 +24,35 @@ _VERSIONS: Final = {
     kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
 }
 """The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
+_NUMBERED: Final = frozenset({"ledger", "mark", "lock", "vote"})
+"""The kinds whose keys are integers; those of all others are text."""
+
+_NUMBERS_END: Final = 2**63 - 1
 CHANGES_KEPT: Final = 10_000
 
 RENEWALS: Final = 3
 """How many times a lease is renewed within its time-out."""
+
+
+class DamagedRowError(Exception):
+    """A row that no bookie or client writes, and what to do; the path of the file is missing."""
+
+    @classmethod
+    def key_of(cls, kind: str, key: object) -> DamagedRowError:
+        """Return the error for a row whose key has the wrong type."""
+        wanted = "integer" if kind in _NUMBERED else "text"
+        remove = f"DELETE FROM node WHERE kind = '{kind}' AND typeof(key) <> '{wanted}'"  # noqa: S608
+        return cls(
+            f"a {kind} row has the key {str(key)[:40]!r}, which is not {wanted}; restore the file"
+            f" from a copy, or remove the row with sqlite3: {remove}"
+        )
+
+    @classmethod
+    def number(cls, what: str, found: object) -> DamagedRowError:
+        """Return the error for a number that is not an integer, or out of range."""
+        return cls(
+            f"{what} is {str(found)[:40]!r}, which no client writes; restore the file from a copy"
+        )
 
 
 @attrs.frozen
@@ -54,7 +79,8 @@ class Sessions:
         self.expired = frozenset(
             session_id
             for session_id, expires_ms, timeout_ms in found
-            if not 0 < expires_ms - self.now_ms <= timeout_ms + timeout_ms // RENEWALS
+            if not (isinstance(expires_ms, int) and isinstance(timeout_ms, int))
+            or not 0 < expires_ms - self.now_ms <= timeout_ms + timeout_ms // RENEWALS
         )
         """Those whose rows are gone for everybody, though they may still be in the file."""
 
@@ -105,11 +131,18 @@ class Sequences:
 
     def take(self, name: str) -> int:
         """Return the next number of a sequence, which begins with 0."""
-        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
-        self._connection.execute("UPDATE seq SET next = next + 1 WHERE name = ?", (name,))
-        found = self._connection.execute("SELECT next - 1 FROM seq WHERE name = ?", (name,))
-        number: int = found.fetchone()[0]
+        number = self.next(name)
+        self._connection.execute("INSERT OR REPLACE INTO seq VALUES(?, ?)", (name, number + 1))
         return number
+
+    def next(self, name: str) -> int:
+        """Return the number that a sequence gives next."""
+        found = _one(self._connection, "SELECT next FROM seq WHERE name = ?", name)
+        if found is None:
+            return 0
+        if not (isinstance(found, int) and 0 <= found < _NUMBERS_END):
+            raise DamagedRowError.number(f"the next number of the sequence {name!r}", found)
+        return found
 
     def skip_to(self, name: str, number: int) -> None:
         """Let a sequence go on with ``number``, unless it is further."""
@@ -144,10 +177,10 @@ class RowChanges:
 
     def last(self) -> int:
         """Return the number of the last change."""
-        found = self._connection.execute(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'change'"
-        ).fetchone()
-        return 0 if found is None else int(found[0])
+        found = _one(self._connection, "SELECT seq FROM sqlite_sequence WHERE name = ?", "change")
+        if not isinstance(found, int | None):
+            raise DamagedRowError.number("the number of the last change", found)
+        return found or 0
 
     def after(self, number: int) -> tuple[int, list[tuple[str, Key]] | None]:
         """Return the last number and what changed since; ``None`` where that was trimmed away."""
@@ -183,21 +216,21 @@ class Rows:
     def get(self, kind: str, key: Key) -> NodeRow | None:
         """Return a row, or ``None``."""
         found = self._connection.execute(
-            "SELECT value, version, ctime_ms, owner FROM node WHERE kind = ? AND key = ?",
+            f"SELECT {_COLUMNS} FROM node WHERE kind = ? AND key = ?",  # noqa: S608 - fixed names
             (kind, key),
         ).fetchone()
         if found is None or found[3] in self.sessions.expired:
             return None
-        return NodeRow(found[0], found[1], found[2], found[3] or 0)
+        return _row(kind, key, *found)
 
     def all(self, kind: str) -> dict[Key, NodeRow]:
         """Return all rows of a kind, by ascending key."""
         found = self._connection.execute(
-            "SELECT key, value, version, ctime_ms, owner FROM node WHERE kind = ? ORDER BY key",
+            f"SELECT key, {_COLUMNS} FROM node WHERE kind = ? ORDER BY key",  # noqa: S608
             (kind,),
         )
         return {
-            row[0]: NodeRow(row[1], row[2], row[3], row[4] or 0)
+            _checked_key(kind, row[0]): _row(kind, *row)
             for row in found
             if row[4] not in self.sessions.expired
         }
@@ -208,18 +241,22 @@ class Rows:
             "SELECT key FROM node WHERE kind = ? AND key > ? ORDER BY key LIMIT ?",
             (kind, key, count_max),
         )
-        return [row[0] for row in found]
+        return [_checked_key(kind, row[0]) for row in found]
 
     def unlocked_mark(self, fraction: float) -> tuple[int, NodeRow] | None:
-        """Return a mark without a lock: the next one after ``fraction`` of the range of keys."""
+        """Return a mark without a lock: the next one after ``fraction`` of the range of keys.
+
+        Marks whose key is damaged are left out: other ledgers do not wait for an operator.
+        """
         first, last = self._connection.execute(
-            "SELECT min(key), max(key) FROM node WHERE kind = 'mark'"
+            "SELECT min(key), max(key) FROM node WHERE kind = 'mark' AND typeof(key) = 'integer'"
         ).fetchone()
         if first is None:
             return None
         for start in (first + int((last - first) * fraction), first):
             found = self._connection.execute(
-                "SELECT key FROM node AS mark WHERE kind = 'mark' AND key >= ? AND NOT EXISTS"
+                "SELECT key FROM node AS mark WHERE kind = 'mark' AND key >= ?"
+                " AND typeof(key) = 'integer' AND NOT EXISTS"
                 " (SELECT 1 FROM node WHERE kind = 'lock' AND key = mark.key) ORDER BY key LIMIT 1",
                 (start,),
             ).fetchone()
@@ -288,16 +325,17 @@ class Rows:
         self._connection.execute(
             "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE kind = ?", (kind,)
         )
-        last: Any = _one(self._connection, "SELECT max(version) FROM node WHERE kind = ?", kind)
+        last: Any = _one(
+            self._connection,
+            "SELECT max(version) FROM node WHERE kind = ? AND typeof(version) = 'integer'",
+            kind,
+        )
         if last is not None:
             self._skip_versions(kind, last)
         self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
 
     def _first_version(self, kind: str) -> Version:
-        found: Any = _one(
-            self._connection, "SELECT next FROM seq WHERE name = ?", _VERSIONS.get(kind, "")
-        )
-        return int(found or 0)
+        return self.sequences.next(_VERSIONS.get(kind, ""))
 
     def _skip_versions(self, kind: str, last: Version) -> None:
         """Let no new row of a kind have a version up to ``last``, that of a removed one."""
@@ -311,6 +349,24 @@ class Rows:
         for what in ("node", "session", "seq WHERE name NOT LIKE 'version of %'"):
             self._connection.execute(f"DELETE FROM {what}")  # noqa: S608 - three fixed names
         self.changes.note("all", "")
+
+
+_COLUMNS: Final = "CAST(value AS BLOB), version, CAST(ctime_ms AS INTEGER), owner"
+"""Of a row. A value is its bytes also where it was stored as text, by hand."""
+
+
+def _row(
+    kind: str, key: Key, value: bytes, version: object, ctime_ms: int, owner: int | None
+) -> NodeRow:
+    if not isinstance(version, int):
+        raise DamagedRowError.number(f"the version of {kind} {key}", version)
+    return NodeRow(value, version, ctime_ms, owner or 0)
+
+
+def _checked_key(kind: str, key: Key) -> Key:
+    if not isinstance(key, int if kind in _NUMBERED else str):
+        raise DamagedRowError.key_of(kind, key)
+    return key
 
 
 def _one(connection: sqlite3.Connection, statement: str, value: Key) -> object:
