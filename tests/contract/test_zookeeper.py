@@ -22,7 +22,7 @@ from bkclient.metadata.errors import (
     MetadataUnavailableError,
     NotInitializedError,
 )
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, start
 from tests.contract.metadata_drivers import ZooKeeperDriver

@@ -163,7 +163,7 @@ REVIEWED: Final = {
     "labels: itertools.product(string.ascii_uppercase, repeat=size)": _ITEMS,
     "_cells: range(0, len(bookies), at_once)": _ITEMS,
     "_cell: ' ' * (width - 1)": _SCREEN,
-    "_ports: range(base, 65536)": "ports",
+    "bookie_ports: range(base, 65536)": "ports",
     "_GlobalOption.words: (name,) * int(value)": _SETTING,
     "free_port: range(_FIRST_PORT, _first_outgoing_port())": "ports",
     "free_port: range(_TRIES if ports else 0)": "a constant or none",

@@ -26,7 +26,7 @@ from bkctl.commands.local.directory import (
     write_private,
 )
 from bkctl.commands.local.metadata import LocalMetadataService
-from bkctl.commands.local.process import HOST, free_port
+from bkctl.commands.local.ports import bookie_ports
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
 from bkctl.session.safety import some_names
@@ -94,7 +94,7 @@ class LocalCluster:
             path, has_zookeeper=zookeeper, zookeeper_port=known.zookeeper_port, elsewhere=uri
         )
         self._racks = known.racks
-        ports = [*known.ports, *_ports(bookies - len(known.ports), port_base, known.ports)]
+        ports = [*known.ports, *bookie_ports(bookies - len(known.ports), port_base, known.ports)]
         self._bookies = [
             BookieProcess(host_of(number, self._racks), port, self.directory.bookie(number))
             for number, port in enumerate(ports, 1)
@@ -321,7 +321,7 @@ class LocalCluster:
     def start_requested(self, warn: Callable[[str], None]) -> None:
         """Start the bookies for which ``bkctl local`` has left a request, new ones included."""
         while (self.directory.bookie(number := len(self._bookies) + 1) / START_REQUEST).exists():
-            (port,) = _ports(1, 0, [one.port for one in self._bookies])
+            (port,) = bookie_ports(1, 0, [one.port for one in self._bookies])
             host = host_of(number, self._racks)
             self._bookies.append(BookieProcess(host, port, self.directory.bookie(number)))
             self.save()
@@ -362,16 +362,3 @@ def _refuse_another(
             "decommissioned bookies count",
             next_step=f"bkctl local {len(known.ports)} --dir {directory}",
         )
-
-
-def _ports(count: int, base: int, taken: Sequence[int]) -> Iterator[int]:
-    """Yield ports: from ``base`` on in order, else free ones."""
-    chosen = set(taken)
-    while count > 0:
-        port = (
-            free_port(HOST) if not base else next(p for p in range(base, 65536) if p not in chosen)
-        )
-        if port not in chosen:
-            chosen.add(port)
-            count -= 1
-            yield port

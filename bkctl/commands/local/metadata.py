@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bkclient.blocking import call_in_reactor, reactor_in_thread
 from bkclient.metadata import open_metadata
 from bkclient.metadata.errors import AlreadyInitializedError
-from bkctl.commands.local.process import HOST
+from bkctl.commands.local.ports import HOST
 from bkctl.commands.local.zookeeper import ZooKeeperEndedError, ZooKeeperProcess
 
 if TYPE_CHECKING:

@@ -1,19 +1,15 @@
-"""Child processes that are not left behind, and the ports they are given."""
+"""Child processes that are not left behind when this process ends."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from random import SystemRandom
 from typing import Final
-
-HOST: Final = "127.0.0.1"
 
 
 class ChildProcess:
@@ -137,34 +133,6 @@ class ServerProcess:
         self.stop()
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that is free now; another process may take it.
-
-    Where the kernel's range is known, the port lies outside that for outgoing connections: any
-    client on the machine could have one of those by the time a server binds it.
-    """
-    ports = range(_FIRST_PORT, _first_outgoing_port())
-    for _ in range(_TRIES if ports else 0):
-        if port_is_free(host, port := SystemRandom().choice(ports)):
-            return port
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        given: int = probe.getsockname()[1]
-        return given
-
-
-def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
-    with socket.socket() as probe:
-        # As servers do: connections of the server before us may linger in TIME_WAIT.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-        return True
-
-
 def guarded(command: Sequence[str]) -> list[str]:
     """Wrap ``command`` so that the kernel sends it SIGTERM when the starting thread ends.
 
@@ -177,20 +145,6 @@ def guarded(command: Sequence[str]) -> list[str]:
 
 
 _TAIL_BYTES_MAX: Final = 64 * 1024
-
-_FIRST_PORT: Final = 15_000
-"""What is below is for servers that are known by their ports."""
-
-_TRIES: Final = 50
-_OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
-
-def _first_outgoing_port() -> int:
-    """Return where the ports begin that outgoing connections get; 0 where it is not told."""
-    try:
-        return int(_OUTGOING.read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 _GUARD: Final = """

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT
 from tests.bkctl.support.disk import Result, snapshot

@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkctl.cli.root import cli
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import BookieId

@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW, MetadataStore
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
 from tests.interop.peers.both_shells import INSTANCE_ID, Side, bkctl
 from tests.interop.peers.java_shell import java_shell

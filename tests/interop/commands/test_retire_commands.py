@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from bkclient.metadata.zk_paths import COOKIES, HIERARCHICAL, LOCKS, MARKS
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.runner import Result
 from tests.interop.conftest import FAILED

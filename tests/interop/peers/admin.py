@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.interop.peers.jars import admin_jars
 from tests.interop.peers.jvm import LOG_LEVEL_PROPERTY, java_command
 from tests.interop.peers.our_bookie import OurBookie

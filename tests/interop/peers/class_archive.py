@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bkctl.commands.local.java import find_java
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.jars import archive_path, locked
 from tests.interop.peers.jvm import FAST_JVM, JavaVM

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkctl.commands.local.java import Java, find_java
-from bkctl.commands.local.process import ChildProcess, free_port
+from bkctl.commands.local.ports import free_port
+from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
 from tests.interop.peers.peers import PeerFailed
 from tests.support.waiting import NotInTimeError, until

@@ -20,7 +20,7 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.directory import BACKGROUND_LOG, CONF_FILE
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.run import without_settings
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bkctl.commands.local.zookeeper import settings as zookeeper_settings

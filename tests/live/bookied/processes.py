@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bkclient.metadata import open_metadata
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.bookied.worlds.raw_client import RawClient
 from tests.support.reactor import call, run, the_reactor
 from tests.support.waiting import is_readable

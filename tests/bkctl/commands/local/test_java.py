@@ -23,7 +23,8 @@ from bkctl.commands.local.java import (
     pyspark_jars,
     spark_java_home,
 )
-from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.ports import free_port, port_is_free
+from bkctl.commands.local.process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess, ZooKeeperStartError
 from tests.support.waiting import START_S, until
 

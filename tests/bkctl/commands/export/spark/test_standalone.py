@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
-from bkctl.commands.local.process import free_port
+from bkctl.commands.local.ports import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster
 from tests.bkctl.support.secured_cluster import PAYLOADS, secured_cluster
 from tests.bkctl.support.spark import bare_python, class_path, quick, quick_jvm
