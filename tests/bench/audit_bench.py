@@ -34,8 +34,8 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataStore
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.ports import free_port
-from bkctl.commands.local.process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.autorecovery.audits import audit_bookies
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes, rss_bytes

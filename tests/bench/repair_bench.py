@@ -32,7 +32,7 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.quorum.distribution import write_set
 from bkclient.replication.replica_check import LedgerChecker
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bookied.autorecovery.audits import check_all_ledgers
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes

@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from bkctl.commands.local.process import guarded
+from bkctl.commands.local.child_process import guarded
 from tests.proof.client import Command
 from tests.proof.history import Event, Kind, parse
 from tests.support.tcp_proxy import TcpProxy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.child_process import ChildProcess
 from tests.support.waiting import until
 
 T = TypeVar("T")

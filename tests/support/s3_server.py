@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.child_process import ChildProcess
 from tests.support.child_processes import until_child
 
 BUCKET = "bucket"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.config.declaration import value_text
 from bkclient.config.properties import PropertiesError
-from bkctl.commands.local.bookie import BookieProcess, LocalStartError
+from bkctl.commands.local.bookie_process import BookieProcess, LocalStartError
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
     RACKS_KEY,

@@ -98,7 +98,7 @@ def _start_stop_or_status(
 
     ``where`` is its directory, or the bookie's id where the directory is known without it.
     """
-    from bkctl.commands.local import running_bookie, running_cluster
+    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
     from bkctl.commands.local.directory import directory_in_use
 
     known = directory or directory_in_use(session.host.environ)
@@ -107,18 +107,18 @@ def _start_stop_or_status(
         where, bookie_id = None, where
     found = directory or where or known
     if found is None:
-        here = ", ".join(map(str, running_cluster.running_directories()))
+        here = ", ".join(map(str, status_and_stop.running_directories()))
         raise click.UsageError(
             f"`local {word}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it; "
             f"clusters that run here: {here or 'none'}"
         )
     if word == "start":
-        running_bookie.start(session, Path(found), bookie_id)
+        start_and_stop_bookie.start(session, Path(found), bookie_id)
     elif word == "stop" and bookie_id is not None:
-        running_bookie.stop(session, Path(found), bookie_id)
+        start_and_stop_bookie.stop(session, Path(found), bookie_id)
     else:
         _refuse_bookie_id(word, bookie_id)
-        act = running_cluster.stop if word == "stop" else running_cluster.status
+        act = status_and_stop.stop if word == "stop" else status_and_stop.status
         act(session, Path(found))
 
 
@@ -147,7 +147,7 @@ def _local(
     background: bool,
     uri: str = "",
 ) -> None:
-    from bkctl.commands.local import running_bookie, running_cluster
+    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
     from bkctl.commands.local.cluster import LocalCluster
     from bkctl.errors import UsageError
     from bkctl.output.units import counted
@@ -155,9 +155,9 @@ def _local(
     if background and directory is None:
         raise UsageError("--background needs --dir DIR, to know where it is")
     is_plain = not (zookeeper or uri or settings or racks)
-    if is_plain and directory and running_bookie.add(session, Path(directory), bookies):
+    if is_plain and directory and start_and_stop_bookie.add(session, Path(directory), bookies):
         if not session.dry_run:
-            running_cluster.status(session, Path(directory))
+            status_and_stop.status(session, Path(directory))
         return
     if session.dry_run:
         place = directory or "a temporary directory"
@@ -309,14 +309,14 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
 
 def _start_in_background(session: Session, directory: Path, settings: dict[str, str]) -> None:
     """Start this command again without --background; return when it says that all are up."""
+    from bkctl.commands.local.child_process import last_lines
     from bkctl.commands.local.directory import (
         BACKGROUND_LOG,
         make_own,
         refuse_foreign,
         refuse_others_directory,
     )
-    from bkctl.commands.local.process import last_lines
-    from bkctl.commands.local.running_cluster import cookies_of, read
+    from bkctl.commands.local.status_and_stop import cookies_of, read
     from bkctl.errors import CommandError, PartlyDoneError
     from bkctl.output.units import counted
 

@@ -12,10 +12,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from bkctl.commands.local.child_process import ChildProcess, ServerProcess
 from bkctl.commands.local.columns import LocalZooKeeper
 from bkctl.commands.local.java import Java, find_java, pyspark_jars
 from bkctl.commands.local.ports import HOST, free_port, port_is_free
-from bkctl.commands.local.process import ChildProcess, ServerProcess
 from bkctl.errors import CommandError, Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 from wire.errors import BookKeeperError

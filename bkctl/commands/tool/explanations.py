@@ -44,7 +44,7 @@ MODULES: Final = (
     "bkctl.commands.ledger.framing",
     "bkctl.commands.local.java",
     "bkctl.commands.local.zookeeper",
-    "bkctl.commands.local.bookie",
+    "bkctl.commands.local.bookie_process",
     "bookied.offline.repair.convert_logs",
     "bookied.errors",
     "bookied.offline.repair.rebuild_db",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.child_process import ChildProcess
 from tests.support.child_processes import LINES_MAX, until_child
 
 START_TIMEOUT_S = 200.0

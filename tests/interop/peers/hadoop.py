@@ -10,8 +10,8 @@ from typing import Final
 
 from py4j.java_gateway import JavaGateway
 
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.java import find_java, pyspark_jars
-from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
 from tests.support.child_processes import until_child
 from tests.support.waiting import until

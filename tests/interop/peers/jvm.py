@@ -21,8 +21,8 @@ from py4j.java_gateway import (
 )
 from py4j.protocol import Py4JJavaError
 
+from bkctl.commands.local.child_process import ChildProcess, ServerProcess
 from bkctl.commands.local.java import Java, find_java
-from bkctl.commands.local.process import ChildProcess, ServerProcess
 from tests.interop.peers.jars import PeerUnavailable, common_class_path, shared_classes
 from tests.support.waiting import START_S, NotInTimeError, until
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from bkctl.commands.local.child_process import ChildProcess, ServerProcess
 from bkctl.commands.local.java import Java
 from bkctl.commands.local.ports import free_port, port_is_free
-from bkctl.commands.local.process import ChildProcess, ServerProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.java_client import (

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.java import Java, find_java
 from bkctl.commands.local.ports import free_port
-from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
 from tests.interop.peers.peers import PeerFailed
 from tests.support.waiting import NotInTimeError, until

@@ -23,8 +23,8 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.metadata.store_settings import store_options
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.ports import free_port
-from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.admin import JavaAdminBookie
 from tests.interop.peers.both_shells import bkctl
 from tests.interop.peers.java_client import PATIENT

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.local.bookie import with_settings
+from bkctl.commands.local.bookie_process import with_settings
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import (
     BACKGROUND_LOG,
@@ -27,7 +27,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     refuse_others_directory,
 )
-from bkctl.commands.local.running_cluster import read
+from bkctl.commands.local.status_and_stop import read
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.java import (
     VECTOR_MODULE,
     Java,
@@ -24,7 +25,6 @@ from bkctl.commands.local.java import (
     spark_java_home,
 )
 from bkctl.commands.local.ports import free_port, port_is_free
-from bkctl.commands.local.process import ChildProcess
 from bkctl.commands.local.zookeeper import ZooKeeperProcess, ZooKeeperStartError
 from tests.support.waiting import START_S, until
 
@@ -220,7 +220,7 @@ class TestChildProcess:
     def test_it_ends_when_the_parent_is_killed(self, tmp_path: Path) -> None:
         code = f"""
             from pathlib import Path
-            from bkctl.commands.local.process import ChildProcess
+            from bkctl.commands.local.child_process import ChildProcess
             child = ChildProcess(["sleep", "60"], Path({str(tmp_path / "log")!r}))
             while Path(f"/proc/{{child.pid}}/comm").read_text() != "sleep\\n":
                 pass

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Final
 
 from bkclient.config.properties import Property, parse_properties, read_properties
+from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import CONF_FILE, bookie_id_in, write_private
 from bkctl.commands.local.ports import HOST, port_is_free
-from bkctl.commands.local.process import ChildProcess
 from bkctl.errors import CommandError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.atomic_file import write_atomically

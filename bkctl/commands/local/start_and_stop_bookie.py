@@ -12,7 +12,7 @@ import shlex
 import signal
 from pathlib import Path
 
-from bkctl.commands.local.bookie import LocalStartError, printed_reason, with_conf
+from bkctl.commands.local.bookie_process import LocalStartError, printed_reason, with_conf
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
     CONF_FILE,
@@ -27,7 +27,7 @@ from bkctl.commands.local.directory import (
     write_private,
 )
 from bkctl.commands.local.metadata import ClusterMetadata
-from bkctl.commands.local.running_cluster import (
+from bkctl.commands.local.status_and_stop import (
     cookies_of,
     insist_owner,
     read,

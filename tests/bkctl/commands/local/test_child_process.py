@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.local.process import ChildProcess, last_lines
+from bkctl.commands.local.child_process import ChildProcess, last_lines
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.processes
