@@ -13,7 +13,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.root import cli
-from bkctl.commands.tool.compat_table import (
+from bkctl.commands.tool.java_command_table import (
     BKCTL,
     ELSEWHERE,
     LAUNCHER,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.core import ParameterSource, augment_usage_errors
 
-from bkctl.commands.tool.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, JavaOption, Row
+from bkctl.commands.tool.java_command_table import (
+    BARE,
+    ELSEWHERE,
+    ROWS,
+    SHELL_GLOBALS,
+    JavaOption,
+    Row,
+)
 from bkctl.options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
 

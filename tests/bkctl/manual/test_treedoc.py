@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from bkctl.commands.tool.compat import translate
-from bkctl.commands.tool.compat_table import ELSEWHERE, ROWS
+from bkctl.commands.tool.java_command_table import ELSEWHERE, ROWS
 from bkctl.manual.generate import ROOT
 from bkctl.manual.treedoc import commands, page
 

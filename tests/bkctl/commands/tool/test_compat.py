@@ -15,7 +15,7 @@ import pytest
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.tool.compat import shell_globals, translate
-from bkctl.commands.tool.compat_table import (
+from bkctl.commands.tool.java_command_table import (
     BKCTL,
     ELSEWHERE,
     LAUNCHER,
