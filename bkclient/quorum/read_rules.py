@@ -1,19 +1,16 @@
 """When the next bookie is asked for an entry or the LAC, and when enough have answered: no I/O.
 
-The order of the bookies comes from ``ledger.reads.read_order``.
+The order of the bookies comes from ``ledger.reads.read_order``, the time until another is asked as
+well from ``quorum.speculative_read``.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
 TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp.
 One rule is stricter: an answer that fails its digest is no answer, also when coverage is counted.
-
-Speculative reads: when another bookie is asked as well.
-
-Agrees with BookKeeper 4.18.0, DefaultSpeculativeRequestExecutionPolicy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar, Union
 
 import attrs
@@ -294,19 +291,3 @@ class LongPoll(Generic[T]):
         if isinstance(command.error, BookieUnavailableError) and self._negative >= self._empty_max:
             return Fail(NoSuchEntryInLedgerError("the bookies that answered have nothing"))
         return command
-
-
-@attrs.frozen
-class Speculation:
-    """How long to wait for an answer before another bookie is asked as well; 0 is for ever."""
-
-    first_s: float
-    max_s: float
-    factor: float = 2.0
-
-    def waits(self) -> Iterator[float]:
-        """Yield the waits, one after another; nothing where there is no speculation."""
-        wait_s = self.first_s
-        while wait_s > 0:
-            yield wait_s
-            wait_s = min(self.max_s, wait_s * self.factor)

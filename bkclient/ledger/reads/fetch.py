@@ -25,8 +25,8 @@ from bkclient.quorum.read_rules import (
     LongPoll,
     LongPollAnswer,
     ReplicaRead,
-    Speculation,
 )
+from bkclient.quorum.speculative_read import Speculation
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.digest import Entry, VerifiedById, VerifiedEntries
 from wire.ids import NO_ENTRY, BookieId, EntryId

@@ -1,6 +1,7 @@
 """The order in which a reader asks the bookies that have an entry.
 
-When the next bookie is asked, also while a slow one has not answered: ``quorum.read_rules``.
+When the next bookie is asked, also while a slow one has not answered: ``quorum.read_rules`` and
+``quorum.speculative_read``.
 """
 
 from __future__ import annotations

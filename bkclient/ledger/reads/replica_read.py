@@ -1,6 +1,6 @@
 """One read in progress: a rule of ``quorum.read_rules`` run over connections.
 
-After how long the next bookie is asked as well: ``quorum.read_rules.Speculation``.
+After how long the next bookie is asked as well: ``quorum.speculative_read``.
 """
 
 from __future__ import annotations

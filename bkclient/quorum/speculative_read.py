@@ -1,0 +1,27 @@
+"""How long a read waits for a bookie before it asks the next one as well: speculative reads.
+
+``quorum.read_rules`` has which bookie that is. Agrees with BookKeeper 4.18.0,
+DefaultSpeculativeRequestExecutionPolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+
+@attrs.frozen
+class Speculation:
+    """How long to wait for an answer before another bookie is asked as well; 0 is for ever."""
+
+    first_s: float
+    max_s: float
+    factor: float = 2.0
+
+    def waits(self) -> Iterator[float]:
+        """Yield the waits, one after another; nothing where there is no speculation."""
+        wait_s = self.first_s
+        while wait_s > 0:
+            yield wait_s
+            wait_s = min(self.max_s, wait_s * self.factor)
