@@ -18,7 +18,7 @@ from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.quarantine import Quarantine
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.replica_read import LedgerReads
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater

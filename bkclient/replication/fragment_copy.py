@@ -26,7 +26,7 @@ from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_members import AddFraming, Member
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.quorum.fragments import (
     LedgerFragment,
     MissingPlaces,

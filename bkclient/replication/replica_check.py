@@ -28,7 +28,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, samples

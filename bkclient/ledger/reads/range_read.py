@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.reads.fetch import EntryFetcher, gather
+from bkclient.ledger.reads.entry_fetcher import EntryFetcher, gather
 from bkclient.metadata.update import LocalMetadata
 from wire.codes import STRIDE_MAX
 from wire.digest import VerifiedEntries

@@ -25,7 +25,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.handover_state import confirmed_by_handover
-from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.metadata.api import Version, Versioned, Watch
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.update import LocalMetadata
