@@ -10,6 +10,7 @@ from typing import Final, cast
 import attrs
 
 from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.limbo import insist_sure, no_entry
 from bookied.storage.entrylog.entry_rows import ROW_BYTES_MAX, EntryRows, row_of
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
@@ -21,7 +22,6 @@ from wire.errors import (
     BookKeeperError,
     NoSuchEntryError,
     NoSuchLedgerError,
-    UnknownLedgerStateError,
 )
 from wire.frames.entry_packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -267,31 +267,6 @@ def actual_entry_id(state: CachedLedger, entry_id: EntryId) -> EntryId:
     if state.last_entry < 0:
         raise NoSuchEntryError(f"ledger {state.ledger_id} is empty")
     return EntryId(state.last_entry)
-
-
-def no_entry(state: CachedLedger, entry_id: int) -> BookKeeperError:
-    """Return how an entry is refused that is not here: in limbo, or in doubt, it may have been."""
-    if state.limbo:
-        return in_limbo(state)
-    return state.doubt or NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
-
-
-def insist_sure(state: CachedLedger) -> None:
-    """Refuse what only who lost nothing can answer; clients take what is not here for proof.
-
-    Raises:
-        UnknownLedgerStateError: the ledger is in limbo.
-        CorruptError: its index is damaged.
-    """
-    if state.limbo:
-        raise in_limbo(state)
-    if state.doubt is not None:
-        raise state.doubt
-
-
-def in_limbo(state: CachedLedger) -> UnknownLedgerStateError:
-    """Return how a question is refused that only who lost nothing can answer."""
-    return UnknownLedgerStateError(f"ledger {state.ledger_id} may have lost entries here")
 
 
 def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:

@@ -8,6 +8,7 @@ from functools import partial
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
+from bookied.server.rules.limbo import fence_in_limbo
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.stats.metrics import RequestStats
@@ -77,13 +78,11 @@ class Fences:
 def insist_not_fenced(state: CachedLedger) -> None:
     """Refuse ordinary adds to a fenced ledger.
 
-    Agrees with BookKeeper 4.18.0, SingleDirectoryDbLedgerStorage.isFenced.
-
     Raises:
         LedgerFencedError: the ledger is fenced.
-        UnauthorizedError: it may have been, and that be lost. Clients take this for final too.
+        UnauthorizedError: it may have been, and that be lost.
     """
     if state.fenced:
         raise LedgerFencedError(f"ledger {state.ledger_id}")
     if state.limbo:
-        raise UnauthorizedError(f"ledger {state.ledger_id} may have been fenced")
+        raise fence_in_limbo(state)
