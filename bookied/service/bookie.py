@@ -27,7 +27,7 @@ from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
-from bookied.server.rules.lost_fences import LostFences
+from bookied.server.rules.metadata_fence_check import FenceCheck
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
@@ -432,7 +432,7 @@ def _bookie(
     """Return what answers requests, over an engine that is open."""
     fence_check = None
     if engine.in_doubt_to != NO_LEDGER:
-        fence_check = LostFences(parts.store, parts.clock, last=engine.in_doubt_to)
+        fence_check = FenceCheck(parts.store, parts.clock, last=engine.in_doubt_to)
     return Bookie(
         engine.storages,
         engine.journals,

@@ -11,7 +11,7 @@ from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences, insist_not_fenced
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
-from bookied.server.rules.lost_fences import FenceState, LostFences
+from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.storage.index.format import has_place
 from bookied.storage.index.ledger_pages import CachedLedger
@@ -60,7 +60,7 @@ class Adds:
         fences: Fences,
         polls: LongPolls,
         deletions: FencedDeletions,
-        fence_check: LostFences | None,
+        fence_check: FenceCheck | None,
     ) -> None:
         """``fence_check`` says which ledgers are open, where fences may have been lost."""
         self._writes, self._fences, self._polls = writes, fences, polls

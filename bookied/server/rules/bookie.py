@@ -19,7 +19,7 @@ from bookied.server.rules.entry_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
-from bookied.server.rules.lost_fences import LostFences
+from bookied.server.rules.metadata_fence_check import FenceCheck
 from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_requests import ReadRules
 from bookied.stats.metrics import RequestStats
@@ -85,7 +85,7 @@ class Bookie:
         *,
         disk_usage: Callable[[], tuple[int, int]],
         limits: ReadLimits | None = None,
-        fence_check: LostFences | None = None,
+        fence_check: FenceCheck | None = None,
         stats: RequestStats | None = None,
         monotonic_s: Callable[[], float] | None = None,
     ) -> None:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.connection import BookieConnection
-from bookied.server.rules import entry_reads, lost_fences
+from bookied.server.rules import entry_reads, metadata_fence_check
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
-from bookied.server.rules.lost_fences import FenceState, LostFences
+from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
 from bookied.storage.journal.journal_file import JournalFile
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
@@ -79,14 +79,14 @@ def _doubt_is_open(stack: contextlib.ExitStack) -> None:
     """A ledger whose metadata cannot be read takes adds, though its fence may be lost."""
     put(
         stack,
-        LostFences,
+        FenceCheck,
         _not_found=lambda _self, _failure, _ledger_id, _due_s: FenceState.OPEN,
     )
 
 
 def _closed_is_open(stack: contextlib.ExitStack) -> None:
     """A ledger that metadata has as closed or in recovery takes adds, though its fence is lost."""
-    put(stack, lost_fences, _standing=lambda _state: FenceState.OPEN)
+    put(stack, metadata_fence_check, _standing=lambda _state: FenceState.OPEN)
 
 
 def _first_error_is_empty(stack: contextlib.ExitStack) -> None:
@@ -173,7 +173,7 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
         "S10",
         "I3",
         _doubt_is_open,
-        "tests.bookied.server.rules.test_lost_fences:"
+        "tests.bookied.server.rules.test_metadata_fence_check:"
         "test_an_outage_is_no_answer_and_is_asked_about_again_after_a_pause",
         0,
     ),

@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.server.rules import lost_fences as module
-from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, FenceState, LostFences
+from bookied.server.rules import metadata_fence_check as module
+from bookied.server.rules.metadata_fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, FenceState
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Serving, packet
 from tests.support.stored_entries import stored_entries
@@ -52,7 +52,7 @@ class Store:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
-        self.check = LostFences(self.store, self.clock, last=LAST)  # type: ignore[arg-type]
+        self.check = FenceCheck(self.store, self.clock, last=LAST)  # type: ignore[arg-type]
         self.known: list[tuple[int, FenceState]] = []
 
     def ask(self, ledger_id: LedgerId) -> None:
@@ -184,7 +184,7 @@ class Doubtful:
         self.store = Store()
         self.serving = Serving(
             directory,
-            fence_check=LostFences(self.store, first.clock, last=LAST),  # type: ignore[arg-type]
+            fence_check=FenceCheck(self.store, first.clock, last=LAST),  # type: ignore[arg-type]
         )
         self.client = self.serving.connect()
 

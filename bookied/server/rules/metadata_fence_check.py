@@ -52,7 +52,7 @@ class FenceState(enum.Enum):
 Known = Callable[[FenceState], None]
 
 
-class LostFences:
+class FenceCheck:
     """Asks for ledgers, each once. Methods belong to the reactor's thread.
 
     Those who wait for an answer are adds, which count as requests in flight: so they have a bound.
