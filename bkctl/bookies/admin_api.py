@@ -43,7 +43,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a b
 # Values ----------------------------------------------------------------------------------------
 
 
-_READ_ONLY: Final = Column("read_only", "Whether it takes no adds.", kind=Kind.FLAG)
+_READ_ONLY: Final = Column("read_only", "Whether the bookie refuses adds.", kind=Kind.FLAG)
 
 
 @shown("bookies", kw_only=True, healthy=lambda v: v.registered is not False and not v.read_only)
@@ -53,11 +53,15 @@ class RunningBookie:
     bookie_id: str = field(BOOKIE)
     state: str = field("starting, writable, read-only or stopping.", kind=Kind.STATE)
     read_only: bool = field(_READ_ONLY)
-    read_only_by_hand: bool | None = field("Whether an operator made it so.", default=None)
-    takes_recovery_adds: bool = field("Whether it takes the adds of recovery and repair.")
-    registered: bool | None = field("Whether clients find it.", default=None)
+    read_only_by_hand: bool | None = field(
+        "Whether an operator made the bookie read-only.", default=None
+    )
+    takes_recovery_adds: bool = field("Whether the bookie takes the adds of recovery and repair.")
+    registered: bool | None = field(
+        "Whether the bookie is registered in the metadata, so that clients find it.", default=None
+    )
     uptime_s: float | None = field(
-        "Since its start.", name="uptime", kind=Kind.SECONDS, default=None
+        "Time since the bookie's start.", name="uptime", kind=Kind.SECONDS, default=None
     )
 
 
@@ -85,11 +89,11 @@ def _last_round(v: GarbageRun) -> str:
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
 
-    number: int = field("One for each storage.", header="NO", rank=4)
-    running: bool = field("Whether it is at work.")
-    compacting: str | None = field("major or minor, if it compacts.", rank=2)
+    number: int = field("Number of the bookie's storage, from 0.", header="NO", rank=4)
+    running: bool = field("Whether a collection runs now.")
+    compacting: str | None = field("The compaction that runs now: major or minor.", rank=2)
     last_ms: int | None = field(
-        "When the last round ended.",
+        "End of the last round.",
         name="last_round",
         header="LAST",
         kind=Kind.TIME_MS,
@@ -99,7 +103,7 @@ class GarbageRun:
         cell_of_none=True,
     )
     next_ms: int | None = field(
-        "When the next round begins.",
+        "Start of the next round.",
         name="next_round",
         header="NEXT",
         kind=Kind.TIME_MS,
@@ -111,31 +115,37 @@ class GarbageRun:
     minor_compactions: int = field(f"Minor compactions {_SINCE}.", header="MINOR", rank=3)
     major_compactions: int = field(f"Major compactions {_SINCE}.", header="MAJOR", rank=3)
     last_minor_ms: int | None = field(
-        "When one ended; a Java bookie's start, if none has.",
+        "End of the last minor compaction; a Java bookie that has run none gives its start.",
         name="last_minor",
         kind=Kind.TIME_MS,
         rank=WIDE,
     )
     last_major_ms: int | None = field("Likewise.", name="last_major", kind=Kind.TIME_MS, rank=WIDE)
-    ledgers: int | None = field("Ledgers there are.", rank=6, default=None)
+    ledgers: int | None = field("Number of ledgers on the bookie.", rank=6, default=None)
     logs: int | None = field("Finished entry logs.", rank=6, default=None)
     total_bytes: int | None = field(
-        "Their bytes.", name="total", kind=Kind.BYTES, rank=2, default=None
+        "Size of all entry logs.", name="total", kind=Kind.BYTES, rank=2, default=None
     )
     live_bytes: int | None = field(
-        "Those still needed.", name="live", kind=Kind.BYTES, rank=2, default=None
+        "Size of the records that are still needed.",
+        name="live",
+        kind=Kind.BYTES,
+        rank=2,
+        default=None,
     )
     freed_bytes: int | None = field(
         f"Freed bytes {_SINCE}.", name="freed", kind=Kind.BYTES, default=None
     )
     unreadable_logs: int | None = field(
-        "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
+        "Number of damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
         name="damaged_logs",
         header="DAMAGED",
         rank=6,
         default=None,
     )
-    last_error: str | None = field("What ended the last round early.", rank=1, default=None)
+    last_error: str | None = field(
+        "The error that ended the last round early.", rank=1, default=None
+    )
 
     def since(self, before: GarbageRun) -> GarbageRun:
         """Return the state with only what was counted after ``before``."""
@@ -177,10 +187,10 @@ class BookieSetting:
 
     bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
-    value: str = field("Its value in effect; secrets are masked.")
+    value: str = field("The value in effect; secrets are masked.")
     origin: str | None = field(
-        "A line of a file, a variable, an option, default, or set at run time, if the bookie "
-        "reports it.",
+        "Where the value comes from: a line of a file, a variable, an option, the "
+        "default, or a change at run time. Empty if the bookie does not report it.",
         optional=True,
         default=None,
     )
@@ -199,12 +209,12 @@ def _sample_fields(prefix: str = "") -> tuple[Column, ...]:
         Column("name", "The metric.", lambda v: of(v).name, header="METRIC"),
         Column(
             "labels",
-            "Its labels.",
+            "Labels of the metric.",
             lambda v: dict(of(v).labels),
             Kind.NESTED,
             cell=lambda v: _labels(of(v)),
         ),
-        Column("value", "Its value.", lambda v: _value(of(v).value)),
+        Column("value", "Value of the metric.", lambda v: _value(of(v).value)),
     )
 
 

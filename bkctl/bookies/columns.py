@@ -29,7 +29,7 @@ LOGIN_NEEDED: Final = "put the client's login or TLS settings into a file, and n
     ),
     Column(
         "used",
-        "Per cent of its disks in use.",
+        "Per cent of the bookie's disks in use.",
         "used_percent",
         rank=2,
         cell=lambda v: f"{v.used_percent:.0f} %",
@@ -42,16 +42,18 @@ class BookieSummary:
 
     bookie_id: BookieId = field(BOOKIE)
     state: str
-    address: str | None = field("Where it listens.", rank=2, default=None)
-    free: int | None = field("Free bytes on its disks.", kind=Kind.BYTES, rank=1, default=None)
-    total: int | None = field("Bytes of its disks.", kind=Kind.BYTES, rank=1, default=None)
+    address: str | None = field("Address that the bookie listens on.", rank=2, default=None)
+    free: int | None = field(
+        "Free space on the bookie's disks.", kind=Kind.BYTES, rank=1, default=None
+    )
+    total: int | None = field("Size of the bookie's disks.", kind=Kind.BYTES, rank=1, default=None)
     properties: Mapping[str, str] = field(
-        "What else it published.",
+        "Further properties that the bookie published.",
         rank=WIDE,
         cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
         factory=dict,
     )
-    rack: str | None = field("Its network location.", rank=WIDE, default=None)
+    rack: str | None = field("Network location of the bookie.", rank=WIDE, default=None)
     """Its network location, where a topology script is configured."""
     unreachable: str = ""
     """Why it did not tell its disks; empty if it did, or was not asked."""
@@ -59,9 +61,11 @@ class BookieSummary:
     """Whether it answers, and refuses this client."""
     http: HttpAddress | None = None
     """Where its HTTP server listens, if it has published one."""
-    version: str | None = field("Version, if the bookie reports it.", rank=WIDE, default=None)
+    version: str | None = field(
+        "Version of the bookie, if the bookie reports it.", rank=WIDE, default=None
+    )
     uptime_s: float | None = field(
-        "Uptime, if the bookie reports it.",
+        "Time since the bookie's start, if the bookie reports it.",
         kind=Kind.SECONDS,
         rank=WIDE,
         header="UPTIME",

@@ -136,14 +136,19 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
 
 @shown(
     "directories",
-    Column("directory", "The root, as the settings name it.", lambda v: str(v.use.root)),
+    Column("directory", "The root directory, as in the settings.", lambda v: str(v.use.root)),
     Column("state", "in use, free or missing.", kind=Kind.STATE),
     Column("holds", "journal, ledger, index.", rank=2),
-    Column("locked", "A bookied holds its lock.", "use.is_locked", Kind.FLAG),
-    Column("dirty", "DIRTY is there: a bookie runs, or was killed.", "use.is_dirty", Kind.FLAG),
+    Column("locked", "Whether a bookied holds the directory's lock.", "use.is_locked", Kind.FLAG),
+    Column(
+        "dirty",
+        "Whether the file DIRTY exists: a bookie runs, or was killed.",
+        "use.is_dirty",
+        Kind.FLAG,
+    ),
     Column(
         "workers",
-        "Processes that write there, as far as they can be seen.",
+        "Processes that write to the directory, as far as they can be seen.",
         lambda v: [{"pid": w.pid, "program": w.program} for w in v.use.workers],
         Kind.NESTED,
         rank=1,

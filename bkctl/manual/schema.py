@@ -143,11 +143,18 @@ def _error() -> dict[str, Any]:
         "description": "On stderr, where a command failed: `bkctl explain NAME` says more.",
         "properties": {
             "schema": _VERSION,
-            "error": {**text, "description": "What went wrong."},
-            "name": {**text, "pattern": "^BK(-[A-Z0-9]+)+$", "description": "Its stable name."},
+            "error": {**text, "description": "Description of the error."},
+            "name": {
+                **text,
+                "pattern": "^BK(-[A-Z0-9]+)+$",
+                "description": "Name of the error; no release changes a name.",
+            },
             "code": {"enum": sorted(map(int, ExitStatus)), "description": "The exit status."},
-            "object": {"type": ["string", "null"], "description": "What it is about."},
-            "hint": {"type": ["string", "null"], "description": "What to try next."},
+            "object": {
+                "type": ["string", "null"],
+                "description": "The object of the error, such as a ledger or a bookie.",
+            },
+            "hint": {"type": ["string", "null"], "description": "The next step to try."},
         },
         "required": ["schema", "error", "name", "code", "object", "hint"],
     }

@@ -380,8 +380,8 @@ BOOKIE: Final = Column("bookie_id", "The bookie.", header="BOOKIE")
 LEDGER: Final = Column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID, header="LEDGER")
 ENTRY: Final = Column("entry_id", "The entry.", kind=Kind.COUNT, header="ENTRY")
 SIZE: Final = Column("size", "Bytes of payload.", kind=Kind.BYTES)
-SECONDS: Final = Column("seconds", "Time it took.", kind=Kind.SECONDS)
-ENTRIES: Final = Column("entries", "How many entries.", kind=Kind.COUNT)
+SECONDS: Final = Column("seconds", "Duration.", kind=Kind.SECONDS)
+ENTRIES: Final = Column("entries", "Number of entries.", kind=Kind.COUNT)
 
 OLDER_IDS: Final = (formerly(LEDGER, "ledger"), formerly(ENTRY, "entry"))
 """What ``ledger_id`` and ``entry_id`` were called where entries are listed."""
@@ -401,7 +401,7 @@ PAYLOAD: Final = (
     ),
     Column(
         "payload",
-        "The payload as --entry-format has it.",
+        "The payload in the form of --entry-format.",
         "text",
         Kind.ANY,
         rank=1,

@@ -63,8 +63,8 @@ def _when(checks: Sequence[str]) -> str:
 class TriggeredAudit:
     """What was asked for, and of whom."""
 
-    auditor: BookieId | None = field("Who was asked.")
-    checks: tuple[str, ...] = field("What is due again.")
+    auditor: BookieId | None = field("The auditor that was asked.")
+    checks: tuple[str, ...] = field("The checks that are due again.")
 
 
 def _audited(v: AuditReport) -> str:
@@ -80,8 +80,8 @@ def _audited(v: AuditReport) -> str:
 class AuditReport:
     """An audit that is through; ``checks`` are the periodic ones that were asked for."""
 
-    auditor: BookieId = field("Who looked.")
-    checks: tuple[str, ...] = field("What was looked at.")
+    auditor: BookieId = field("The bookie or program that did the audit.")
+    checks: tuple[str, ...] = field("The checks that were done.")
     took_s: float
 
 

@@ -52,7 +52,7 @@ def _pause(pause: Pause | None) -> str:
 
 _CHECKED: Final = Column(
     "checked",
-    "When each periodic check last ended.",
+    "End of the last run of each periodic check.",
     lambda v: {
         check: None if time_ms is None else rfc3339(time_ms)
         for check, time_ms in v.checked_ms.items()
@@ -67,31 +67,31 @@ _CHECKED: Final = Column(
 declare_view(
     Status,
     "autorecoveries",
-    Column("enabled", "Whether it is switched on."),
+    Column("enabled", "Whether autorecovery is enabled."),
     Column(
         "pause",
-        "Since when it is off, until when, and why.",
+        "Start, end and reason of the pause.",
         lambda v: None if v.pause is None else attrs.asdict(v.pause),
         Kind.NESTED,
         cell=lambda v: _pause(v.pause),
         optional=True,
     ),
-    Column("auditor", "Who is the auditor."),
+    Column("auditor", "The bookie that is the auditor."),
     Column(
         "delay_s",
-        "Seconds that one lost bookie may stay away.",
+        "Time that one lost bookie may stay away before its ledgers are marked.",
         header="DELAY",
         cell=lambda v: delay_text(v.delay_s),
     ),
     Column("marked", "Ledgers marked as lacking replicas."),
     Column(
         "being_repaired",
-        "Of these, locked by a worker, also after a failed repair.",
+        "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
         header="WITH WORKER",
     ),
     Column(
         "oldest",
-        "When the oldest mark was made.",
+        "Time of the oldest mark.",
         "oldest_ms",
         Kind.TIME_MS,
         cell=lambda v: _ago(v.oldest_ms),
@@ -107,11 +107,13 @@ declare_view(
     Mark,
     "marks",
     LEDGER,
-    Column("missing", "Whose replicas it lacks.", cell=lambda v: _some(v.missing) or "(placement)"),
     Column(
-        "since", "When it was marked.", "since_ms", Kind.TIME_MS, cell=lambda v: _ago(v.since_ms)
+        "missing",
+        "Bookies whose replicas the ledger lacks.",
+        cell=lambda v: _some(v.missing) or "(placement)",
     ),
-    Column("worker", "The worker that repairs it now.", rank=1),
+    Column("since", "Time of the mark.", "since_ms", Kind.TIME_MS, cell=lambda v: _ago(v.since_ms)),
+    Column("worker", "The worker that repairs the ledger now.", rank=1),
     Column(
         "locked_since",
         "Since when.",
@@ -146,21 +148,23 @@ declare_view(
     LedgerRepairState,
     "ledgers",
     LEDGER,
-    Column("prospect", "What its repair waits for.", "repair_state.value", Kind.STATE),
+    Column("prospect", "The event that the repair waits for.", "repair_state.value", Kind.STATE),
     Column("state", "open, in-recovery or closed.", "state.word", Kind.STATE, rank=2),
-    Column("size", "Bytes of its entries, once closed.", "size_bytes", Kind.BYTES),
+    Column(
+        "size", "Size of the ledger's entries, once the ledger is closed.", "size_bytes", Kind.BYTES
+    ),
     Column(
         "since",
-        "When it was marked.",
+        "Time of the mark.",
         "since_ms",
         Kind.TIME_MS,
         header="AGE",
         cell=lambda v: _age(v.since_ms),
     ),
-    Column("worker", "Who has it now.", rank=1),
+    Column("worker", "The worker that has locked the ledger now.", rank=1),
     Column(
         "missing",
-        "Whose replicas it lacks, or is to lose.",
+        "Bookies whose replicas the ledger lacks, or is to lose.",
         rank=WIDE,
         cell=lambda v: _some(v.missing) or "(placement)",
     ),
@@ -173,7 +177,7 @@ declare_view(
     HeldLock,
     "repairs",
     LEDGER,
-    Column("worker", "Who has it.", "owner"),
+    Column("worker", "The worker that has locked the ledger.", "owner"),
     Column(
         "since", "Since when.", "since_ms", Kind.TIME_MS, cell=lambda v: f"{_age(v.since_ms)} ago"
     ),
@@ -184,10 +188,10 @@ declare_view(
     RemovedMark,
     "marks",
     LEDGER,
-    Column("deleted", "Whether it is gone.", "was_deleted"),
+    Column("deleted", "Whether the ledger was deleted.", "was_deleted"),
     Column(
         "lacking",
-        "What a new mark names, where the old one could not be read.",
+        "Bookies in the new mark, where the old mark could not be read.",
         cell=lambda v: _some(v.lacking),
     ),
     sentence=_forgotten,

@@ -88,8 +88,8 @@ def _switched(v: AutorecoverySwitch) -> str:
 class AutorecoverySwitch:
     """What autorecovery is now, and whether it was something else before."""
 
-    enabled: bool = field("What it is now.")
-    changed: bool = field("Whether it was not so before.")
+    enabled: bool = field("Whether autorecovery is enabled now.")
+    changed: bool = field("Whether the command changed the state.")
 
 
 def status(session: Session) -> None:

@@ -270,8 +270,8 @@ class ChangedSetting:
 
     bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
-    was: str | None = field("What it was, if it was set; secrets are masked.")
-    value: str = field("What it is; secrets are masked.")
+    was: str | None = field("The old value, if the setting was set; secrets are masked.")
+    value: str = field("The new value; secrets are masked.")
 
 
 def planned(

@@ -58,7 +58,7 @@ class Flip:
         return f"{self.old} {self.new}\n".encode()
 
 
-_WAS: Final = Column("was", "What it was before.")
+_WAS: Final = Column("was", "The old bookie id.")
 
 
 def _flipped(v: IdFlipped) -> str:

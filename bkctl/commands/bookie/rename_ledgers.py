@@ -29,7 +29,7 @@ def _updated(v: BookieUpdated) -> str:
     "updates",
     Column(
         "skipped",
-        "Ledgers left as they are, and why.",
+        "Ledgers that were not changed, with the reason.",
         lambda v: [
             {"ledger_id": str(one.ledger_id), "outcome": one.outcome.value, "why": one.why}
             for one in v.skipped

@@ -81,10 +81,10 @@ class ClusterMap:
     instance_id: str | None = field("The cluster's id.")
     racks: tuple[Rack, ...]
     free: int | None = field(
-        "Free bytes on all disks, shared ones once.", kind=Kind.BYTES, default=None
+        "Free space on all disks; a shared disk counts once.", kind=Kind.BYTES, default=None
     )
     total: int | None = field(
-        "Bytes of all disks, shared ones once.",
+        "Size of all disks; a shared disk counts once.",
         kind=Kind.BYTES,
         cell=lambda v: free_of(v.free, v.total) or "-",
         default=None,

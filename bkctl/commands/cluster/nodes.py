@@ -72,20 +72,31 @@ def _decoded_cell(v: MetadataNode) -> str:
 
 @shown(
     "nodes",
-    Column("path", "Where it is, below the root."),
-    Column("kind", "What it is.", "known.kind"),
+    Column("path", "Path below the root."),
+    Column("kind", "Kind of the node.", "known.kind"),
     Column("summary", "The same in a few words.", summary, rank=1),
-    Column("version", "How often it was changed.", "stored.version", Kind.COUNT, rank=2),
-    Column("children", "How many lie right below.", "stored.children", Kind.COUNT, rank=2),
-    Column("size", "Bytes of its value.", lambda v: len(v.stored.value), Kind.BYTES, rank=WIDE),
+    Column("version", "Number of changes to the node.", "stored.version", Kind.COUNT, rank=2),
+    Column("children", "Number of direct children.", "stored.children", Kind.COUNT, rank=2),
     Column(
-        "ephemeral", "Whether it goes with a session.", "stored.is_ephemeral", Kind.FLAG, rank=WIDE
+        "size", "Size of the node's value.", lambda v: len(v.stored.value), Kind.BYTES, rank=WIDE
     ),
-    Column("decoded", "What it says.", _decoded, Kind.NESTED, rank=NEVER, cell=_decoded_cell),
-    Column("problem", "Why it cannot be read.", lambda v: v.known.problem or None, rank=NEVER),
+    Column(
+        "ephemeral",
+        "Whether the node is removed at the end of its session.",
+        "stored.is_ephemeral",
+        Kind.FLAG,
+        rank=WIDE,
+    ),
+    Column("decoded", "The decoded value.", _decoded, Kind.NESTED, rank=NEVER, cell=_decoded_cell),
+    Column(
+        "problem",
+        "The error, if the value cannot be read.",
+        lambda v: v.known.problem or None,
+        rank=NEVER,
+    ),
     Column(
         "value_b64",
-        "Its bytes in base64, unless they hold a password.",
+        "The value in base64; absent if the value holds a password.",
         "raw",
         rank=NEVER,
         cell=lambda v: (v.raw or b"").decode(errors="backslashreplace"),

@@ -45,12 +45,14 @@ def _counts(found: Mapping[str, int]) -> str:
     "clusters",
     Column(
         "autorecovery",
-        "Whether it is switched on.",
+        "Whether autorecovery is enabled.",
         "autorecovery.enabled",
         Kind.FLAG,
         after="headroom",
     ),
-    Column("auditor", "Who is the auditor.", "autorecovery.auditor", after="autorecovery"),
+    Column(
+        "auditor", "The bookie that is the auditor.", "autorecovery.auditor", after="autorecovery"
+    ),
     Column(
         "delay_s",
         "Seconds that a lost bookie may stay away.",
@@ -69,7 +71,7 @@ def _counts(found: Mapping[str, int]) -> str:
     ),
     Column(
         "being_repaired",
-        "Of these, locked by a worker, also after a failed repair.",
+        "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
         "autorecovery.being_repaired",
         Kind.COUNT,
         header="WITH WORKER",
@@ -86,16 +88,17 @@ class ClusterStatus:
     layout: str | None = field("Layout of the metadata.")
     writable: int = field("Bookies that take adds.")
     read_only: int = field("Bookies that only serve reads.")
-    down: int = field("Bookies with a cookie that are not there.")
+    down: int = field("Bookies with a cookie that are not registered.")
     versions: Mapping[str, int] = field(
-        "How many bookies run what, of those that tell.", cell=lambda v: _counts(v.versions)
+        "Number of bookies with each version, of the bookies that report a version.",
+        cell=lambda v: _counts(v.versions),
     )
     """How many bookies run what; those that do not tell are in none."""
-    free: int = field("Free bytes on all disks, shared ones once.", kind=Kind.BYTES)
-    total: int = field("Bytes of all disks, shared ones once.", kind=Kind.BYTES)
+    free: int = field("Free space on all disks; a shared disk counts once.", kind=Kind.BYTES)
+    total: int = field("Size of all disks; a shared disk counts once.", kind=Kind.BYTES)
     """Bytes; disks that bookies share count once."""
     racks: Mapping[str, int] = field(
-        "How many registered bookies are in each rack.", cell=lambda v: _counts(v.racks)
+        "Number of registered bookies in each rack.", cell=lambda v: _counts(v.racks)
     )
     """How many registered bookies are in each; empty if racks are unknown."""
     ensemble_size: int = field("The ensemble that must find enough bookies.")
@@ -108,9 +111,9 @@ class ClusterStatus:
         cell_of_none=True,
         default=None,
     )
-    not_closed: int | None = field("Of these, not closed.", default=None)
+    not_closed: int | None = field("Number of ledgers that are not closed.", default=None)
     problems: tuple[str, ...] = field(
-        "What is not as it should be.", cell=lambda v: "\n".join(v.problems) or "none", default=()
+        "Problems of the cluster.", cell=lambda v: "\n".join(v.problems) or "none", default=()
     )
 
 
@@ -121,10 +124,10 @@ class Pong:
     ``peer`` is ``metadata`` or a bookie's id.
     """
 
-    peer: str = field("Who was asked: metadata, or a bookie.")
+    peer: str = field("The service that was asked: metadata, or a bookie.")
     kind: str = field("metadata or bookie.", rank=WIDE)
-    state: str = field("What metadata says.", kind=Kind.STATE)
-    address: str | None = field("Where it listens.", rank=2, default=None)
+    state: str = field("State of the bookie in the metadata.", kind=Kind.STATE)
+    address: str | None = field("Address that the service listens on.", rank=2, default=None)
     connect_s: float | None = field(
         "Seconds to connect, handshake included.",
         kind=Kind.SECONDS,
@@ -139,7 +142,9 @@ class Pong:
         cell=lambda v: human_latency(v.answer_s),
         default=None,
     )
-    error: str = field("Why it does not answer.", of=lambda v: v.error or None, default="")
+    error: str = field(
+        "The error, if the service does not answer.", of=lambda v: v.error or None, default=""
+    )
 
 
 # Status -----------------------------------------------------------------------------------------
@@ -385,17 +390,17 @@ declare_view(
     ClusterCheck,
     "tests",
     LEDGER,
-    Column("ensemble", "Its bookies."),
+    Column("ensemble", "Bookies that stored the test ledger."),
     Column("write_quorum", "Copies of each entry."),
     Column("ack_quorum", "Copies before an add counts."),
-    Column("entries", "How many entries."),
+    Column("entries", "Number of entries."),
     Column("entry_bytes", "Bytes of each entry.", kind=Kind.BYTES),
     _took("create", "Seconds to create the ledger."),
     _took("add", "Seconds until all were confirmed."),
-    _took("read_open", "Seconds to read them while it was open."),
-    _took("close", "Seconds to close it."),
-    _took("read", "Seconds to read them then."),
-    _took("delete", "Seconds to delete it, unless it was kept."),
+    _took("read_open", "Time to read the entries while the ledger was open."),
+    _took("close", "Time to close the ledger."),
+    _took("read", "Time to read the entries of the closed ledger."),
+    _took("delete", "Time to delete the ledger; null with --keep."),
     sentence=_trial,
 )
 
@@ -407,8 +412,8 @@ declare_view(
 class HealthCheck:
     """Whether clients may quarantine bookies that fail."""
 
-    enabled: bool = field("Whether they may.")
-    changed: bool = field("Whether it was not so before.")
+    enabled: bool = field("Whether bookies may take adds only after a health check.")
+    changed: bool = field("Whether the command changed the state.")
 
 
 def switch_health_check(session: Session, *, switch: str | None) -> None:

@@ -39,11 +39,11 @@ def _event(v: ClusterEvent) -> str:
 class ClusterEvent:
     """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
 
-    time_ms: int = field("When it was seen.", name="time", kind=Kind.TIME_MS)
+    time_ms: int = field("Time of the event.", name="time", kind=Kind.TIME_MS)
     event: str = field("bookie, auditor, autorecovery, under-replicated or metadata.")
     bookie_id: BookieId | None = field("Which bookie.", header="BOOKIE", default=None)
-    now: str = field("What it is now.", kind=Kind.STATE)
-    was: str | None = field("What it was before.", default=None)
+    now: str = field("The new state.", kind=Kind.STATE)
+    was: str | None = field("The old state.", default=None)
 
 
 @attrs.frozen(kw_only=True)

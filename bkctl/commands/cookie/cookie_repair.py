@@ -65,7 +65,7 @@ class CookiesRepaired:
     """Where a bookie's cookie was written anew."""
 
     bookie_id: BookieId = field(BOOKIE)
-    places: tuple[str, ...] = field("Where it was written.")
+    places: tuple[str, ...] = field("Directories and metadata that got the cookie.")
 
 
 @attrs.frozen

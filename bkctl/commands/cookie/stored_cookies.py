@@ -35,11 +35,16 @@ def _of_cookie(name: str, doc: str, **more: Any) -> Column:
 
 
 COOKIE_COLUMNS: Final = (
-    _of_cookie("journal_dirs", "Its journal directories, joined by commas."),
-    _of_cookie("ledger_dirs", "Its ledger directories.", kind=Kind.NESTED, rank=1),
-    _of_cookie("index_dirs", "Its index directories, if named.", kind=Kind.NESTED, rank=WIDE),
-    _of_cookie("instance_id", "Its cluster.", rank=2),
-    _of_cookie("layout_version", "Version of its form.", kind=Kind.COUNT, rank=WIDE),
+    _of_cookie("journal_dirs", "Journal directories of the bookie, joined by commas."),
+    _of_cookie("ledger_dirs", "Ledger directories of the bookie.", kind=Kind.NESTED, rank=1),
+    _of_cookie(
+        "index_dirs",
+        "Index directories of the bookie, if the cookie names them.",
+        kind=Kind.NESTED,
+        rank=WIDE,
+    ),
+    _of_cookie("instance_id", "Instance id of the cluster.", rank=2),
+    _of_cookie("layout_version", "Version of the cookie's format.", kind=Kind.COUNT, rank=WIDE),
 )
 
 
@@ -48,17 +53,28 @@ declare_view(
     "cookies",
     BOOKIE,
     *COOKIE_COLUMNS,
-    Column("problem", "What is wrong with it.", lambda v: v.problem or None, rank=WIDE),
-    Column("version", "How often it was replaced.", "stored.version", Kind.COUNT, rank=WIDE),
+    Column(
+        "problem",
+        "The error, if the cookie cannot be read.",
+        lambda v: v.problem or None,
+        rank=WIDE,
+    ),
+    Column(
+        "version",
+        "Number of times that the cookie was replaced.",
+        "stored.version",
+        Kind.COUNT,
+        rank=WIDE,
+    ),
 )
 
 declare_view(
     CookieDifference,
     "problems",
     Column("place", "The metadata service, or a VERSION file."),
-    Column("field", "What differs."),
-    Column("configured", "As the settings have it."),
-    Column("found", "As it is there."),
+    Column("field", "The field that differs."),
+    Column("configured", "The value in the settings."),
+    Column("found", "The value in the cookie."),
 )
 
 
@@ -66,7 +82,7 @@ declare_view(
     "cookies",
     BOOKIE,
     *COOKIE_COLUMNS,
-    Column("version", "How often it was replaced."),
+    Column("version", "Number of times that the cookie was replaced."),
     Column("text_b64", "The cookie in base64.", "text", rank=NEVER),
     sentence=lambda v: v.text.decode(errors="backslashreplace").removesuffix("\n"),
 )
@@ -88,8 +104,8 @@ class CookieChanged:
     """What became of a cookie: created, updated, unchanged or deleted."""
 
     bookie_id: BookieId = field(BOOKIE)
-    change: str = field("What became of it.")
-    version: int | None = field("Its version now.", optional=True, default=None)
+    change: str = field("The change that was made.")
+    version: int | None = field("The new version of the cookie.", optional=True, default=None)
 
 
 # Look -------------------------------------------------------------------------------------------

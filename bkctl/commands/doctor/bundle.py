@@ -70,8 +70,8 @@ class Bundle:
     """A bundle that was written: its file, its parts, and those whose command failed."""
 
     path: str = field("The file.")
-    parts: tuple[str, ...] = field("What is in it.")
-    failed: tuple[str, ...] = field("Parts whose command failed; they say why.")
+    parts: tuple[str, ...] = field("Parts of the bundle.")
+    failed: tuple[str, ...] = field("Parts whose command failed; each part holds its error.")
 
 
 def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:

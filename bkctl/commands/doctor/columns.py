@@ -70,11 +70,11 @@ def _texts(ids: Iterable[object]) -> tuple[str, ...]:
 @shown(
     "findings",
     Column("danger", "loss, risk, trouble or note.", "severity.value", Kind.STATE),
-    Column("name", "A stable word for this kind.", "kind"),
-    Column("what", "What is wrong.", "message"),
-    Column("fix", "What repairs it.", rank=1),
-    Column("count", "How many it is about.", rank=2),
-    Column("examples", "The first of them.", rank=WIDE),
+    Column("name", "Kind of the finding; the word does not change between releases.", "kind"),
+    Column("what", "Description of the finding.", "message"),
+    Column("fix", "Command or step that repairs the finding.", rank=1),
+    Column("count", "Number of bookies, ledgers or nodes with the finding.", rank=2),
+    Column("examples", "The first few of them.", rank=WIDE),
     id="name",
     lines=_finding,
 )

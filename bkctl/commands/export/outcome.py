@@ -80,9 +80,8 @@ def _lost(report: ExportReport) -> str:
     "exports",
     Column(
         "ledgers",
-        "The ledgers that this export looked at."
-        " With --since-last and without --verify, those that are closed and complete in the target"
-        " are left out.",
+        "The ledgers that this export looked at. --since-last without --verify "
+        "leaves out the ledgers that are closed and complete in the target.",
         lambda v: [
             {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
         ],
@@ -91,7 +90,7 @@ def _lost(report: ExportReport) -> str:
     ),
     Column(
         "unreadable",
-        "Ledgers that were left out because they cannot be read, and why.",
+        "Ledgers that were left out because they cannot be read, with the reason.",
         lambda v: [{"ledger_id": str(one.ledger_id), "why": one.why} for one in v.unreadable],
         Kind.NESTED,
         after="ledgers",
@@ -104,7 +103,7 @@ def _lost(report: ExportReport) -> str:
     ),
     Column(
         "lost_files",
-        "Files of earlier exports that are missing or changed; they are not counted.",
+        "Files of earlier exports that are missing or changed, and not counted.",
         lambda v: list(v.lost_files),
         Kind.NESTED,
     ),
@@ -118,17 +117,17 @@ class ExportReport:
     later rounds of ``--follow``.
     """
 
-    target: str = field("Where the files are.")
+    target: str = field("Directory of the files.")
     ledgers: tuple[ExportedLedger, ...]
-    entries: int = field("Entries in the target, of all exports to it.")
-    payload_bytes: int = field("Their payloads.", kind=Kind.BYTES)
+    entries: int = field("Number of entries in the target, of all exports to it.")
+    payload_bytes: int = field("Payload size of these entries.", kind=Kind.BYTES)
     files: int = field("Parquet files in the target.")
-    file_bytes: int = field("Their size.", kind=Kind.BYTES)
-    copied_entries: int = field("Entries that this export copied.")
+    file_bytes: int = field("Size of the files.", kind=Kind.BYTES)
+    copied_entries: int = field("Number of entries that this export copied.")
     copied_ledgers: int = field(
-        "Ledgers that these entries are of, and new ledgers without entries."
+        "Number of ledgers with copied entries, and of new ledgers without entries."
     )
-    read_back: str | None = field("Python that reads it in a Spark session.")
+    read_back: str | None = field("Python code that reads the target in a Spark session.")
     unreadable: tuple[UnreadableLedger, ...] = ()
     is_first: bool = True
     verified_files: int | None = field(

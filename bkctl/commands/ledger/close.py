@@ -41,9 +41,11 @@ class LedgerFenced:
     """What fencing reached: whether enough bookies know that no writer can add any more."""
 
     ledger_id: LedgerId = field(LEDGER)
-    state: str = field("Its state now.", kind=Kind.STATE)
-    answered: tuple[BookieId, ...] = field("Bookies that fenced it.")
-    missing: Mapping[BookieId, str] = field("Bookies that did not, and why.")
+    state: str = field("The ledger's new state.", kind=Kind.STATE)
+    answered: tuple[BookieId, ...] = field("Bookies that fenced the ledger.")
+    missing: Mapping[BookieId, str] = field(
+        "Bookies that did not fence the ledger, with the reason."
+    )
     covered: bool = field("Whether no write set is left.")
 
 

@@ -130,8 +130,8 @@ LEDGER_COLUMNS: Final = (
         rank=4,
         header="QA",
     ),
-    Column("digest", "How entries are protected.", _digest, rank=5),
-    Column("created", "When it was created.", "metadata.ctime_ms", Kind.TIME_MS, rank=3),
+    Column("digest", "Digest type of the entries.", _digest, rank=5),
+    Column("created", "Time of the ledger's creation.", "metadata.ctime_ms", Kind.TIME_MS, rank=3),
     Column(
         "fragments",
         "First entry and ensemble of each fragment.",
@@ -174,7 +174,7 @@ class LedgerSummary:
 class LedgerCount:
     """How many ledgers there are."""
 
-    count: int = field("How many.")
+    count: int = field("Number of ledgers.")
 
 
 def _topic(value: Any) -> str | None:
@@ -218,12 +218,12 @@ def _details_fields() -> tuple[Column, ...]:
         *fields,
         Column(
             "confirmed_entry",
-            "Last entry that can be read, if the ledger is open and its writer has released it.",
+            "Last entry that can be read, if the ledger is open and the writer has released it.",
             _confirmed,
             Kind.COUNT,
             optional=True,
         ),
-        Column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
+        Column("topic", "The Pulsar topic that the ledger belongs to.", _topic, optional=True),
         Column(
             "format_version", "Form of the stored metadata.", "metadata.format_version", Kind.COUNT
         ),
@@ -255,7 +255,7 @@ class LedgerDetails:
     PAYLOAD_SIZE,
     Column(
         "last_add_confirmed",
-        "What the writer had confirmed when it added this entry.",
+        "The last add confirmed when the writer added this entry.",
         rank=3,
         header="LAC",
     ),

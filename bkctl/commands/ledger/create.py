@@ -30,7 +30,7 @@ class LedgerCreated:
     ensemble_size: int = field("Bookies a fragment.")
     write_quorum: int = field("Copies of an entry.")
     ack_quorum: int = field("Copies before an ack.")
-    ensemble: tuple[BookieId, ...] = field("Its bookies.")
+    ensemble: tuple[BookieId, ...] = field("Bookies of the first ensemble.")
 
 
 def create(session: Session, /, **wanted: Any) -> None:

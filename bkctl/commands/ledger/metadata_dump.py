@@ -28,8 +28,8 @@ class MetadataDumped:
     """A ledger's metadata in a file."""
 
     ledger_id: LedgerId = field(LEDGER)
-    file: str = field("Where it is.")
-    size: int = field("Its bytes.", kind=Kind.BYTES)
+    file: str = field("Path of the file.")
+    size: int = field("Size of the file.", kind=Kind.BYTES)
     version: int = field("The version of the metadata.")
 
 
@@ -47,7 +47,9 @@ class MetadataRestored:
     ledger_id: LedgerId = field(LEDGER)
     how: str = field("created, replaced or unchanged.")
     version: int = field("The version of the metadata now.")
-    backup: str | None = field("Where the old metadata is.", optional=True, default=None)
+    backup: str | None = field(
+        "Path of the file with the old metadata.", optional=True, default=None
+    )
 
 
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:

@@ -74,7 +74,7 @@ class LedgerWritten:
     entries: int = field(ENTRIES)
     size: int = field(SIZE)
     seconds: float = field(SECONDS)
-    complete: bool = field("Whether all input is in it.", default=True)
+    complete: bool = field("Whether the ledger holds all input.", default=True)
 
 
 def add(

@@ -42,7 +42,7 @@ PAYLOADS: Final = 16
 def _latency(name: str, doc: str) -> Column:
     return Column(
         name,
-        f"{doc}, in seconds.",
+        f"{doc}.",
         kind=Kind.SECONDS,
         cell=lambda v: _in_ms(getattr(v, name)),
     )
@@ -81,23 +81,24 @@ class BenchResult:
     A percentile is None where there are too few: ``p99`` needs 100.
     """
 
-    what: str = field("What was measured.")
-    time_ms: int = field("When it was measured.", name="time", kind=Kind.TIME_MS)
+    what: str = field("The operation that was measured.")
+    time_ms: int = field("Time of the measurement.", name="time", kind=Kind.TIME_MS)
     ledger_id: LedgerId | None = field(
-        "The ledger, where it is still there.", header="LEDGER", optional=True, default=None
+        "The ledger, if it still exists.", header="LEDGER", optional=True, default=None
     )
     entries: int = field("Entries that count.", cell=lambda v: f"{v.entries:,}")
-    size: int = field("Their bytes of payload.", kind=Kind.BYTES)
-    seconds: float = field("How long they took.", kind=Kind.SECONDS, header="TOOK")
+    size: int = field("Payload size of the entries.", kind=Kind.BYTES)
+    seconds: float = field("Duration of the measurement.", kind=Kind.SECONDS, header="TOOK")
     window: int | None = field("Requests in flight at a time.", optional=True, default=None)
     requests: int = field(
-        "Requests that were timed; a chunk of entries is one.", cell=lambda v: f"{v.requests:,}"
+        "Number of timed requests; a chunk of entries is one request.",
+        cell=lambda v: f"{v.requests:,}",
     )
     mean: float = field(_latency("mean", "The mean latency"))
-    p50: float | None = field(_latency("p50", "What half of them did not exceed"))
-    p90: float | None = field(_latency("p90", "What 90 % did not exceed"))
-    p99: float | None = field(_latency("p99", "What 99 % did not exceed"))
-    p999: float | None = field(_latency("p999", "What 99.9 % did not exceed"))
+    p50: float | None = field(_latency("p50", "Median latency of a request"))
+    p90: float | None = field(_latency("p90", "90th percentile of the latency"))
+    p99: float | None = field(_latency("p99", "99th percentile of the latency"))
+    p999: float | None = field(_latency("p999", "99.9th percentile of the latency"))
     worst: float = field(_latency("worst", "The longest"))
 
     @property

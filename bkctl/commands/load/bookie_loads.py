@@ -85,7 +85,7 @@ class BookieLoad:
         return found
 
 
-TIME: Final = Column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
+TIME: Final = Column("time", "Time of the sample.", "time_ms", Kind.TIME_MS)
 
 
 _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
@@ -169,7 +169,7 @@ def load_line(load: ClusterLoad) -> str:
     Column(
         "read_only", "Bookies that only serve reads.", lambda v: v.in_state("read-only"), Kind.COUNT
     ),
-    Column("down", "Bookies that are not there.", lambda v: v.in_state("down"), Kind.COUNT),
+    Column("down", "Bookies that are not registered.", lambda v: v.in_state("down"), Kind.COUNT),
     _sum("adds_s", "Adds a second, of all bookies."),
     _sum("reads_s", "Reads a second, of all bookies."),
     _sum("failures_s", "Adds and reads a second that failed."),
@@ -370,7 +370,7 @@ def _latency(name: str, doc: str, header: str) -> Column:
 
 @shown(
     "outliers",
-    _latency("value_ms", "Its latency, in ms.", "LATENCY"),
+    _latency("value_ms", "The latency, in milliseconds.", "LATENCY"),
     _latency("median_ms", "The median of all bookies, in ms.", "MEDIAN"),
     Column(
         "times",
@@ -386,7 +386,7 @@ class LatencyOutlier:
     """A latency of one bookie that is out of line; ``times`` is against the median of all."""
 
     bookie_id: BookieId = field(BOOKIE)
-    metric: str = field("What is slow.")
+    metric: str = field("The latency that is high.")
     value_ms: float
     median_ms: float
     times: float | None

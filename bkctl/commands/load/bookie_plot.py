@@ -32,8 +32,13 @@ _COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
     "points",
     TIME,
     BOOKIE,
-    Column("metric", "What it is."),
-    Column("value", "Its value, or its rate a second.", lambda v: rounded(v.value), Kind.NUMBER),
+    Column("metric", "Name of the metric."),
+    Column(
+        "value",
+        "Value of the metric, or its rate a second.",
+        lambda v: rounded(v.value),
+        Kind.NUMBER,
+    ),
     kw_only=True,
     id="time",
 )

@@ -13,27 +13,27 @@ class LocalBookie:
     """One bookie of a local cluster."""
 
     bookie_id: str = field(BOOKIE)
-    state: str = field("Its state.", kind=Kind.STATE)
-    pid: int | None = field("Its process.")
-    directory: str = field("Its journal and ledgers.", rank=1)
-    log: str = field("Its log.", rank=WIDE)
+    state: str = field("State of the bookie.", kind=Kind.STATE)
+    pid: int | None = field("Process id of the bookie.")
+    directory: str = field("Directory of the bookie's journal and ledgers.", rank=1)
+    log: str = field("Log file of the bookie.", rank=WIDE)
 
 
 @shown("zookeepers")
 class LocalZooKeeper:
     """A ZooKeeper server that runs on this machine."""
 
-    address: str = field("Where it listens.")
+    address: str = field("Address that ZooKeeper listens on.")
     uri: str = field("For `bkctl -u URI cluster init`.")
     directory: str = field("The directory of the cluster.")
-    pid: int = field("Its process.")
+    pid: int = field("Process id of ZooKeeper.")
 
 
 @shown(
     "clusters",
     Column(
         "bookies",
-        "Its bookies.",
+        "Bookies of the cluster.",
         lambda v: [attrs.asdict(bookie) for bookie in v.bookies],
         Kind.NESTED,
     ),

@@ -35,12 +35,12 @@ class LogSummary:
 
     name: str = field("The log.")
     state: str = field("open, sealed or damaged: some ledger is lost.", kind=Kind.STATE)
-    ledgers: int | None = field("Ledgers it is made of.")
-    entries: int | None = field("Entries of its closed ledgers.")
-    length: int | None = field("Bytes of those.", kind=Kind.BYTES)
+    ledgers: int | None = field("Number of ledgers in the log.")
+    entries: int | None = field("Number of entries in the log's closed ledgers.")
+    length: int | None = field("Payload size of the log's closed ledgers.", kind=Kind.BYTES)
     trimmed: int | None = field("Ledgers dropped off the front.", rank=1)
     roll_size: int | None = field(
-        "A new ledger begins at this size; 0 is never.",
+        "Size at which a new ledger begins; 0 is never.",
         kind=Kind.BYTES,
         rank=2,
         default=None,
@@ -53,7 +53,7 @@ class LogSummary:
         cell=lambda v: str(v.roll_entries or "never"),
     )
     roll_after_s: float | None = field(
-        "A new ledger begins after this time; 0 is never.",
+        "Time after which a new ledger begins; 0 is never.",
         kind=Kind.SECONDS,
         header="ROLL AFTER",
         rank=2,
@@ -72,12 +72,25 @@ def _length(row: LogLedgerRow) -> int | None:
 
 @shown(
     "ledgers",
-    Column("index", "Its place in the log.", "info.index", Kind.COUNT),
+    Column("index", "Number of the ledger in the log, from 0.", "info.index", Kind.COUNT),
     Column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
-    Column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
-    Column("last_entry", "Last entry, once it is closed.", "info.last_entry_id", Kind.COUNT),
-    Column("length", "Bytes of payload, once it is closed.", _length, Kind.BYTES),
-    Column("created", "When it was listed.", "info.created_ms", Kind.TIME_MS, rank=1),
+    Column(
+        "state",
+        "State of the ledger; lost: the ledger no longer exists.",
+        _log_ledger_state,
+        Kind.STATE,
+    ),
+    Column(
+        "last_entry", "Last entry, once the ledger is closed.", "info.last_entry_id", Kind.COUNT
+    ),
+    Column("length", "Payload size, once the ledger is closed.", _length, Kind.BYTES),
+    Column(
+        "created",
+        "Time at which the ledger was added to the log.",
+        "info.created_ms",
+        Kind.TIME_MS,
+        rank=1,
+    ),
     id="ledger_id",
 )
 class LogLedgerRow:
@@ -92,7 +105,7 @@ _ENTRY: Final = attrs.evolve(ENTRY, of="position.entry_id", rank=2)
 
 @shown(
     "entries",
-    Column("position", "Its place in the log.", lambda v: str(v.position)),
+    Column("position", "Position of the entry in the log.", lambda v: str(v.position)),
     _LEDGER,
     _ENTRY,
     PAYLOAD_SIZE,
@@ -115,18 +128,20 @@ class CursorRow:
 
     source: str = field("The log or topic.")
     name: str = field("The cursor.", header="CURSOR")
-    position: str | None = field("First position that its reader has not committed.", default=None)
+    position: str | None = field("First position that the reader has not committed.", default=None)
     entries_behind: int | None = field(
-        "Entries from there to the last add confirmed.", kind=Kind.COUNT, default=None
+        "Number of entries from the cursor to the last add confirmed.",
+        kind=Kind.COUNT,
+        default=None,
     )
     ledgers_behind: int | None = field(
-        "Ledgers with such entries.", kind=Kind.COUNT, rank=2, default=None
+        "Number of ledgers with these entries.", kind=Kind.COUNT, rank=2, default=None
     )
     updated_ms: int | None = field(
-        "When it was last moved.", name="updated", kind=Kind.TIME_MS, rank=1, default=None
+        "Time of the last move.", name="updated", kind=Kind.TIME_MS, rank=1, default=None
     )
     is_trimmed: bool | None = field(
-        "Whether entries from there on were trimmed.", name="trimmed", kind=Kind.FLAG, default=None
+        "Whether entries at the cursor were trimmed.", name="trimmed", kind=Kind.FLAG, default=None
     )
 
 
@@ -140,7 +155,7 @@ class CursorDeleted:
 
     source: str = field("The log or topic.")
     name: str = field("The cursor that was deleted.")
-    position: str = field("Where it was.")
+    position: str = field("The cursor's last position.")
 
 
 def _appended_sentence(appended: LogAppended) -> str:
@@ -203,7 +218,7 @@ class LogChanged:
     """What became of a log: created, trimmed, swept or deleted."""
 
     name: str = field("The log.")
-    change: str = field("What became of it.")
+    change: str = field("The change that was made.")
     first: str | None = field("First position kept, after a trim.", default=None)
     """The first position that is kept, after a trim."""
     ledgers: tuple[LedgerId, ...] = ()

@@ -47,9 +47,9 @@ class SettingDifference:
     """A key that two files set to different values; None is not set."""
 
     key: str = field("The key.")
-    first: str | None = field("What the first file sets.", header="FILE 1")
-    second: str | None = field("What the second file sets.", header="FILE 2")
-    default: str | None = field("What holds where it is not set.")
+    first: str | None = field("The value in the first file.", header="FILE 1")
+    second: str | None = field("The value in the second file.", header="FILE 2")
+    default: str | None = field("The default value, which holds where a file does not set the key.")
 
 
 _SETTING: Final = (
@@ -329,15 +329,20 @@ declare_view(
     "findings",
     Column("severity", "error, warning or note.", "severity.value", Kind.STATE),
     Column("key", "The key."),
-    Column("kind", "A stable word for what is odd.", "kind.value", rank=WIDE),
-    Column("message", "What is odd."),
+    Column(
+        "kind",
+        "Kind of the problem; the word does not change between releases.",
+        "kind.value",
+        rank=WIDE,
+    ),
+    Column("message", "Description of the problem."),
     Column(
         "origin",
-        "The file and its line.",
+        "The file and the line.",
         lambda v: None if v.origin is None else str(v.origin),
         rank=2,
     ),
-    Column("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
+    Column("allowed", "The allowed values.", lambda v: v.allowed or None, rank=WIDE),
     id="key",
     sentence=lambda v: f"{v.severity.value}: {v}",
 )

@@ -62,24 +62,27 @@ def _uses(v: KeyInfo) -> str:
     return f"{first}; some values are {' or '.join(others)}" if others else first
 
 
-@shown("keys", Column("note", "Where Java's files say something else.", rank=WIDE), kw_only=True)
+@shown("keys", Column("note", "Difference from Java's files.", rank=WIDE), kw_only=True)
 class KeyInfo:
     """One key and what is done with it. ``uses``: honoured, no effect, warned, refused."""
 
-    key: str = field("Its name in a file, or a pattern of names.")
+    key: str = field("Name of the key in a file, or a pattern of names.")
     uses: tuple[str, ...] = field("honoured, no effect, warned, refused.", cell=_uses)
     value: str | None = field(
         "The value in effect.", rank=1, cell=lambda v: _value(v.value), default=None
     )
     """The value in effect; a secret is masked."""
     default: str | None = field(
-        "The value where it is not set.", rank=2, cell=lambda v: _value(v.default), default=None
+        "The value where the key is not set.",
+        rank=2,
+        cell=lambda v: _value(v.default),
+        default=None,
     )
     unit: str = field("The unit of the value.", of=lambda v: v.unit or None, rank=3, default="")
-    doc: str = field("What it does.")
-    kind: str = field("What the value is.", of=lambda v: v.kind or None, rank=WIDE, default="")
+    doc: str = field("Description of the setting.")
+    kind: str = field("Type of the value.", of=lambda v: v.kind or None, rank=WIDE, default="")
     allowed: str = field(
-        "What the value may be.", of=lambda v: v.allowed or None, rank=WIDE, default=""
+        "The allowed values.", of=lambda v: v.allowed or None, rank=WIDE, default=""
     )
     aliases: tuple[str, ...] = field(
         "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-", default=()

@@ -46,19 +46,24 @@ _FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
 
 @shown(
     "profiles",
-    Column("profile", "Its name.", "profile.name"),
-    Column("default", "Whether commands use it that name none."),
-    Column("production", "Whether it is marked.", "profile.production", Kind.FLAG),
+    Column("profile", "Name of the profile.", "profile.name"),
+    Column("default", "Whether commands without --profile use the profile."),
+    Column(
+        "production",
+        "Whether the profile is marked as production.",
+        "profile.production",
+        Kind.FLAG,
+    ),
     Column("service_uri", "The metadata service.", "profile.service_uri"),
     Column("conf", "The settings file.", "profile.conf", rank=2),
     Column("output", "Format of results without -o.", "profile.output", rank=3),
     Column(
         "admin_token_file",
-        "The token for what bookies are asked over HTTP.",
+        "File of the token for the bookies' HTTP API.",
         "profile.admin_token_file",
         rank=WIDE,
     ),
-    Column("tls", "Its files for TLS.", "profile.tls", Kind.NESTED, rank=WIDE),
+    Column("tls", "Files for TLS.", "profile.tls", Kind.NESTED, rank=WIDE),
     Column("client", "Keys of the settings file.", rank=WIDE),
     kw_only=True,
 )
@@ -83,8 +88,8 @@ class ProfileRow:
 class ProfileChanged:
     """What was done to a profile, and in which file."""
 
-    name: str = field("Its name.", name="profile")
-    action: str = field("What was done.")
+    name: str = field("Name of the profile.", name="profile")
+    action: str = field("The change that was made.")
     path: str = field("The file.")
 
 

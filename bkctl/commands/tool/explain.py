@@ -108,7 +108,7 @@ class Term:
     """A term of columns and options, as ``bkctl explain`` has it."""
 
     name: str = field("The term.")
-    what: str = field("What it means.")
+    what: str = field("Meaning of the term.")
 
 
 def _term(given: str) -> Term | None:

@@ -369,19 +369,19 @@ def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Ite
 
 @shown(
     "errors",
-    Column("meaning", "What the exit status says.", lambda v: v.meaning or None),
-    Column("cause", "Why it happens.", lambda v: v.cause or None),
-    Column("steps", "What to do."),
+    Column("meaning", "Meaning of the exit status.", lambda v: v.meaning or None),
+    Column("cause", "Cause of the error.", lambda v: v.cause or None),
+    Column("steps", "Steps that solve the problem."),
     kw_only=True,
     lines=_lines_of,
 )
 class ErrorExplanation:
     """One error as ``bkctl explain`` tells it."""
 
-    name: str = field("Its name, for good.")
-    what: str = field("What it says.")
+    name: str = field("Name of the error; it does not change between releases.")
+    what: str = field("Message of the error.")
     status: int = field("The exit status.")
-    program: str = field("Whose exit status: bkctl, or bookied.", default="bkctl")
+    program: str = field("The program with this exit status: bkctl, or bookied.", default="bkctl")
     """Whose exit status that is: ``bookied`` has its own."""
     hint: str = ""
 
@@ -442,9 +442,9 @@ def _sentence(kind: type[BookKeeperError]) -> str:
 
 @shown(
     "errors",
-    Column("name", "Its name, for good.", "error.name"),
+    Column("name", "Name of the error; it does not change between releases.", "error.name"),
     Column("status", "The exit status.", "error.status", Kind.COUNT, rank=1),
-    Column("what", "What it says.", "error.what"),
+    Column("what", "Message of the error.", "error.what"),
 )
 class ErrorName:
     """One error in a list of all."""

@@ -36,9 +36,9 @@ class OwnVersion:
     """What this tool is."""
 
     program: str = field("Which program.", default="bkctl")
-    version: str = field("Its version.")
+    version: str = field("Version of the program.")
     python: str = field("The version of Python.")
-    release: str = field("The BookKeeper release it speaks.")
+    release: str = field("BookKeeper release whose protocol and formats the program speaks.")
     """The BookKeeper release whose protocol, files and metadata it speaks."""
 
 
@@ -49,8 +49,10 @@ class MemberVersion:
     member: str = field("bkctl, metadata, or a bookie.")
     kind: str = field("tool, layout, bookied, Java bookie or bookie.")
     state: str = field("ok, writable, read-only or down.", kind=Kind.STATE)
-    version: str | None = field("Its version.", default=None)
-    why: str = field("Why that is not known.", of=lambda v: v.why or None, rank=1, default="")
+    version: str | None = field("Version of the bookie.", default=None)
+    why: str = field(
+        "The reason, if the version is not known.", of=lambda v: v.why or None, rank=1, default=""
+    )
 
 
 def own() -> OwnVersion:
@@ -63,8 +65,8 @@ def own() -> OwnVersion:
 class Script:
     """What a shell is told so that it completes."""
 
-    shell: str = field("Whose script it is.")
-    text: str = field("What the shell is to read.", name="script")
+    shell: str = field("The shell that the script is for.")
+    text: str = field("The script.", name="script")
 
 
 ASK_S: Final = 5.0

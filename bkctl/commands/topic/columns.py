@@ -22,10 +22,12 @@ class TopicSummary:
     """One topic or partition. ``problem`` says why it cannot be read; the rest is None then."""
 
     topic: str = field(_TOPIC)
-    ledgers: int | None = field("Number of its ledgers.")
-    entries: int | None = field("Entries of its closed ledgers.")
-    size: int | None = field("Bytes of its closed ledgers.", kind=Kind.BYTES)
-    problem: str | None = field("Why its metadata cannot be read.", rank=1, default=None)
+    ledgers: int | None = field("Number of the topic's ledgers.")
+    entries: int | None = field("Number of entries in the topic's closed ledgers.")
+    size: int | None = field("Size of the topic's closed ledgers.", kind=Kind.BYTES)
+    problem: str | None = field(
+        "The error, if the topic's metadata cannot be read.", rank=1, default=None
+    )
 
 
 def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
@@ -41,18 +43,25 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
 @shown(
     "topics",
     Column("topic", "The topic, or the partition.", lambda v: str(v.part.topic)),
-    Column("ledgers", "Number of its ledgers.", lambda v: len(v.part.ledgers.ledgers), Kind.COUNT),
-    Column("entries", "Entries of its closed ledgers.", "part.entries", Kind.COUNT),
-    Column("size", "Bytes of its closed ledgers.", "part.size_bytes", Kind.BYTES),
+    Column(
+        "ledgers",
+        "Number of the topic's ledgers.",
+        lambda v: len(v.part.ledgers.ledgers),
+        Kind.COUNT,
+    ),
+    Column(
+        "entries", "Number of entries in the topic's closed ledgers.", "part.entries", Kind.COUNT
+    ),
+    Column("size", "Size of the topic's closed ledgers.", "part.size_bytes", Kind.BYTES),
     Column(
         "terminated",
-        "Its last message, if the topic takes no more.",
+        "The topic's last message, if the topic was terminated.",
         lambda v: v.part.ledgers.terminated_at and str(v.part.ledgers.terminated_at),
         rank=1,
     ),
     Column(
         "schema",
-        "Type and version of its schema.",
+        "Type and version of the topic's schema.",
         lambda v: v.schema and f"{v.schema.type} {v.schema.version}",
         rank=1,
     ),
@@ -85,7 +94,7 @@ def _state(row: TopicLedgerRow) -> str:
     Column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),
     Column(
         "closed",
-        "When the broker closed it.",
+        "Time at which the broker closed the ledger.",
         lambda v: v.ledger.closed_ms or None,
         Kind.TIME_MS,
         rank=1,
@@ -114,10 +123,12 @@ def _key(row: TopicMessageRow) -> str | None:
     ),
     Column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
     Column("key", "The key.", _key),
-    Column("published", "When the producer sent it.", "message.publish_time_ms", Kind.TIME_MS),
+    Column(
+        "published", "Publish time, set by the producer.", "message.publish_time_ms", Kind.TIME_MS
+    ),
     Column(
         "event_time",
-        "The time that the producer gave it.",
+        "Event time, set by the producer.",
         "message.event_time_ms",
         Kind.TIME_MS,
         rank=WIDE,
@@ -176,5 +187,5 @@ class TopicExported:
 
     topic: str = field(_TOPIC)
     path: str = field("The file.")
-    messages: int = field("Messages in it.")
+    messages: int = field("Number of messages in the file.")
     size: int = field("Bytes of the file.", kind=Kind.BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ def test_every_field_of_every_view_is_in_it_with_its_type_and_unit() -> None:
             assert told["description"].startswith(field.doc)
             assert "null" in told["type"]
             assert (field.kind is Kind.BYTES) == told["description"].endswith("In bytes.")
+
+
+def test_a_description_names_what_it_is_about() -> None:
+    vague = re.compile(r"(it|its|they|them|their|how|why|who|whose|of these)\b", re.IGNORECASE)
+    docs = {f"{name}.{field.name}": field.doc for name, v in views().items() for field in v.fields}
+    assert [name for name, doc in docs.items() if vague.match(doc)] == []
 
 
 @pytest.mark.parametrize(

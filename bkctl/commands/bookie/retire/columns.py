@@ -76,7 +76,7 @@ declare_view(
     "ledgers",
     LEDGER,
     Column("state", "open, in-recovery or closed.", "metadata.state.word", Kind.STATE),
-    Column("fragments", "First entries of the fragments that list one."),
+    Column("fragments", "First entry of each fragment that names one of the bookies."),
     done=lambda _: False,
 )
 
@@ -85,11 +85,18 @@ declare_view(
     LedgerMove,
     "ledgers",
     LEDGER,
-    Column("outcome", "What became of it, or would.", "outcome.value"),
-    Column("fenced", "Whether its writer is fenced for it."),
+    Column(
+        "outcome", "Result for the ledger, or with --dry-run the result to expect.", "outcome.value"
+    ),
+    Column("fenced", "Whether the writer is fenced by this command."),
     Column("copies", "Copies of entries to make."),
-    Column("size", "Bytes of them, about; none: unknown.", "size_bytes", Kind.BYTES),
-    Column("unrecoverable", "Whether some of it cannot be moved.", "is_unrecoverable"),
+    Column(
+        "size",
+        "Approximate size of the entries to move; null where unknown.",
+        "size_bytes",
+        Kind.BYTES,
+    ),
+    Column("unrecoverable", "Whether some entries cannot be moved.", "is_unrecoverable"),
     Column(
         "fragments",
         "Each fragment's ensemble before and after; none: no other bookie can take over.",
@@ -97,7 +104,11 @@ declare_view(
         Kind.NESTED,
         cell=_move_lines,
     ),
-    Column("error", "Why not.", lambda v: None if v.error is None else str(v.error)),
+    Column(
+        "error",
+        "The error, if the ledger could not be moved.",
+        lambda v: None if v.error is None else str(v.error),
+    ),
     sentence=_move,
 )
 
@@ -121,7 +132,7 @@ declare_view(
         ],
         Kind.NESTED,
     ),
-    Column("cookies_deleted", "Whose cookies are gone."),
+    Column("cookies_deleted", "Bookies whose cookies were deleted."),
     sentence=_recovered,
 )
 
@@ -130,8 +141,8 @@ declare_view(
     DecommissionReport,
     "decommissions",
     BOOKIE,
-    Column("ledgers", "Ledgers it had."),
-    Column("cookie_deleted", "Whether one is gone."),
+    Column("ledgers", "Number of ledgers that were on the bookie."),
+    Column("cookie_deleted", "Whether a cookie was deleted."),
     sentence=_decommissioned,
 )
 
@@ -158,16 +169,16 @@ declare_view(
     "decommissions",
     BOOKIE,
     Column("state", "writable, read-only or down.", kind=Kind.STATE),
-    Column("cookie", "Whether it has one.", "has_cookie"),
-    Column("ledgers", "Ledgers that need it."),
-    Column("not_closed", "Of these, not closed.", "open_ledgers"),
-    Column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
+    Column("cookie", "Whether the bookie has a cookie.", "has_cookie"),
+    Column("ledgers", "Number of ledgers that need the bookie."),
+    Column("not_closed", "Number of these ledgers that are not closed.", "open_ledgers"),
+    Column("size", "Size of the bookie's replicas of closed ledgers.", "size_bytes", Kind.BYTES),
     Column("marked", "Ledgers that are marked."),
     Column(
         "being_repaired",
-        "Of these, locked by a worker, also after a failed repair.",
+        "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
         header="WITH WORKER",
     ),
-    Column("out", "Whether nothing of it is left.", "is_out"),
+    Column("out", "Whether no ledger and no cookie names the bookie any more.", "is_out"),
     sentence=_status,
 )

@@ -73,7 +73,10 @@ def _cancelled(v: DecommissionCancelled) -> str:
 @shown(
     "decommissions",
     Column(
-        "ledgers", "Whose marks are gone.", lambda v: [str(one) for one in v.ledgers], Kind.NESTED
+        "ledgers",
+        "Ledgers whose marks were removed.",
+        lambda v: [str(one) for one in v.ledgers],
+        Kind.NESTED,
     ),
     sentence=_cancelled,
 )

@@ -93,7 +93,7 @@ class CopiesRewritten:
     bookie_id: BookieId = field(BOOKIE)
     ledgers: int = field("Ledgers with missing or damaged copies.")
     entries: int = field("Entries written again.")
-    size_bytes: int = field("Their bytes of payload.", name="size", kind=Kind.BYTES)
+    size_bytes: int = field("Payload size of the copied entries.", name="size", kind=Kind.BYTES)
 
 
 @attrs.frozen

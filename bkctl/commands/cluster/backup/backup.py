@@ -35,10 +35,10 @@ def _written(v: BackupWritten) -> str:
 class BackupWritten:
     """A file that holds a cluster's metadata."""
 
-    file: str = field("Where it is.")
+    file: str = field("Path of the backup file.")
     info: BackupInfo
-    file_bytes: int = field("How large.", kind=Kind.BYTES)
-    seconds: float = field("How long it took.", kind=Kind.SECONDS)
+    file_bytes: int = field("Size of the backup file.", kind=Kind.BYTES)
+    seconds: float = field("Duration of the backup.", kind=Kind.SECONDS)
 
 
 def backup(session: Session, file: Path) -> None:

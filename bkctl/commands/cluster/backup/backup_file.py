@@ -66,15 +66,17 @@ def _of_info(name: str, doc: str, kind: Kind = Kind.TEXT) -> Column:
 
 
 def _number(name: str) -> Column:
-    return Column(f"{name}s", f"How many {name}s.", lambda v: v.info.kinds.get(name, 0), Kind.COUNT)
+    return Column(
+        f"{name}s", f"Number of {name}s.", lambda v: v.info.kinds.get(name, 0), Kind.COUNT
+    )
 
 
 INFO_COLUMNS: Final = (
     _of_info("instance_id", "The cluster's id."),
     _of_info("layout", "Layout of the metadata."),
-    _of_info("nodes", "How many nodes.", Kind.COUNT),
+    _of_info("nodes", "Number of nodes.", Kind.COUNT),
     *map(_number, ("ledger", "cookie", "mark", "log")),
-    Column("time", "When it was backed up.", "info.time_ms", Kind.TIME_MS),
+    Column("time", "Time of the backup.", "info.time_ms", Kind.TIME_MS),
 )
 
 

@@ -88,7 +88,7 @@ def _restored(v: ClusterRestored) -> str:
     "clusters",
     Column("uri", "The metadata service."),
     *INFO_COLUMNS,
-    Column("kept", "Nodes that were there with another value, and stay."),
+    Column("kept", "Nodes that exist with another value and were not changed."),
     Column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
     kw_only=True,
     id="instance_id",

@@ -21,7 +21,7 @@ from bkctl.session.session import Session
 _URI: Final = Column("uri", "The metadata service.")
 
 
-_WAS: Final = Column("was", "What it was before.")
+_WAS: Final = Column("was", "The state before the command.")
 
 
 def _formatted(v: ClusterFormatted) -> str:
@@ -50,7 +50,7 @@ class ClusterFormatted:
     """
 
     uri: str = field(_URI)
-    instance_id: str = field("Its id now.")
+    instance_id: str = field("The new instance id.")
     was: str | None = field(_WAS)
     ledgers: int = field(_LEDGERS_GONE)
     backup: str | None = field("File with the metadata from before.", default=None)

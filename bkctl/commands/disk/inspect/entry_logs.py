@@ -123,8 +123,8 @@ def _ledger_shares(contents: LogContents) -> list[dict[str, Any]]:
 
 LOG_COLUMNS: Final = (
     Column("log", "The log's name.", "summary.path.name"),
-    Column("log_id", "Its id.", "summary.log_id", Kind.COUNT, rank=3),
-    Column("path", "Where it is.", lambda v: str(v.summary.path), rank=WIDE),
+    Column("log_id", "Id of the entry log.", "summary.log_id", Kind.COUNT, rank=3),
+    Column("path", "Path of the entry log.", lambda v: str(v.summary.path), rank=WIDE),
     Column("size", "Size of the file.", "summary.size", Kind.BYTES, rank=4),
 )
 
@@ -134,17 +134,27 @@ LOG_COLUMNS: Final = (
     *LOG_COLUMNS,
     Column("version", "Format version.", "summary.version", Kind.COUNT),
     Column("ledgers_map", "intact, none (never rotated), or damaged.", "summary.map_state.value"),
-    Column("data_bytes", "Bytes of all its records.", "summary.data_bytes", Kind.BYTES),
-    Column("live_bytes", "Of these, what the index finds here.", kind=Kind.BYTES),
-    Column("end", "Where its records end, if they were read.", "summary.end", Kind.COUNT),
+    Column("data_bytes", "Size of all records.", "summary.data_bytes", Kind.BYTES),
+    Column(
+        "live_bytes",
+        "Size of the records that the index of this bookie refers to.",
+        kind=Kind.BYTES,
+    ),
+    Column("end", "End of the last record, if the log was read.", "summary.end", Kind.COUNT),
     Column("torn", "Whether the last record is cut.", "summary.is_torn", Kind.FLAG),
     Column(
         "damage",
-        "What ended reading it.",
+        "The damage that ended the reading.",
         lambda v: None if v.summary.damage is None else str(v.summary.damage),
         optional=True,
     ),
-    Column("ledgers", "What is in it.", _ledger_shares, Kind.NESTED, cell=_ledger_lines),
+    Column(
+        "ledgers",
+        "Ledgers with records in the log.",
+        _ledger_shares,
+        Kind.NESTED,
+        cell=_ledger_lines,
+    ),
     id="log",
 )
 class LogContents:

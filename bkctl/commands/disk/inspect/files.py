@@ -131,9 +131,9 @@ class LedgerUse:
     """What all entry logs of a bookie hold of one ledger."""
 
     ledger_id: LedgerId = field(LEDGER)
-    size: int = field("Bytes of its records in entry logs.", kind=Kind.BYTES)
-    logs: int = field("Entry logs with its records.")
-    is_live: bool = field("Whether its bytes are live.", name="live")
+    size: int = field("Size of the ledger's records in entry logs.", kind=Kind.BYTES)
+    logs: int = field("Entry logs with records of the ledger.")
+    is_live: bool = field("Whether the records are live.", name="live")
 
 
 def _by_ledger(found: Iterable[LogUse], alive: Container[int]) -> list[LedgerUse]:
@@ -228,18 +228,20 @@ def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> No
     Column("path", "The copy.", lambda v: str(v.stored.path)),
     Column(
         "journal",
-        "Its journal directory's place in the list.",
+        "Number of the journal directory, from 0.",
         "stored.journal",
         Kind.COUNT,
         rank=3,
     ),
-    Column("journal_file", "The journal that it names.", header="FILE"),
+    Column("journal_file", "The journal that the mark names.", header="FILE"),
     Column("journal_id", "The same as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2),
-    Column("offset", "Where in it replay begins.", "stored.mark.offset", Kind.COUNT),
-    Column("counts", "Whether it is the highest."),
+    Column(
+        "offset", "Offset in the journal at which replay begins.", "stored.mark.offset", Kind.COUNT
+    ),
+    Column("counts", "Whether the mark is the highest, which counts."),
     Column(
         "problem",
-        "What is wrong, with --check.",
+        "The error that --check found.",
         lambda v: v.problem.message if v.problem else None,
         rank=4,
         optional=True,

@@ -95,7 +95,7 @@ _LOCAL: Final = (
     Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column(
         "ledger_id_hex",
-        "The same, as in the name of its index file.",
+        "The ledger id in hexadecimal, as in the name of the index file.",
         lambda v: f"{v.ledger.ledger_id:x}",
         rank=5,
         header="HEX",
@@ -121,7 +121,7 @@ _LOCAL: Final = (
     ),
     Column(
         "has_key",
-        "Whether its master key is known.",
+        "Whether the ledger's master key is known.",
         _known(lambda ledger: bool((ledger.master_key or b"").strip(b"\0"))),
         Kind.FLAG,
         rank=4,
@@ -136,7 +136,7 @@ _LOCAL: Final = (
     ),
     Column(
         "path",
-        "Its index file or database.",
+        "Path of the ledger's index file or database.",
         lambda v: str(v.ledger.stored.path) if v.ledger.stored else None,
         rank=WIDE,
     ),
@@ -175,11 +175,11 @@ class SizedLedgerRow(LedgerRow):
     attrs.evolve(LEDGER, rank=3),
     ENTRY,
     Column("log", "Name of the entry log.", lambda v: log_name(v.log_id)),
-    Column("log_id", "Its id.", rank=2),
-    Column("offset", "Where the record's length field is."),
+    Column("log_id", "Id of the entry log.", rank=2),
+    Column("offset", "Offset of the record's length field in the file."),
     Column(
         "location",
-        "What is stored: log id and offset of the body.",
+        "The stored location: log id and offset of the record's body.",
         lambda v: f"{v.location:#x}",
         rank=4,
     ),
@@ -204,7 +204,7 @@ class IndexRow:
 
 @shown(
     "holes",
-    Column("entries", "How many.", lambda v: v.last - v.first + 1, Kind.COUNT),
+    Column("entries", "Number of missing entries.", lambda v: v.last - v.first + 1, Kind.COUNT),
     formerly(LEDGER, "ledger"),
     id="first",
 )
@@ -220,12 +220,19 @@ class MissingEntries:
     "ledgers",
     LEDGER,
     Column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
-    Column("path", "Its index file, or the database.", lambda v: str(v.path)),
+    Column("path", "Path of the ledger's index file, or of the database.", lambda v: str(v.path)),
     Column("kind", "index files, or RocksDB."),
     Column("version", "Format version.", "stored.header.version", Kind.COUNT),
-    Column("master_key", "Whether there is one; with --show-secrets itself.", "key"),
+    Column(
+        "master_key", "Whether the ledger has a master key; with --show-secrets the key.", "key"
+    ),
     Column("fenced", "Adds are refused.", "stored.header.is_fenced", Kind.FLAG),
-    Column("limbo", "Entries may be missing here.", "stored.header.limbo", Kind.FLAG),
+    Column(
+        "limbo",
+        "Whether the ledger is in limbo: the bookie may have lost entries.",
+        "stored.header.limbo",
+        Kind.FLAG,
+    ),
     Column("state_bits", "All state bits.", "stored.header.state_bits", Kind.COUNT),
     Column(
         "explicit_lac",
@@ -234,7 +241,7 @@ class MissingEntries:
         Kind.COUNT,
     ),
     Column("entries", "Entries that have a place."),
-    Column("first_entry", "The lowest of them."),
+    Column("first_entry", "The ledger's lowest entry."),
     Column("last_entry", "The highest, -1 for none.", "stored.last_entry", Kind.COUNT),
 )
 class IndexMeta:

@@ -62,29 +62,33 @@ class DiskRecord:
         return self.path.name
 
 
-_OFFSET: Final = Column("offset", "Where its length field is in the file.", kind=Kind.COUNT)
+_OFFSET: Final = Column(
+    "offset", "Offset of the record's length field in the file.", kind=Kind.COUNT
+)
 
 
 _CONTENT: Final = (
-    Column("size", "Bytes of the record without its length field.", kind=Kind.COUNT),
+    Column("size", "Size of the record without its length field.", kind=Kind.COUNT),
     Column(
         "last_add_confirmed",
-        "LAC that its writer stamped on it.",
+        "LAC that the writer stored in the entry.",
         kind=Kind.COUNT,
         rank=3,
         header="LAC",
     ),
-    Column("ledger_length", "Payload bytes of the ledger up to here.", kind=Kind.COUNT, rank=WIDE),
+    Column(
+        "ledger_length", "Payload size of the ledger up to this entry.", kind=Kind.COUNT, rank=WIDE
+    ),
     Column(
         "digest",
-        "The digest that its bytes fit: crc32c, crc32, or unknown; wrong: other entries of the "
-        "ledger in this file have a digest, and this one fails it.",
+        "The digest type that fits the bytes: crc32c, crc32, or unknown; wrong: other "
+        "entries of the ledger in this file have a digest, and this entry fails it.",
         rank=4,
         optional=True,
     ),
     Column(
         "payload_b64",
-        "Its payload; with its digest in front where that is unknown.",
+        "The payload; where the digest type is unknown, the digest precedes the payload.",
         "payload",
         Kind.DATA,
         rank=NEVER,
@@ -92,7 +96,7 @@ _CONTENT: Final = (
     ),
     Column(
         "payload",
-        "Its payload as --entry-format has it.",
+        "The payload in the form of --entry-format.",
         "text",
         Kind.NESTED,
         rank=NEVER,
@@ -100,7 +104,8 @@ _CONTENT: Final = (
     ),
     Column(
         "detail",
-        "What else there is to say; in a table the payload's beginning, with -o wide all of it.",
+        "Further details; a table shows the beginning of the payload, or with -o wide the "
+        "whole payload.",
         rank=1,
         header="CONTENT",
         optional=True,
@@ -110,7 +115,7 @@ _CONTENT: Final = (
 
 _RECORD_FILE: Final = (
     Column("path", "The file.", lambda v: str(v.path), rank=WIDE),
-    Column("file", "Its name.", rank=6),
+    Column("file", "Name of the file.", rank=6),
 )
 
 
@@ -140,7 +145,7 @@ class LogRow(DiskRecord):
     ENTRY,
     Column("source", "entry log, or journal.", "kind", rank=2),
     Column("path", "The file.", lambda v: str(v.path), rank=WIDE),
-    Column("file", "Its name."),
+    Column("file", "Name of the file."),
     _OFFSET,
     *_CONTENT,
     *OLDER_IDS,

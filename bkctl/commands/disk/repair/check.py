@@ -54,18 +54,23 @@ def _step_sentence(step: RepairStep) -> str:
 
 @shown(
     "steps",
-    Column("severity", "The worst it helps against.", "severity.value", after="step"),
+    Column(
+        "severity",
+        "The highest severity among the findings of the step.",
+        "severity.value",
+        after="step",
+    ),
     sentence=_step_sentence,
 )
 class RepairStep:
     """One thing to do, for all the problems that it helps against."""
 
-    step: str = field("What to do.")
+    step: str = field("The step to take.")
     severity: Severity
-    count: int = field("How many findings.")
-    kinds: tuple[str, ...] = field("Of which kinds.")
-    ledgers: tuple[str, ...] = field("The ledgers that it is about.")
-    entries: int = field("How many of their entries.")
+    count: int = field("Number of findings that the step repairs.")
+    kinds: tuple[str, ...] = field("Kinds of these findings.")
+    ledgers: tuple[str, ...] = field("The ledgers of these findings.")
+    entries: int = field("Number of entries of these findings.")
 
 
 class Checking:

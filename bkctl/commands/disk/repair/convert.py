@@ -43,9 +43,9 @@ class StorageConverted:
     """An index that is of another kind now; counts are None where an earlier run made them."""
 
     to: str = field("db or interleaved.")
-    changed: bool = field("Whether there was anything to do.")
+    changed: bool = field("Whether anything was converted.")
     ledgers: int | None = field("Ledgers converted.")
-    entries: int | None = field("Their entries.")
+    entries: int | None = field("Number of entries of these ledgers.")
     logs: int = field("Entry logs that were linked, copied or given new ids.")
 
 

@@ -35,7 +35,7 @@ def _flushed(v: ReplayResult) -> str:
 class ReplayResult:
     """What an offline replay put into files."""
 
-    directories: tuple[str, ...] = field("Its directories.")
+    directories: tuple[str, ...] = field("Directories of the bookie.")
     journals: int = field("Journals read.")
     entries: int = field("Entries replayed.")
     size_bytes: int = field("Bytes replayed.", name="size", kind=Kind.BYTES)

@@ -69,10 +69,10 @@ class FormattedBookie:
     """A bookie whose directories are empty now."""
 
     bookie_id: BookieId = field(BOOKIE)
-    directories: tuple[str, ...] = field("Its directories.")
+    directories: tuple[str, ...] = field("Directories of the bookie.")
     files: int = field("Files removed.")
     size_bytes: int = field("Bytes removed.", name="size", kind=Kind.BYTES)
-    ledgers: int = field("Ledgers that its indexes knew.")
+    ledgers: int = field("Number of ledgers in the bookie's indexes.")
     cookie_removed: bool = field("Whether the stored cookie is gone.")
 
 
@@ -87,7 +87,7 @@ class InitializedBookie:
     """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
 
     bookie_id: BookieId = field(BOOKIE)
-    directories: tuple[str, ...] = field("Its directories.")
+    directories: tuple[str, ...] = field("Directories of the bookie.")
     written: bool = field("Whether directories and cookie are made.")
 
 

@@ -47,10 +47,12 @@ class RebuiltDb:
     """One database that was made anew."""
 
     database: str = field("ledgers or locations.")
-    directory: str = field("Where it is.")
+    directory: str = field("The ledger directory.")
     ledgers: int = field("Ledgers that exist.")
     entries: int | None = field("Entries that were found in the logs; none for ledgers.")
-    unreadable: int = field("Entries in logs that cannot be read; they keep their places.")
+    unreadable: int = field(
+        "Number of entries in logs that cannot be read; their locations are kept."
+    )
     keyless: tuple[int, ...]
     backup: str | None = field("The old database.", rank=WIDE)
 

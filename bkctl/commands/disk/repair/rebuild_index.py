@@ -176,11 +176,9 @@ declare_view(
     "ledgers",
     LEDGER,
     Column("entries", "Entries that were found in the logs."),
-    Column("first", "The first of them.", rank=3),
-    Column("last", "The last of them."),
-    Column(
-        "unreadable", "Entries that a missing or damaged log cannot give; they keep their places."
-    ),
+    Column("first", "The lowest of these entries.", rank=3),
+    Column("last", "The highest of these entries."),
+    Column("unreadable", "Number of entries in missing or damaged logs; their locations are kept."),
     Column(
         "journal_only",
         "Entries that only a journal before the mark has.",
@@ -189,11 +187,11 @@ declare_view(
     ),
     Column(
         "key_from",
-        "Where its master key is from: journal, index, password, metadata.",
+        "Source of the master key: journal, index, password, metadata.",
         rank=1,
         header="KEY FROM",
     ),
-    Column("explicit_lac", "Its explicit LAC.", rank=2),
-    Column("written", "Whether a new index is there.", "is_written"),
-    Column("path", "Its index file.", lambda v: str(v.path), rank=WIDE),
+    Column("explicit_lac", "The ledger's explicit LAC.", rank=2),
+    Column("written", "Whether a new index was written.", "is_written"),
+    Column("path", "Path of the index file.", lambda v: str(v.path), rank=WIDE),
 )

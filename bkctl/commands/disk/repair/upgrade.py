@@ -57,14 +57,14 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
     Column("directory", "The root.", lambda v: str(v.layout.root)),
     Column(
         "state",
-        "current, old, upgraded (the old data is still there), empty, old cookie, "
-        "half rolled back, half finalized.",
+        "State of the directory: current, old, upgraded (the old data still exists), "
+        "empty, old cookie, half rolled back, half finalized.",
         kind=Kind.STATE,
     ),
-    Column("layout", "Version of its layout.", "layout.version", Kind.COUNT),
+    Column("layout", "Version of the directory's layout.", "layout.version", Kind.COUNT),
     Column(
         "started",
-        "Whether a bookie has begun a journal there since the upgrade.",
+        "Whether a bookie has begun a journal in the directory since the upgrade.",
         "layout.has_new_journal",
         Kind.FLAG,
         rank=2,
@@ -106,9 +106,9 @@ class LayoutChanged:
 
     bookie_id: BookieId = field(BOOKIE)
     action: str = field("upgrade, rollback or finalize.")
-    changed: bool = field("Whether there was anything to do.")
+    changed: bool = field("Whether anything was changed.")
     files: int = field("Files linked, copied or removed.")
-    next_step: str = field("What to do next.", of=lambda v: v.next_step or None)
+    next_step: str = field("The next command to run.", of=lambda v: v.next_step or None)
 
 
 def check(session: Session) -> None:

@@ -64,11 +64,13 @@ class WorkerPackages:
     """An archive that was written, and what its hosts need."""
 
     path: str = field("The file.")
-    size: int = field("Its size.", kind=Kind.BYTES)
+    size: int = field("Size of the archive.", kind=Kind.BYTES)
     python: str = field("Version of Python that hosts need.")
     platform: str = field("System and processor that hosts need.")
     glibc: str | None = field("Oldest C library that will do; null if unknown.")
-    packages: tuple[str, ...] = field("Names and versions of what is in it.", kind=Kind.NESTED)
+    packages: tuple[str, ...] = field(
+        "Names and versions of the packages in the archive.", kind=Kind.NESTED
+    )
 
 
 def write(session: Session, /, *, path: str | None) -> None:

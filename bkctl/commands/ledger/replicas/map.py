@@ -72,24 +72,29 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
     "ledgers",
     Column("ledger_id", "The ledger.", "replicas.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column("state", "open, in-recovery or closed.", "replicas.metadata.state.word", Kind.STATE),
-    Column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
+    Column("last_confirmed", "The ledger's last confirmed entry.", "replicas.lac", Kind.COUNT),
     Column(
         "write_quorum",
         "Copies that each entry should have.",
         "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    Column("intact", "Whether each bookie lists its entries.", "replicas.is_intact", Kind.FLAG),
+    Column(
+        "intact",
+        "Whether each bookie lists all entries that it should store.",
+        "replicas.is_intact",
+        Kind.FLAG,
+    ),
     Column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
     Column(
         "bookies",
-        "Its bookies, and what they are registered as.",
+        "The ledger's bookies, with their registered state.",
         lambda v: dict(sorted(v.states.items())),
         Kind.NESTED,
     ),
     Column(
         "fragments",
-        "Its fragments, and the health of each replica.",
+        "The ledger's fragments, with the health of each replica.",
         lambda v: [_fragment(one) for one in v.replicas.fragments],
         Kind.NESTED,
     ),
@@ -122,10 +127,12 @@ class LedgerPlace:
     first: EntryId = field(
         "First entry of the fragment.", name="first_entry", header="FRAGMENT", cell=_place_range
     )
-    last: EntryId | None = field("Its last one, if known.", name="last_entry", rank=WIDE)
+    last: EntryId | None = field(
+        "Last entry of the fragment, if known.", name="last_entry", rank=WIDE
+    )
     index: int = field("Place in the ensemble.", rank=1)
-    address: str | None = field("Where it listens.", rank=2, default=None)
-    rack: str | None = field("Its network location.", rank=WIDE, default=None)
+    address: str | None = field("Address that the bookie listens on.", rank=2, default=None)
+    rack: str | None = field("Network location of the bookie.", rank=WIDE, default=None)
     entry_id: EntryId | None = field("The entry asked for.", rank=WIDE, default=None)
     ledger_id: LedgerId
 

@@ -34,7 +34,7 @@ def _of_summary(name: str, **changes: Any) -> Column:
     _of_summary("last_entry"),
     _of_summary("length"),
     _of_summary("created"),
-    Column("owner", "What it says of its owner.", lambda v: v.owner or None),
+    Column("owner", "The owner that the ledger's metadata names.", lambda v: v.owner or None),
 )
 class Orphan:
     """A ledger without a known owner, and what it says about its owner."""
