@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.logger import Logger
 
 from bookied.admin.http.hosts import AllowedHosts
-from bookied.admin.http_messages import NOT_FOUND, HttpReply, HttpRequest
+from bookied.admin.http.messages import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
@@ -43,7 +43,7 @@ def listen(
     Raises:
         BookieStopError: it cannot be had.
     """
-    from bookied.admin.web import site
+    from bookied.admin.http.site import site
 
     bound: BoundPort = parts.listener.bind(_bindable(host), port)
     bound.listen(site(answer, parts.clock, counts, contexts, hosts, parts.give_way))

@@ -21,7 +21,7 @@ from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.underreplication.branch import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.metadata.zookeeper_reader import frames
-from bookied.admin.http_messages import BadHttpRequestError, HttpRequest, number
+from bookied.admin.http.messages import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
 from bookied.directories.last_journal_note import decode_note
 from bookied.directories.status_file import decode_status

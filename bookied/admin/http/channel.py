@@ -11,7 +11,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from bookied.admin.http.bounds import (
+from bookied.admin.http.limits import (
     ANSWER_S,
     HEADER_BYTES_MAX,
     HEADER_LINES_MAX,

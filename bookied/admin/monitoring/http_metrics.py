@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.admin.http.bounds import HttpLimit
+from bookied.admin.http.limits import HttpLimit
 from bookied.admin.monitoring.prometheus_text import Family, counter
 from bookied.server.limits.limit_hits import LimitHits
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bookied.admin.control.control import Control
 from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
-from bookied.admin.http_messages import (
+from bookied.admin.http.messages import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     UNAVAILABLE,

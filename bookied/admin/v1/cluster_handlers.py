@@ -13,7 +13,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED
 from bookied.admin.control.control import Control
-from bookied.admin.http_messages import (
+from bookied.admin.http.messages import (
     BAD_REQUEST,
     JSON,
     BadHttpRequestError,

@@ -12,14 +12,14 @@ from typing import Final
 import attrs
 
 from bookied.admin.control.control import Control
-from bookied.admin.http_messages import (
+from bookied.admin.http.messages import (
     FORBIDDEN,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     HttpReply,
     HttpRequest,
 )
-from bookied.admin.open_paths import OPEN
+from bookied.admin.paths_without_token import OPEN
 from bookied.admin.v1 import bookie_handlers as v1_bookie
 from bookied.admin.v1 import cluster_handlers as v1_cluster
 

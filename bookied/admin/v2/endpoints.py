@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.admin.http_messages import (
+from bookied.admin.http.messages import (
     BAD_REQUEST,
     CONFLICT,
     FORBIDDEN,

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bookied.admin.control.control import Control
-from bookied.admin.http_messages import HttpReply, HttpRequest
-from bookied.admin.web import Access, Api, Credentials
+from bookied.admin.http.messages import HttpReply, HttpRequest
+from bookied.admin.http.site import Access, Api, Credentials
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from wire.ids import LedgerId

@@ -14,10 +14,10 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
+from bookied.admin.http.site import site
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX
-from bookied.admin.web import site
 from tests.bookied.admin.conftest import PATIENCE_S, TOKEN, Operator
 
 PATHS = sorted(

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from bkclient.config.findings import ConfigError
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
-from bookied.admin.http.bounds import HttpLimit
+from bookied.admin.http.limits import HttpLimit
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import load_bookie_config
 from bookied.errors import SecurityStartError

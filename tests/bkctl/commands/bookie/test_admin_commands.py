@@ -26,8 +26,8 @@ from bkctl.output.views import view_of
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.session import Session
 from bookied.admin.control.control import Control
-from bookied.admin.http_messages import HttpRequest
-from bookied.admin.web import Access, Api, Credentials
+from bookied.admin.http.messages import HttpRequest
+from bookied.admin.http.site import Access, Api, Credentials
 from bookied.config.reload import SettingsSource
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost

@@ -10,11 +10,11 @@ import pytest
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin.open_paths import OPEN
+from bookied.admin.http.site import Access
+from bookied.admin.paths_without_token import OPEN
 from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v1.bookie_handlers import NO_OBJECT
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX
-from bookied.admin.web import Access
 from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.worlds.clock_world import World

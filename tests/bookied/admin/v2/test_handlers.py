@@ -13,9 +13,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
 
 from bookied.admin.control.control import Control
-from bookied.admin.http_messages import HttpReply, HttpRequest
+from bookied.admin.http.messages import HttpReply, HttpRequest
+from bookied.admin.http.site import Api, Credentials
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, openapi
-from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass
 from bookied.config.reload import EARLIER, RUN_TIME, SettingsSource
 from tests.bookied.admin.conftest import Operator, spoil_mark

@@ -25,7 +25,9 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
 from bkclient.metadata.errors import MetadataUnavailableError
 from bookied.admin.control.control import Control
-from bookied.admin.http.bounds import (
+from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
+from bookied.admin.http.hosts import AllowedHosts
+from bookied.admin.http.limits import (
     BODY_BYTES_MAX,
     CHUNKS_MAX,
     IDLE_S,
@@ -37,9 +39,7 @@ from bookied.admin.http.bounds import (
     UnsentAnswers,
     connections_max,
 )
-from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
-from bookied.admin.http.hosts import AllowedHosts
-from bookied.admin.http_messages import (
+from bookied.admin.http.messages import (
     BAD_REQUEST,
     CONFLICT,
     FORBIDDEN,
@@ -57,7 +57,7 @@ from bookied.admin.http_messages import (
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
-from bookied.admin.open_paths import OPEN
+from bookied.admin.paths_without_token import OPEN
 from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
 from bookied.admin.v2.handlers import body_of

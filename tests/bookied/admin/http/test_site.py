@@ -16,7 +16,8 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.admin.http.bounds import (
+from bookied.admin.http.hosts import AllowedHosts
+from bookied.admin.http.limits import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,
     BODY_BYTES_MAX,
@@ -31,10 +32,9 @@ from bookied.admin.http.bounds import (
     HttpLimit,
     HttpTurns,
 )
-from bookied.admin.http.hosts import AllowedHosts
-from bookied.admin.http_messages import JSON, HttpReply, HttpRequest
+from bookied.admin.http.messages import JSON, HttpReply, HttpRequest
+from bookied.admin.http.site import Access, Credentials, site
 from bookied.admin.monitoring.http_metrics import HttpCounts
-from bookied.admin.web import Access, Credentials, site
 
 
 class Transport(StringTransport):
