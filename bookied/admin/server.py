@@ -141,7 +141,7 @@ class AdminServer:
             log.info("the token of the HTTP admin API was read again")
 
     def _make_api(self) -> Any:
-        from bookied.admin.http.site import Api
+        from bookied.admin.api import Api
 
         return Api(self.control, self._access())
 
@@ -165,7 +165,7 @@ class AdminServer:
             raise SecurityStartError(str(error)) from error
 
     def _access(self) -> Any:
-        from bookied.admin.http.site import Access
+        from bookied.admin.api import Access
 
         return Access(_token(self._config), self._config.http_open_writes)
 

@@ -1,4 +1,4 @@
-"""One request and its answer as values; what reads the one is shared by both versions."""
+"""One request, who asks it, and its answer as values; both versions of the API read them here."""
 
 from __future__ import annotations
 
@@ -34,6 +34,19 @@ T = TypeVar("T", bool, int, str)
 
 class BadHttpRequestError(BookKeeperError):
     """The request says something that cannot be meant."""
+
+
+@attrs.frozen
+class Credentials:
+    """What a request shows of who asks.
+
+    ``certified`` is the name in a certificate that was verified; None where none was shown.
+    ``host`` is where it comes from.
+    """
+
+    authorization: str = attrs.field(default="", repr=False)
+    certified: str | None = None
+    host: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,9 +1,7 @@
-"""HTTP requests to endpoints of both versions, values and errors to answers."""
+"""What serves HTTP on a port: connections, requests and their limits; others give the answers."""
 
 from __future__ import annotations
 
-import hmac
-import inspect
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -12,8 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-import attrs
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IReactorTime, ITransport
 from twisted.logger import Logger
@@ -22,9 +19,6 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
-from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin.control.control import Control
 from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
 from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http.limits import (
@@ -41,55 +35,22 @@ from bookied.admin.http.limits import (
 )
 from bookied.admin.http.messages import (
     BAD_REQUEST,
-    CONFLICT,
     FORBIDDEN,
-    INTERNAL_ERROR,
-    JSON,
-    METHOD_NOT_ALLOWED,
     MISDIRECTED,
-    NOT_FOUND,
     UNAUTHORIZED,
     UNAVAILABLE,
-    BadHttpRequestError,
+    Credentials,
     HttpReply,
     HttpRequest,
 )
-from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_metrics import HttpCounts
-from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
-from bookied.admin.paths_without_token import OPEN
-from bookied.admin.v1 import endpoints as v1
-from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
-from bookied.admin.v2.handlers import body_of
-from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json
-from bookied.errors import ChangeRefusedError, NotServingError
 from bookied.server.access.access_check import host_of
 from bookied.server.limits.address_groups import group_of
-from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls_contexts import TlsContexts, TlsEnd
 
-HEAVY_AT_ONCE: Final = 2
-"""Requests in progress whose answers may be as large as the cluster has ledgers."""
-
-_NO_RESOURCE: Final = HttpReply(
-    NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
-)
-
 _BUSY: Final = HttpReply(UNAVAILABLE, "too many answers wait for their clients; ask again later")
-
-_PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
-    (BadHttpRequestError, BAD_REQUEST, "bad_request"),
-    (IncorrectParameterError, BAD_REQUEST, "bad_request"),
-    (NoSuchLedgerError, NOT_FOUND, "not_found"),
-    (NoSuchJobError, NOT_FOUND, "not_found"),
-    (JobRefusedError, CONFLICT, "refused"),
-    (IllegalOperationError, CONFLICT, "refused"),
-    (ChangeRefusedError, CONFLICT, "refused"),
-    (NotServingError, UNAVAILABLE, "not_serving"),
-    (MetadataUnavailableError, UNAVAILABLE, "metadata_unavailable"),
-)
 
 _ABSOLUTE: Final = re.compile(r"https?://(?P<host>[^/?]*)", re.IGNORECASE)
 """The begin of a complete URI in a request line."""
@@ -98,175 +59,8 @@ log = Logger()
 
 _DONE: Final = Failure(ConnectionDone())
 
-
-@attrs.frozen
-class Credentials:
-    """What a request shows of who asks.
-
-    ``certified`` is the name in a certificate that was verified; None where none was shown.
-    ``host`` is where it comes from.
-    """
-
-    authorization: str = attrs.field(default="", repr=False)
-    certified: str | None = None
-    host: str = ""
-
-
-@attrs.frozen
-class Access:
-    """Who may ask what is not open: who bears the token or shows a certificate.
-
-    With ``open_to_all`` anybody may change things.
-    """
-
-    token: str = attrs.field(default="", repr=False)
-    open_to_all: bool = False
-
-    def refusal(self, given: Credentials, *, reads_entries: bool = False) -> tuple[int, str] | None:
-        """Return status and reason to refuse what is not open; None if it is allowed.
-
-        ``open_to_all`` is about changes: who may read a ledger knows its password.
-        """
-        if given.certified is not None or (self.open_to_all and not reads_entries):
-            return None
-        if not self.token:
-            return FORBIDDEN, "set httpAdminToken to allow this over HTTP"
-        scheme, _, token = given.authorization.partition(" ")
-        wanted = self.token.encode()
-        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted):
-            return None
-        return UNAUTHORIZED, "this needs the header 'Authorization: Bearer TOKEN'"
-
-
-class Api:
-    """Both versions of the API of one bookie; no HTTP in it."""
-
-    def __init__(self, control: Control, access: Access) -> None:
-        self._control = control
-        self.access = access
-        """Who may change something; may be replaced at any time."""
-        self._v1 = {one.path: one for one in v1.ENDPOINTS}
-        self._heavy = DeferredSemaphore(HEAVY_AT_ONCE)
-        self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
-
-    async def answer(
-        self, path: str, asked: HttpRequest, given: Credentials | None = None
-    ) -> HttpReply:
-        """Return the answer to a request, whatever happens."""
-        path, given = path.rstrip("/") or "/", given or Credentials()
-        if asked.method == "HEAD":  # As GET; ``_send`` leaves the body out.
-            asked = attrs.evolve(asked, method="GET")
-        try:
-            if path in self._v1:
-                return await self._answer_v1(self._v1[path], asked, given)
-            if path == f"{PREFIX}/openapi.json" and asked.method == "GET":
-                return HttpReply(200, openapi_text(), JSON)
-            if path == f"{PREFIX}/metrics" and asked.method == "GET":
-                return HttpReply(200, self._control.metrics(), CONTENT_TYPE)
-            if path.startswith(PREFIX):
-                return await self._answer_v2(path, asked, given)
-        except CancelledError:
-            raise
-        except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
-            log.failure("{method} {path} failed", method=asked.method, path=path)
-            return HttpReply(INTERNAL_ERROR, "Internal Server Error")
-        return _NO_RESOURCE
-
-    async def _answer_v1(
-        self, endpoint: v1.V1Endpoint, asked: HttpRequest, given: Credentials
-    ) -> HttpReply:
-        if asked.method not in v1.METHODS:
-            return HttpReply(METHOD_NOT_ALLOWED, "")
-        if endpoint.is_guarded(asked.method):
-            refused = self._refusal(
-                asked.method, endpoint.path, given, reads_entries=endpoint.reads_entries
-            )
-            if refused is not None:
-                return HttpReply(*refused)
-        try:
-            if endpoint.is_heavy:
-                return await self._heavy.run(
-                    lambda: Deferred.fromCoroutine(endpoint.answer(self._control, asked))
-                )
-            return await endpoint.answer(self._control, asked)
-        except BookKeeperError as error:
-            status, _ = _status_of(error)
-            if status != INTERNAL_ERROR:
-                return HttpReply(status, str(error))
-            log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
-            return HttpReply(status, "Internal Server Error")
-
-    def _refusal(
-        self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
-    ) -> tuple[int, str] | None:
-        """Return why what is not open is refused; what is allowed is logged."""
-        refused = self.access.refusal(given, reads_entries=reads_entries)
-        if refused is None:
-            who = "" if given.certified is None else f" ({given.certified})"
-            log.info(
-                "HTTP request of {host}: {method} {path}{who}",
-                host=given.host,
-                method=method,
-                path=path,
-                who=who,
-            )
-        return refused
-
-    async def _answer_v2(self, path: str, asked: HttpRequest, given: Credentials) -> HttpReply:
-        found = {
-            one.method: (one, match.groupdict())
-            for pattern, one in self._v2
-            if (match := pattern.fullmatch(path))
-        }
-        if not found:
-            return _failed(NOT_FOUND, "not_found", f"there is no {path}")
-        if asked.method not in found:
-            allowed = ", ".join(sorted(found))
-            reply = _failed(METHOD_NOT_ALLOWED, "method_not_allowed", f"only {allowed}")
-            return attrs.evolve(reply, headers={"Allow": allowed})
-        endpoint, variables = found[asked.method]
-        is_open = not endpoint.changes and PREFIX + endpoint.path in OPEN
-        refused = None if is_open else self._refusal(asked.method, path, given)
-        if refused is not None:
-            return _failed(refused[0], "not_allowed", refused[1])
-        return await self._call(endpoint, attrs.evolve(asked, path=variables))
-
-    async def _call(self, endpoint: V2Endpoint, asked: HttpRequest) -> HttpReply:
-        try:
-            unknown = asked.query.keys() - {one.name for one in endpoint.parameters}
-            if unknown:
-                raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
-            body = () if endpoint.takes is None else (body_of(asked, endpoint.takes),)
-            value = endpoint.call(self._control, asked, *body)
-            if inspect.isawaitable(value):
-                value = await value
-        except BookKeeperError as error:
-            return _failed(*_status_of(error), str(error))
-        is_unready = isinstance(value, Readiness) and not value.ready
-        return HttpReply(UNAVAILABLE if is_unready else endpoint.status, to_json(value), JSON)
-
-
-def _status_of(error: BookKeeperError) -> tuple[int, str]:
-    """Return the HTTP status of an error, and its code in ``/api/v2``."""
-    for kind, status, code in _PROBLEMS:
-        if isinstance(error, kind):
-            return status, code
-    return INTERNAL_ERROR, "failed"
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
-
-
-def _failed(status: int, code: str, message: str) -> HttpReply:
-    return HttpReply(status, to_json(ErrorAnswer(error=ApiError(code=code, message=message))), JSON)
-
-
 Answerer = Callable[[str, HttpRequest, Credentials], Any]
 """What answers requests: a path, what is asked there, and by whom."""
-
-
-# HTTP ---------------------------------------------------------------------------------------------
 
 
 class _QuietSite(Site):

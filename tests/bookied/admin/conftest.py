@@ -12,9 +12,9 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
+from bookied.admin.api import Access, Api
 from bookied.admin.control.control import Control
-from bookied.admin.http.messages import HttpReply, HttpRequest
-from bookied.admin.http.site import Access, Api, Credentials
+from bookied.admin.http.messages import Credentials, HttpReply, HttpRequest
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from wire.ids import LedgerId

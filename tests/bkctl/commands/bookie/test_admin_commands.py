@@ -25,9 +25,9 @@ from bkctl.output.results import Emitter
 from bkctl.output.views import view_of
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.session import Session
+from bookied.admin.api import Access, Api
 from bookied.admin.control.control import Control
-from bookied.admin.http.messages import HttpRequest
-from bookied.admin.http.site import Access, Api, Credentials
+from bookied.admin.http.messages import Credentials, HttpRequest
 from bookied.config.reload import SettingsSource
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost

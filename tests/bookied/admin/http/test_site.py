@@ -16,6 +16,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
+from bookied.admin.api import Access
 from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http.limits import (
     ANSWER_S,
@@ -32,8 +33,8 @@ from bookied.admin.http.limits import (
     HttpLimit,
     HttpTurns,
 )
-from bookied.admin.http.messages import JSON, HttpReply, HttpRequest
-from bookied.admin.http.site import Access, Credentials, site
+from bookied.admin.http.messages import JSON, Credentials, HttpReply, HttpRequest
+from bookied.admin.http.site import site
 from bookied.admin.monitoring.http_metrics import HttpCounts
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
-from bookied.admin.http.site import Access
+from bookied.admin.api import Access
 from bookied.admin.paths_without_token import OPEN
 from bookied.admin.v1 import endpoints as v1
 from bookied.admin.v1.bookie_handlers import NO_OBJECT
