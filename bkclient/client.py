@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bkclient.connection.ledger_keys import LedgerKeys
     from bkclient.connection.pool import Connect
     from bkclient.connection.request_trace import RequestTrace
-    from bkclient.connection.security.handshake import Greeting
+    from bkclient.connection.security.tls_and_sasl_handshake import Greeting
     from bkclient.ledger.context import Cluster
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.recovery import ProgressReport
@@ -82,7 +82,7 @@ class Client:
         config = ClientConfig() if config is None else config
         self.store, self.config = store, config
         if greeting is None and (config.tls is not None or config.has_sasl):
-            from bkclient.connection.security.handshake import greeting_of
+            from bkclient.connection.security.tls_and_sasl_handshake import greeting_of
 
             greeting = greeting_of(config, clock)
         self._parts: dict[str, Any] = {

@@ -16,7 +16,7 @@ from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.quarantine import Quarantine
-from bkclient.connection.security.handshake import Greeting
+from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.replica_read import LedgerReads

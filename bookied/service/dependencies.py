@@ -46,7 +46,7 @@ from bookied.storage.index.key_values import OpenKeyValues
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.connection.pool import Connect
-    from bkclient.connection.security.handshake import Greeting
+    from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 
 log = Logger()
 
@@ -204,7 +204,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
 
 
 def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
-    from bkclient.connection.security.handshake import greeting_of
+    from bkclient.connection.security.tls_and_sasl_handshake import greeting_of
 
     try:
         return greeting_of(config, reactor)

@@ -12,7 +12,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.security.handshake import Greeting, greeting_of
+from bkclient.connection.security.tls_and_sasl_handshake import Greeting, greeting_of
 from bkclient.connection.security.tls_contexts import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator

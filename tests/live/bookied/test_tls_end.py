@@ -20,7 +20,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.security.handshake import greeting_of
+from bkclient.connection.security.tls_and_sasl_handshake import greeting_of
 from bkclient.connection.tcp import TcpConnect
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.served_bookie import KEY, packet

@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from bkclient.connection.security.handshake import Greeting
+from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import ClientUnauthorizedError, LoginCutOffError, SecurityError
 from bookied.server.access.access_check import REPORT_EVERY_S, Refusals
 from bookied.server.access.authenticators import open_again
