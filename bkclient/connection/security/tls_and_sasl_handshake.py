@@ -1,4 +1,4 @@
-"""What is said on a new connection before the first request: START_TLS, then who we are.
+"""What is said on a new connection before the first request: START_TLS, then the login by SASL.
 
 Agrees with BookKeeper 4.18.0, PerChannelBookieClient, AuthHandler.ClientSideHandler and
 SASLClientAuthProvider, but for the order: TLS is there before the first word about who we are,

@@ -1,4 +1,4 @@
-"""The ways for clients to show who they are: by name and password, or by their certificate.
+"""The ways for clients to show who they are: by name and password (SASL), or by their certificate.
 
 Agree with BookKeeper 4.18.0: SASLBookieAuthProviderFactory, BookieAuthZFactory and CertUtils.
 """
