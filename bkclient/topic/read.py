@@ -45,7 +45,7 @@ from bkclient.topic.names import (
     parse_topic,
 )
 from bkclient.topic.positions import LOOK_BACK_MS, position_at
-from bkclient.topic.schema import Decoder
+from bkclient.topic.schema_decoding import Decoder
 from bkclient.topic.transactions import TransactionOutcome, Transactions
 from wire.digest import Entry
 from wire.ids import LedgerId

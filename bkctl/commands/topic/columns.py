@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bkclient.topic.lookup import TopicPart
     from bkclient.topic.managed_ledger import TopicLedger
     from bkclient.topic.messages import TopicMessage
-    from bkclient.topic.schema import TopicSchema
+    from bkclient.topic.schema_decoding import TopicSchema
 
 
 _TOPIC: Final = Column("topic", "The topic, or the partition.")

@@ -17,7 +17,7 @@ from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import EntryMessages, TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import TopicReader
-from bkclient.topic.schema import Decoder
+from bkclient.topic.schema_decoding import Decoder
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import record_batches

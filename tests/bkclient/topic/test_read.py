@@ -21,7 +21,7 @@ from bkclient.topic.names import (
 )
 from bkclient.topic.positions import LOOK_BACK_MS, end_of
 from bkclient.topic.read import TopicReader
-from bkclient.topic.schema import Decoder, read_schema
+from bkclient.topic.schema_decoding import Decoder, read_schema
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker
 from wire.pb import pulsar_pb2 as pb

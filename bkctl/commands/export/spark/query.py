@@ -212,7 +212,7 @@ async def _of_range(
     from bkclient.topic.managed_ledger import MessageId
     from bkclient.topic.names import TopicTrimmedError, parse_topic
     from bkclient.topic.read import TopicReader
-    from bkclient.topic.schema import Decoder
+    from bkclient.topic.schema_decoding import Decoder
 
     assert entry_range.log is not None
     topic = parse_topic(entry_range.log)
