@@ -1,4 +1,4 @@
-"""Schemas of topics, which Pulsar keeps in ledgers, and values decoded by them.
+"""Schemas of topics, which Pulsar keeps in ledgers, and values decoded by them: JSON, Avro, text.
 
 A node names the entry of the newest schema, and of earlier ones with their versions. A message
 carries the version of its schema as 8 bytes.

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from bkctl.cli.root import cli
-from bkctl.manual.schema import schema, schema_text, views
+from bkctl.manual.output_schema import schema, schema_text, views
 from bkctl.output.views import Kind
 from tests.bkctl.support.schema import FILE, check
 from tests.bkctl.support.terminal import FakeHost
