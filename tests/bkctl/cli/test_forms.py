@@ -45,8 +45,8 @@ LINES: Final = {
 }  # fmt: skip
 
 ELSEWHERE: Final = {
-    "disk": "test_disk_read", "shell": "tests/shell", "profile show": "test_schema",
-    "config check": "test_schema", "config diff": "test_schema",
+    "disk": "test_disk_read", "shell": "tests/shell", "profile show": "test_output_schema",
+    "config check": "test_output_schema", "config diff": "test_output_schema",
     "cookie generate": "test_cookie", "cookie verify": "test_cookie_local",
     "bookie slow": "test_top_screen",
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
