@@ -455,7 +455,7 @@ class SiblingNodes(Protocol):
     """
 
     async def read_sibling(self, path: str) -> Versioned[bytes]:
-        """Return the value of a node.
+        """Return the value of a node. Each write raises the version by one.
 
         Raises:
             NotFoundError: there is no such node.

@@ -38,7 +38,7 @@ async def topic_ledgers(client: Client, topic: TopicName) -> TopicLedgers:
         found: Versioned[bytes] = await client.store.read_sibling(topic.managed_ledger_path)
     except NotFoundError as error:
         raise NoSuchTopicError(f"there is no topic {topic}") from error
-    return decode_managed_ledger(found.value)
+    return attrs.evolve(decode_managed_ledger(found.value), version=found.version)
 
 
 async def partition_count(client: Client, topic: TopicName) -> int:

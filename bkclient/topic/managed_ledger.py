@@ -68,10 +68,12 @@ class TopicLedger:
 class TopicLedgers:
     """The ledgers of one topic or partition, oldest first.
 
-    ``terminated_at`` is the last message of a topic that takes no more.
+    ``terminated_at`` is the last message of a topic that takes no more. ``version`` is one higher
+    after each write of the list.
     """
 
     ledgers: tuple[TopicLedger, ...]
+    version: int = 0
     terminated_at: MessageId | None = None
     properties: dict[str, str] = attrs.field(factory=dict)
 

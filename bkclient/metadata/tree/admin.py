@@ -306,7 +306,8 @@ class TreeSiblings(TreePart):
             node = await self._tree.get(zk_paths.beside(path))
         except NoNodeError as error:
             raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error
-        return Versioned(node.value, node.stat.version)
+        # A node that is deleted and created again has none of its earlier versions.
+        return Versioned(node.value, (node.stat.created << 32) + node.stat.version)
 
     async def sibling_names(self, path: str) -> list[str]:
         try:

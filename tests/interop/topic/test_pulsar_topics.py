@@ -31,6 +31,7 @@ from tests.support.waiting import until
 
 NAMESPACE = "public/default"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
 ENTRIES_A_LEDGER = 20
 FRAME_BYTES = (5 << 20) + (10 << 10)
 """What Pulsar's own bookkeeper.conf says: a message of 5 MiB, and what is around it."""
@@ -83,6 +84,26 @@ class Stage:
     def unload(self, topic: str) -> None:
         """Have the broker close the topic's last ledger."""
         self.broker.admin("PUT", f"/persistent/{NAMESPACE}/{topic}/unload")
+
+    def trim_all(self, topic: str) -> None:
+        """Have the broker remove all ledgers but the newest one."""
+        nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+        self.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", nothing)
+
+        def is_trimmed() -> bool:
+            self.broker.admin("POST", f"/persistent/{NAMESPACE}/{topic}/trim")
+            return len(self.ledgers(topic)) == 1
+
+        try:
+            until(is_trimmed)
+        finally:
+            self.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", FOREVER)
+
+    def restart_with_explicit_lac(self) -> None:
+        """Start the broker again; from then on it sends what is confirmed, without an add."""
+        self.broker.stop()
+        self.broker.conf[EXPLICIT_LAC] = 100
+        self.broker.start()
 
     def ledgers(self, topic: str) -> list[int]:
         part = self.ours.call(read_part, parse_topic(topic))
@@ -239,23 +260,13 @@ def test_what_a_consumer_has_acknowledged_is_read_without_a_later_message(stage:
 def test_what_the_broker_trims_is_gone_for_both(stage: Stage) -> None:
     stage.send("trimmed", [b"%d" % number for number in range(3 * ENTRIES_A_LEDGER + 5)])
     before = stage.ledgers("trimmed")
-    gone = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
-    stage.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", gone)
-    try:
-        reader = stage.pulsar.create_reader("trimmed", pulsar.MessageId.latest)
-        until(lambda: _trimmed(stage, before))
-        reader.close()
-    finally:
-        stage.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", FOREVER)
+    reader = stage.pulsar.create_reader("trimmed", pulsar.MessageId.latest)
+    stage.trim_all("trimmed")
+    reader.close()
     stage.unload("trimmed")
     received = stage.received("trimmed")
     assert received == [] or received[0][0] > before[0]
     assert stage.read("trimmed") == received
-
-
-def _trimmed(stage: Stage, before: list[int]) -> bool:
-    stage.broker.admin("POST", f"/persistent/{NAMESPACE}/trimmed/trim")
-    return stage.ledgers("trimmed")[0] > before[0]
 
 
 def test_a_ledger_names_its_topic(stage: Stage) -> None:
@@ -356,13 +367,45 @@ class TestSpark:
         assert seen == stage.received(name)
         assert len(stage.ledgers(name)) > 3
 
+    def test_a_stream_goes_on_where_a_broker_starts_again_with_a_trimmed_topic(
+        self, stage: Stage, spark: Any, tmp_path: Path
+    ) -> None:
+        """It replaces the empty ledger at which the stream waits, and nothing else is listed."""
+        name = "idle"
+        seen: list[bytes] = []
+        # A broker deletes an idle topic that nobody is connected to.
+        producer = stage.pulsar.create_producer(name, batching_enabled=False)
+
+        def sink(frame: Any, _batch: int) -> None:
+            seen.extend(row["value"] for row in frame.orderBy("ledger_id", "entry_id").collect())
+
+        def is_active() -> None:
+            assert query.isActive, query.exception()
+
+        producer.send(b"1")
+        source = spark.readStream.format("bookkeeper").option("uri", stage.uri)
+        frame = source.options(topic=name, startingPosition="earliest").load()
+        writer = frame.writeStream.foreachBatch(sink)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            stage.unload(name)
+            until(lambda: seen == [b"1"], check=is_active)
+            stage.trim_all(name)
+            (replaced,) = stage.ledgers(name)
+            stage.restart_with_explicit_lac()
+            producer.send(b"2")
+            until(lambda: seen == [b"1", b"2"], check=is_active)
+            assert stage.ledgers(name) != [replaced]
+        finally:
+            query.stop()
+            producer.close()
+
 
 def test_a_burst_is_read_without_a_later_message_where_the_broker_sends_its_lac(
     stage: Stage,
 ) -> None:
-    stage.broker.stop()
-    stage.broker.conf["bookkeeperExplicitLacIntervalInMills"] = 100
-    stage.broker.start()
+    if EXPLICIT_LAC not in stage.broker.conf:
+        stage.restart_with_explicit_lac()
     values = [b"%d" % number for number in range(ENTRIES_A_LEDGER // 2)]
     stage.send("burst", values)
     until(lambda: [row[3] for row in stage.read("burst")] == values)

@@ -16,7 +16,7 @@ from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.topic.lookup import topic_ledgers, topics_of
-from bkclient.topic.managed_ledger import MessageId, TopicLedger
+from bkclient.topic.managed_ledger import MessageId, TopicLedger, TopicLedgers
 from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
 from bkclient.topic.positions import end_of, position_at
 from bkclient.topic.readable_end import Frontier
@@ -103,7 +103,7 @@ async def first_of(client: Client, topic: TopicName) -> MessageId:
 async def _end_of(
     client: Client, topic: TopicName, frontier: Frontier, options: SourceOptions, now_ms: int
 ) -> MessageId:
-    end = await confirmed_end(client, topic, frontier, options, now_ms)
+    end, _ = await confirmed_end(client, topic, frontier, options, now_ms)
     if options.ending_ms is not None:
         end = min(end, await position_at(client, topic, options.ending_ms))
     if options.ending is not None and options.ending.word is None:
@@ -126,15 +126,39 @@ def _past_end(
 
 async def confirmed_end(
     client: Client, topic: TopicName, frontier: Frontier, options: SourceOptions, now_ms: int
-) -> MessageId:
-    """Return the position up to which a topic can be read now."""
-    ledgers = (await topic_ledgers(client, topic)).ledgers
-    if not ledgers:
-        return NOTHING
+) -> tuple[MessageId, TopicLedgers]:
+    """Return the position up to which a topic can be read now, and its ledgers just before."""
+    listed = await topic_ledgers(client, topic)
+    if not listed.ledgers:
+        return NOTHING, listed
     end = await frontier.end(client, now_ms)
     if not options.include_open:
-        end = min(end, MessageId(ledgers[-1].ledger_id, 0))
-    return end
+        end = min(end, newest_begin(listed))
+    return end, listed
+
+
+def newest_begin(listed: TopicLedgers) -> MessageId:
+    """Return the position at which the newest ledger begins."""
+    return MessageId(listed.ledgers[-1].ledger_id, 0)
+
+
+def ledger_after(
+    listed: TopicLedgers, at: MessageId, newest_version: int | None
+) -> MessageId | None:
+    """Return where the next ledger begins, if ``at`` is surely after the last entry of its ledger.
+
+    ``newest_version`` is the version of a list in which the ledger of ``at`` was the newest one. A
+    broker that starts replaces a newest ledger without entries in one write. A ledger with entries
+    takes two writes: one adds the next ledger, and a later one removes this ledger.
+    """
+    later = [one.ledger_id for one in listed.ledgers if one.ledger_id > at.ledger_id]
+    own = [one for one in listed.ledgers if one.ledger_id == at.ledger_id]
+    if own:
+        has_ended = own[0].entries == at.entry_id > 0
+    else:
+        is_next = newest_version is not None and listed.version == newest_version + 1
+        has_ended = at.entry_id == 0 and is_next
+    return MessageId(later[0], 0) if later and has_ended else None
 
 
 def _one_if_position(topics: Sequence[TopicName], options: SourceOptions) -> Sequence[TopicName]:

@@ -1,10 +1,12 @@
 """Pulsar topics as a stream: an offset has a position for each topic.
 
-An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS}``, and each of these
-``{name: "LEDGER:ENTRY"}``: the first entry of each topic that is not read yet, where topics begin
-that this micro-batch meets first, and where the other chunks of its messages are looked for no
-further. So a micro-batch that is tried again is the same, although the topic has grown. Checkpoints
-of earlier versions have no ``seen``: there the topic's end counts.
+An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS, "newest": VERSIONS}``, and
+``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``: the first entry of each topic that is not read yet,
+where this micro-batch begins in topics that it meets first or whose ledger has ended, and where the
+other chunks of its messages are looked for no further. So a micro-batch that is tried again is the
+same, although the topic has grown. ``VERSIONS`` has the version of the list of ledgers for each
+topic that is read up to the beginning of its newest ledger. Checkpoints of earlier versions have no
+``seen`` and no ``newest``: there the topic's end counts.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
+from bkclient.topic.managed_ledger import TopicLedgers
 from bkclient.topic.names import NoSuchTopicError, TopicName, TopicTrimmedError
 from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.log_stream import FollowingReader, check_offset
@@ -33,12 +36,14 @@ from bkctl.commands.export.spark.topic_extents import (
     extents_between,
     first_of,
     from_names,
+    ledger_after,
     limited,
+    newest_begin,
     starts_of,
 )
 from bkctl.commands.export.task.partitions import LedgerExtent
 
-Offset = dict[str, dict[str, str]]
+Offset = dict[str, dict[str, Any]]
 
 CURSORS_AT_ONCE: Final = 64
 
@@ -52,6 +57,7 @@ class TopicStreamReader(FollowingReader):
         self._stop_at: Positions | None = None
         self._ends_seen: Positions | None = None
         """How far the topics could be read at the last look."""
+        self._listed: dict[TopicName, TopicLedgers] = {}
         self._frontiers: dict[TopicName, Frontier] = {}
         self._committed: Positions = {}
         """Where the cursors are, as far as they were moved here."""
@@ -85,7 +91,7 @@ class TopicStreamReader(FollowingReader):
     async def _next(
         self, client: Client, begin: Offset, entries_max: int | None, bytes_max: int | None
     ) -> Offset:
-        before = from_names(begin["topics"])
+        before, newest = from_names(begin["topics"]), begin.get("newest", {})
         ends = await self._ends(client)
         self._check_still_there(before, ends)
         new: Positions = {}
@@ -95,6 +101,8 @@ class TopicStreamReader(FollowingReader):
             at = before.get(topic)
             if at is None:
                 at = new[topic] = await first_of(client, topic)
+            elif moved := ledger_after(self._listed[topic], at, newest.get(str(topic))):
+                at = new[topic] = moved
             after[topic] = at
             if at >= end:
                 continue
@@ -107,7 +115,13 @@ class TopicStreamReader(FollowingReader):
             )
             entries_max = None if entries_max is None else max(0, entries_max - entries)
             bytes_max = None if bytes_max is None else max(0, bytes_max - size)
-        return begin if after == before else _offset(after, new, seen)
+        found = _offset(after, new, seen)
+        found["newest"] = {
+            str(topic): self._listed[topic].version
+            for topic, at in after.items()
+            if at == newest_begin(self._listed[topic])
+        }
+        return begin if after == before and found["newest"] == newest else found
 
     async def _ends(self, client: Client) -> Positions:
         """Return how far each topic can be read; one without ledgers is not there yet."""
@@ -125,11 +139,13 @@ class TopicStreamReader(FollowingReader):
         for topic in topics:
             frontier = self._frontiers.setdefault(topic, Frontier(topic, follows=True))
             try:
-                end = await confirmed_end(client, topic, frontier, self._query.options, _now_ms())
+                end, listed = await confirmed_end(
+                    client, topic, frontier, self._query.options, _now_ms()
+                )
             except NoSuchTopicError:
                 continue  # Deleted meanwhile.
             if end != NOTHING:
-                ends[topic] = end
+                ends[topic], self._listed[topic] = end, listed
         return ends
 
     def _check_still_there(self, before: Positions, ends: Positions) -> None:
@@ -162,7 +178,7 @@ class TopicStreamReader(FollowingReader):
         return self._query.partitions(extents)
 
     async def _between(self, client: Client, start: Offset, end: Offset) -> list[LedgerExtent]:
-        begin = from_names({**end["new"], **start["topics"]})
+        begin = from_names({**start["topics"], **end["new"]})
         seen = from_names(end.get("seen", {}))
         extents: list[LedgerExtent] = []
         for topic, stop in from_names(end["topics"]).items():

@@ -11,12 +11,13 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.config.client import ClientConfig
+from bkclient.topic.names import TopicTrimmedError
 from bkctl.commands.export.spark.log_stream import limits
 from bkctl.commands.export.spark.query import Query, read_messages
 from bkctl.commands.export.spark.source_options import parse_options
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import chunks, entry
+from tests.bkclient.topic.entries import chunks, entry, managed_ledger
 
 
 class CallingWorld:
@@ -77,3 +78,56 @@ def test_a_query_that_goes_on_and_finds_nothing_new_does_not_begin_again() -> No
     reader = driver(broker, maxEntriesPerTrigger="1")
     end = reader.latestOffset()
     assert reader.latestOffset() == end
+
+
+def idle_stream(broker: Broker) -> tuple[TopicStreamReader, Any, int]:
+    """Return a reader at the beginning of the topic's newest ledger, which has no entries."""
+    broker.topic([entry(b"1")])
+    empty = broker.ledger()
+    broker.list_ledgers(*broker.ledgers, empty)
+    reader = driver(broker)
+    offset = reader.latestOffset(reader.initialOffset())
+    broker.list_ledgers(empty)
+    return reader, reader.latestOffset(offset), empty
+
+
+def test_a_trimmed_topic_goes_on_where_a_broker_replaced_its_empty_ledger() -> None:
+    """A broker that starts writes the list once."""
+    broker = Broker()
+    reader, idle, empty = idle_stream(broker)
+    assert idle["topics"] == {str(TOPIC): f"{empty}:0"}
+    assert reader.latestOffset(idle) == idle
+    broker.list_ledgers(broker.ledger(entry(b"2")))
+    for again in (reader, driver(broker)):  # Also a query that starts from the checkpoint.
+        end = again.latestOffset(json.loads(json.dumps(idle)))
+        assert values(broker, idle, end) == [b"2"]
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_trimmed_topic_that_had_more_messages_stops_the_stream(is_created_again) -> None:
+    """Its list was written twice at least, to add a ledger and to remove the one before."""
+    broker = Broker()
+    reader, idle, read_to = idle_stream(broker)
+    more = broker.ledger(entry(b"2"))
+    if is_created_again:
+        broker.world.metadata.delete(f"..{TOPIC.managed_ledger_path}")
+        for _ in range(4):
+            broker.list_ledgers(more)
+    else:
+        broker.list_ledgers(read_to, more)
+        broker.list_ledgers(more)
+    with pytest.raises(TopicTrimmedError, match=f"messages from {read_to}:0 on may be lost"):
+        reader.latestOffset(idle)
+
+
+def test_a_ledger_that_was_read_to_its_end_may_be_trimmed_before_the_batch_is_planned() -> None:
+    broker = Broker()
+    broker.topic([entry(b"1")])
+    reader = driver(broker)
+    start = reader.latestOffset(reader.initialOffset())
+    (read,), added = broker.ledgers, broker.ledger(entry(b"2"))
+    listed = ({"ledgerId": read, "entries": 1}, {"ledgerId": added})
+    broker.put(TOPIC.managed_ledger_path, managed_ledger(*listed))
+    end = reader.latestOffset(start)
+    broker.list_ledgers(added)
+    assert values(broker, start, end) == [b"2"]
