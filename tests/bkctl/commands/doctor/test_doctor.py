@@ -23,7 +23,7 @@ from bkclient.replication.autorecovery_admin import Mark, Pause
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.rules.diagnosis import diagnose
 from bkctl.commands.doctor.survey_values import (
     ENDS_READ_MAX,
     ClusterSurvey,

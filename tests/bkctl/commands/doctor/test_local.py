@@ -16,7 +16,7 @@ import pytest
 from twisted.internet import threads
 
 from bkclient.config.findings import Severity
-from bkctl.commands.doctor.local_rules import local_findings
+from bkctl.commands.doctor.rules.local_bookie import local_findings
 from bkctl.commands.doctor.survey_values import LocalSurvey
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT

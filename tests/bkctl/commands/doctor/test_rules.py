@@ -19,7 +19,7 @@ from bkctl.bookies.columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.rules.diagnosis import diagnose
 from bkctl.commands.doctor.survey_values import (
     ClusterSurvey,
     DoctorLimits,

@@ -7,11 +7,8 @@ from typing import Final
 
 from bkclient.config.findings import Severity
 from bkctl.commands.doctor.columns import ClusterFinding
+from bkctl.commands.doctor.rules.clocks import local_clock
 from bkctl.commands.doctor.survey_values import LocalSurvey
-from bkctl.output.units import human_duration
-
-SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
-"""What to do where a clock is wrong."""
 
 _OF_PROBLEM: Final = {
     Severity.PROBLEM: Severity.RISK,
@@ -154,17 +151,7 @@ def _local_use(seen: LocalSurvey) -> Iterator[ClusterFinding]:
         )
 
 
-def _local_clock(seen: LocalSurvey) -> Iterator[ClusterFinding]:
-    ahead_ms = seen.newest_ms - seen.now_ms
-    if ahead_ms > _AHEAD_MS_MAX:
-        late = human_duration(ahead_ms / 1000)
-        what = f"a file of this bookie was written {late} in the future: the clock went back"
-        yield ClusterFinding(Severity.TROUBLE, "local-clock", what, fix=SAME_TIME)
-
-
-_AHEAD_MS_MAX: Final = 60_000
-
 _RULES: Final[tuple[Callable[[LocalSurvey], Iterator[ClusterFinding]], ...]] = (
     _local_missing, _local_cookie, _local_storage_kind, _local_files, _local_disks, _local_use,
-    _local_settings, _local_clock,
+    _local_settings, local_clock,
 )  # fmt: skip
