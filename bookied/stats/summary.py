@@ -3,7 +3,8 @@
 A value is noted as a whole number, and many are counted at a time: in a bucket of its power of two,
 cut in 32, so that what is told of it is at most 1.6 % off; the largest is told exactly. Quantiles
 are those of the last window that has ended, as Java's are (BookKeeper 4.18.0,
-DataSketchesOpStatsLogger); count and sum go on for good.
+DataSketchesOpStatsLogger). Where that window is empty, they are those of the running window, which
+Java does not tell. Count and sum go on for good.
 """
 
 from __future__ import annotations
@@ -97,27 +98,33 @@ class Series:
         self._quantiles = []
 
     def least(self) -> float:
-        """Return the least of the last window; not a number where nothing was seen."""
-        return _middle(min(self._last)) if self._last else nan
+        """Return the least of the window; not a number where nothing was seen."""
+        window = self._last or self._window
+        return _middle(min(window)) if window else nan
 
     def quantiles(self) -> list[float]:
         """Return the values at ``QUANTILES``; not a number where nothing was seen."""
+        if not self._last:
+            return _quantiles(self._window, self._largest)
         if not self._quantiles:
-            self._quantiles = self._find_quantiles() if self._last else [nan] * len(QUANTILES)
+            self._quantiles = _quantiles(self._last, self._last_largest)
         return self._quantiles
 
-    def _find_quantiles(self) -> list[float]:
-        buckets = iter(sorted(self._last.items()))
-        seen = sum(self._last.values())
-        found: list[float] = []
-        passed = bucket = 0
-        for share in QUANTILES:
-            while passed < share * seen:
-                bucket, count = next(buckets)
-                passed += count
-            found.append(min(_middle(bucket), self._last_largest))
-        found[-1] = self._last_largest
-        return found
+
+def _quantiles(window: dict[int, int], largest: float) -> list[float]:
+    if not window:
+        return [nan] * len(QUANTILES)
+    buckets = iter(sorted(window.items()))
+    seen = sum(window.values())
+    found: list[float] = []
+    passed = bucket = 0
+    for share in QUANTILES:
+        while passed < share * seen:
+            bucket, count = next(buckets)
+            passed += count
+        found.append(min(_middle(bucket), largest))
+    found[-1] = largest
+    return found
 
 
 class Summary:

@@ -419,7 +419,7 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     if (slow_ones or silent) and fail_if_any:
         raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
     if not known:
-        why = "no bookie has latencies: the last complete minute had no adds and no reads"
+        why = "no bookie has latencies: the last minute had no adds and no reads"
         if fail_if_any:
             raise CommandError(why)
         session.note(why)

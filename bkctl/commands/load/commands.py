@@ -37,12 +37,12 @@ top = Command(
     help="""Watch the load of the cluster and of each bookie.
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
-    from each bookie's last complete minute, up to two minutes behind the rates; the first lines
-    show the latencies of the worst bookie. `no adds` is a minute without adds; `soon` is shown
-    until the bookie's first minute has ended. A dash is a figure that a bookie does not report:
-    enable its HTTP server. DISK is the share in use of the fullest ledger directory. --sort-by
-    FIELD[:desc] orders the bookies. Without a terminal the command prints one line for each
-    reading. `bkctl bookie slow` names bookies that are slower than the others.
+    from each bookie's last complete minute, up to two minutes behind the rates. bookied shows the
+    current minute where the last one had no adds; a Java bookie shows `soon` or `no adds` then. The
+    first lines show the latencies of the worst bookie. A dash is a figure that a bookie does not
+    report: enable its HTTP server. DISK is the share in use of the fullest ledger directory.
+    --sort-by FIELD[:desc] orders the bookies. Without a terminal the command prints one line for
+    each reading. `bkctl bookie slow` names bookies that are slower than the others.
     """,
     params=(
         _INTERVAL,

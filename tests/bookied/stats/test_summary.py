@@ -30,6 +30,22 @@ def test_quantiles_are_near_and_the_largest_exact(seen: list[int]) -> None:
     assert math.isclose(series.total, sum(seen) / 1000)
 
 
+def test_the_running_window_is_told_where_the_last_one_is_empty() -> None:
+    series = Series(WHOLE)
+    series.note(3)
+    series.rotate()
+    series.note(7)
+    series.fold()
+    assert series.quantiles()[-1] == 3
+    series.rotate()
+    series.rotate()
+    assert math.isnan(series.quantiles()[-1])
+    series.note(5)
+    series.fold()
+    assert series.quantiles()[-1] == 5
+    assert math.isclose(series.least(), 5, rel_tol=0.017)
+
+
 @given(value=units, count=st.integers(1, 1000))
 def test_a_batch_counts_as_its_members_would(value: int, count: int) -> None:
     one, each = Series(), Series()
