@@ -19,8 +19,8 @@ from bkclient.errors import ClientClosedError, ClientError
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError, NotInitializedError
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.database import Core, StepOutcome
 from bkclient.metadata.sqlite.rows import META, RENEWALS, Key, Rows
+from bkclient.metadata.sqlite.session import Core, StepOutcome
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
 log = Logger()

@@ -14,9 +14,9 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
-from bkclient.metadata.sqlite.database import Core
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteCursors, SqliteLogs
+from bkclient.metadata.sqlite.session import Core
 from bkclient.metadata.sqlite.underreplication import SqliteElection, SqliteRepair
 
 

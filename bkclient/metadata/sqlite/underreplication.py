@@ -15,8 +15,8 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Versioned, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
-from bkclient.metadata.sqlite.database import Core
 from bkclient.metadata.sqlite.rows import META, Key, Rows
+from bkclient.metadata.sqlite.session import Core
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.underreplication.branch import (

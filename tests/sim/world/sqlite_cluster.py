@@ -24,7 +24,7 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.sqlite.base import COOKIE, LEDGER, LOG, MARK, OneThread, SqliteOptions
-from bkclient.metadata.sqlite.database import Core
+from bkclient.metadata.sqlite.session import Core
 from bkclient.metadata.sqlite.store import SqliteMetadata
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock

@@ -1,0 +1,229 @@
+"""The session of this process with the file: its lease, the steps in it, and what others changed.
+
+Everything blocks and belongs to one thread: the ``OneThread`` of ``base``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from bkclient.errors import ClientClosedError
+from bkclient.metadata.errors import NotInitializedError
+from bkclient.metadata.sqlite.database import Database
+from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
+
+T = TypeVar("T")
+
+
+@attrs.define
+class StepOutcome(Generic[T]):
+    """What one step came to, and what else was noticed on the way."""
+
+    value: T | None = None
+    error: Exception | None = None
+    session_id: int = 0
+    lost_session: bool = False
+    changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
+    """Everything that changed since the last outcome; ``None``: too much to tell."""
+
+
+@attrs.frozen
+class _Seen:
+    """The changes up to ``last``, and the number that differs once others have committed."""
+
+    version: int
+    last: int
+    changes: list[tuple[str, Key]] | None
+
+
+class Core:
+    """The thread's own state. Every method but the constructor runs on that thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now_s: Callable[[], float],
+        monotonic_s: Callable[[], float] = time.monotonic,
+        session_timeout_s: float,
+        busy_timeout_s: float,
+    ) -> None:
+        self._path, self._now_s, self._monotonic_s = path, now_s, monotonic_s
+        self._timeout_ms, self._busy_timeout_s = int(session_timeout_s * 1000), busy_timeout_s
+        self._database: Database | None = None
+        self._closed = False
+        self._session_id = 0
+        self._abandoned: set[int] = set()
+        self._renewed_at_s = (0.0, 0.0)
+        self._seen_change = 0
+        self._seen_version = 0
+
+    def do(
+        self,
+        step: Callable[[Rows, int], T],
+        *,
+        write: bool,
+        needs_session: bool = False,
+        needs_cluster: bool = True,
+        create: bool = False,
+    ) -> StepOutcome[T]:
+        """Run ``step(rows, session_id)`` in a transaction; errors are in the outcome.
+
+        Args:
+            step: what to do; must not do anything but with the rows.
+            write: whether it changes anything.
+            needs_session: begin a session first if there is none.
+            needs_cluster: fail where there is no layout.
+            create: make the file where there is none.
+        """
+        outcome: StepOutcome[T] = StepOutcome()
+        try:
+            database = self._opened(outcome, create=create)
+            started_at_s = self._times_s()
+            with database.transaction(self._now_s, write=write) as rows:
+                if needs_cluster:
+                    self._insist_cluster(rows)
+                session_id = self._live_session(rows, outcome)
+                for abandoned in self._abandoned if write else ():
+                    rows.sessions.end(abandoned)
+                begins = needs_session and not session_id
+                if begins:
+                    session_id = rows.sessions.begin(self._timeout_ms)
+                outcome.value = step(rows, session_id)
+                # In this transaction: what fails after it would seem not to have been done.
+                seen = self._changes_in(rows, database) if write else None
+            if begins:
+                self._session_id, self._renewed_at_s = session_id, started_at_s
+            if seen is not None:
+                self._abandoned.clear()
+                self._note(seen, outcome)
+        except Exception as error:  # noqa: BLE001 - raised by the store, on the reactor.
+            outcome.error = error
+            if self._session_id and not self._is_session_sure():
+                self._lose_session(outcome)
+        outcome.session_id = self._session_id
+        return outcome
+
+    def _insist_cluster(self, rows: Rows) -> None:
+        if rows.layout is None:
+            raise NotInitializedError(f"{self._path}: there is no cluster in this file")
+
+    def look(self) -> StepOutcome[None]:
+        """Return what others have changed; remove expired sessions that are left."""
+        outcome: StepOutcome[None] = StepOutcome()
+        try:
+            database = self._opened(outcome, create=False)
+            with database.transaction(self._now_s, write=False) as rows:
+                some_expired = bool(rows.sessions.expired)
+            if some_expired:
+                with database.transaction(self._now_s, write=True):
+                    pass  # Removes them.
+            if some_expired or database.data_version() != self._seen_version:
+                with database.transaction(self._now_s, write=False) as rows:
+                    seen = self._changes_in(rows, database)
+                self._note(seen, outcome)
+        except Exception as error:  # noqa: BLE001 - as in do().
+            outcome.error = error
+        outcome.session_id = self._session_id
+        return outcome
+
+    def renew(self) -> StepOutcome[None]:
+        """Renew the lease of the session; without one, see whether the file can be read."""
+        if not self._session_id:
+            return self.look()
+        started_at_s = self._times_s()
+        outcome = self.do(self._renew, write=True, needs_cluster=False)
+        if outcome.error is None and outcome.session_id:
+            self._renewed_at_s = started_at_s
+        return outcome
+
+    def _renew(self, rows: Rows, session_id: int) -> None:
+        if session_id:
+            rows.sessions.renew(session_id, self._timeout_ms)
+
+    def close(self) -> None:
+        """End the session and close the file."""
+        self._closed = True
+        database, self._database = self._database, None
+        if database is None:
+            return
+        try:
+            if self._session_id and database.is_still_the_file():
+                with database.transaction(self._now_s, write=True) as rows:
+                    rows.sessions.end(self._session_id)
+        finally:
+            database.close()
+
+    def _opened(self, outcome: StepOutcome[Any], *, create: bool) -> Database:
+        if self._closed:
+            raise ClientClosedError(f"{self._path} was closed")
+        if self._database is not None and not self._database.is_still_the_file():
+            # Removed or replaced: the open file is visible to no other process.
+            self._database.close()
+            self._database = None
+            self._lose_session(outcome)
+            self._abandoned.clear()
+        if self._database is None:
+            database = Database.open(self._path, busy_timeout_s=self._busy_timeout_s, create=create)
+            try:
+                self._begin_seeing(database)
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+            outcome.changes = None
+        return self._database
+
+    def _begin_seeing(self, database: Database) -> None:
+        self._seen_version = database.data_version()
+        with database.transaction(self._now_s, write=False) as rows:
+            self._seen_change = rows.changes.last()
+
+    # Session
+
+    def _live_session(self, rows: Rows, outcome: StepOutcome[Any]) -> int:
+        """Return our session's id, or 0 where there is none or it is no more."""
+        if self._session_id and not (
+            self._is_session_sure() and rows.sessions.is_live(self._session_id)
+        ):
+            self._lose_session(outcome)
+        return self._session_id
+
+    def _is_session_sure(self) -> bool:
+        """Return whether both clocks say that the lease was renewed in time.
+
+        Where they differ, the wall clock was set or the machine slept: others may have counted
+        differently, so the session is given up.
+        """
+        by_wall_s, by_monotonic_s = (
+            now - then for now, then in zip(self._times_s(), self._renewed_at_s, strict=True)
+        )
+        timeout_s = self._timeout_ms / 1000
+        return (
+            max(by_wall_s, by_monotonic_s) < timeout_s
+            and abs(by_wall_s - by_monotonic_s) < timeout_s / RENEWALS
+        )
+
+    def _times_s(self) -> tuple[float, float]:
+        return self._now_s(), self._monotonic_s()
+
+    def _lose_session(self, outcome: StepOutcome[Any]) -> None:
+        """Have done with the session; what it may still own goes with this write, or the next."""
+        if self._session_id:
+            outcome.lost_session = True
+            self._abandoned.add(self._session_id)
+            self._session_id = 0
+
+    def _changes_in(self, rows: Rows, database: Database) -> _Seen:
+        """Return what a transaction sees that was not seen before."""
+        return _Seen(database.data_version(), *rows.changes.after(self._seen_change))
+
+    def _note(self, seen: _Seen, outcome: StepOutcome[Any]) -> None:
+        self._seen_version, self._seen_change = seen.version, seen.last
+        if outcome.changes is not None:
+            outcome.changes = seen.changes
