@@ -26,7 +26,7 @@ from bkclient.metadata.errors import (
 )
 from bkclient.metadata.sqlite.database import Database, file_system_of
 from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows
-from bkclient.metadata.sqlite.session import Core
+from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
@@ -63,8 +63,10 @@ def process(path: Path, role: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def core_at(path: Path, now_s: Callable[[], float], monotonic_s: Callable[[], float]) -> Core:
-    return Core(
+def session_at(
+    path: Path, now_s: Callable[[], float], monotonic_s: Callable[[], float]
+) -> FileSession:
+    return FileSession(
         path,
         now_s=now_s,
         monotonic_s=monotonic_s,
@@ -291,25 +293,25 @@ class TestClocks:
 
     def test_a_lease_counts_from_before_its_renewal(self, files: SqliteDriver) -> None:
         now_s = [0.0]
-        core = core_at(files.path, lambda: 1_700_000_000 + now_s[0], lambda: now_s[0])
-        assert core.do(lambda _rows, one: one, write=True, needs_session=True).value
+        session = session_at(files.path, lambda: 1_700_000_000 + now_s[0], lambda: now_s[0])
+        assert session.do(lambda _rows, one: one, write=True, needs_session=True).value
         now_s[0] = 3.0
 
         def take_long(statement: str) -> None:
             if statement == "COMMIT":
                 now_s[0] = 9.0
 
-        assert core._database is not None
-        connection = core._database._connection
+        assert session._database is not None
+        connection = session._database._connection
         connection.set_trace_callback(take_long)
-        assert core.renew().error is None
+        assert session.renew().error is None
         connection.set_trace_callback(None)
         now_s[0] = 13.5
         other = sqlite3.connect(files.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # So that the file itself cannot be asked.
-        assert core.renew().lost_session
+        assert session.renew().lost_session
         other.close()
-        core.close()
+        session.close()
 
     @pytest.mark.parametrize(
         ("back_s", "is_over"), [(2.0, False), (3.0, False), (4.0, True), (86_400.0, True)]
@@ -318,7 +320,7 @@ class TestClocks:
         self, files: SqliteDriver, back_s: float, *, is_over: bool
     ) -> None:
         now_s = [1_700_000_000.0]
-        dead, other = (core_at(files.path, lambda: now_s[0], lambda: 0.0) for _ in range(2))
+        dead, other = (session_at(files.path, lambda: now_s[0], lambda: 0.0) for _ in range(2))
         assert dead.do(lock, write=True, needs_session=True).error is None
         now_s[0] -= back_s
         seen = other.do(lambda rows, _: rows.get("lock", 1), write=False).value
@@ -332,7 +334,9 @@ class TestClocks:
         self, files: SqliteDriver
     ) -> None:
         now_s = [1_700_000_000.0]
-        live, waiting = (core_at(files.path, lambda: now_s[0], lambda: now_s[0]) for _ in range(2))
+        live, waiting = (
+            session_at(files.path, lambda: now_s[0], lambda: now_s[0]) for _ in range(2)
+        )
         assert live.do(lock, write=True, needs_session=True).error is None
         assert waiting.look().error is None
 
@@ -355,12 +359,12 @@ class TestClocks:
         self, files: SqliteDriver
     ) -> None:
         monotonic_s = [0.0]
-        core = core_at(files.path, lambda: 1_700_000_000.0, lambda: monotonic_s[0])
-        assert core.do(lock, write=True, needs_session=True).error is None
+        session = session_at(files.path, lambda: 1_700_000_000.0, lambda: monotonic_s[0])
+        assert session.do(lock, write=True, needs_session=True).error is None
         monotonic_s[0] = 6.0  # By the wall clock no time has passed.
-        assert core.do(lambda _rows, one: one, write=True).lost_session
-        assert core.do(lambda rows, _: rows.get("lock", 1), write=True).value is None
-        core.close()
+        assert session.do(lambda _rows, one: one, write=True).lost_session
+        assert session.do(lambda rows, _: rows.get("lock", 1), write=True).value is None
+        session.close()
 
     def test_a_session_lives_on_while_its_process_does(self, files: SqliteDriver) -> None:
         async def scenario() -> None:

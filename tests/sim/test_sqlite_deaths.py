@@ -88,7 +88,7 @@ def images_of(stage: Stage, act: Act, directory: Path) -> list[Path]:
         shutil.copytree(stage.cluster.path.parent, image)
         images.append(image)
 
-    database = store.core._database
+    database = store.file_session._database
     assert database is not None
     database._connection.set_trace_callback(keep)
     stage.run(act(store))

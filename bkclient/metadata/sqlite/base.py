@@ -20,7 +20,7 @@ from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError, NotInitializedError
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.sqlite.rows import META, RENEWALS, Key, Rows
-from bkclient.metadata.sqlite.session import Core, StepOutcome
+from bkclient.metadata.sqlite.session import FileSession, StepOutcome
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
 log = Logger()
@@ -138,14 +138,16 @@ class OneThread:
 
 
 class SqlitePart:
-    """A part of the store; the parts are mixed into one class over one ``Core``.
+    """A part of the store; the parts are mixed into one class over one ``FileSession``.
 
     A session begins with the first thing that needs one.
     """
 
-    def __init__(self, uri: str, core: Core, options: SqliteOptions, *, reactor: Any) -> None:
+    def __init__(
+        self, uri: str, session: FileSession, options: SqliteOptions, *, reactor: Any
+    ) -> None:
         """See ``open_sqlite``."""
-        self._uri, self._core, self._reactor = uri, core, reactor
+        self._uri, self._file_session, self._reactor = uri, session, reactor
         self._timeout_s, self._poll_interval_s = options.session_timeout_s, options.poll_interval_s
         self._chance, self._lock_owner = options.chance, options.lock_owner
         self._registration_wait_s = options.registration_wait_s
@@ -206,7 +208,7 @@ class SqlitePart:
             waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
         if self._thread is not None:
             try:
-                await self._thread.run(self._core.close)
+                await self._thread.run(self._file_session.close)
             except ClientError as error:
                 log.warn("{uri}: the session was not ended: {error}", uri=self._uri, error=error)
             self._thread.stop()
@@ -224,7 +226,7 @@ class SqlitePart:
         return self._do(step, write=True, **how)
 
     def _do(self, step: Callable[[Rows, int], T], **how: bool) -> Deferred[T]:
-        return self._run(partial(self._core.do, step, **how)).addCallback(_value_of)
+        return self._run(partial(self._file_session.do, step, **how)).addCallback(_value_of)
 
     async def _has_meta(self, path: str) -> bool:
         return await self._read(lambda rows, _: rows.get(META, path)) is not None
@@ -249,7 +251,7 @@ class SqlitePart:
             raise AlreadySetError(f"{what} is disabled already") from error
 
     def _run(self, function: Callable[[], StepOutcome[T]]) -> Deferred[StepOutcome[T]]:
-        """Run one function of the core, unless the store is closed."""
+        """Run one function of the session, unless the store is closed."""
         if self._state.closed or self._thread is None:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
         return self._thread.run(function)
@@ -275,7 +277,7 @@ class SqlitePart:
 
     def _renew(self) -> None:
         self._renewing = None
-        self._in_background(self._core.renew)
+        self._in_background(self._file_session.renew)
 
     def _in_background(self, function: Callable[[], StepOutcome[None]]) -> Deferred[Any]:
         return self._run(function).addErrback(
@@ -310,7 +312,7 @@ class SqlitePart:
 
     def _poll(self) -> None:
         self._polling = None
-        self._in_background(self._core.look).addCallback(lambda _: self._poll_again())
+        self._in_background(self._file_session.look).addCallback(lambda _: self._poll_again())
 
     def _tell(self, changes: set[tuple[str, Key]] | None) -> None:
         for watch in tuple(self._watches):

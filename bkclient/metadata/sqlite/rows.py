@@ -75,7 +75,7 @@ class Sessions:
         self.now_ms = int(now_s() * 1000)
         """When this transaction has seen the leases: none of them was renewed later."""
         # A lease that ends later than any can is of before the clock was set back. Its owner has
-        # given it up, or does so with its next step: see ``Core``.
+        # given it up, or does so with its next step: see ``FileSession``.
         self.expired = frozenset(
             session_id
             for session_id, expires_ms, timeout_ms in found

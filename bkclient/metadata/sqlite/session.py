@@ -41,7 +41,7 @@ class _Seen:
     changes: list[tuple[str, Key]] | None
 
 
-class Core:
+class FileSession:
     """The thread's own state. Every method but the constructor runs on that thread."""
 
     def __init__(

@@ -16,7 +16,7 @@ from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteCursors, SqliteLogs
-from bkclient.metadata.sqlite.session import Core
+from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.underreplication import SqliteElection, SqliteRepair
 
 
@@ -83,7 +83,7 @@ def open_sqlite(
     path = parse_uri(uri).absolute()
     return SqliteMetadata(
         uri,
-        Core(
+        FileSession(
             path,
             now_s=wall_clock(reactor),
             monotonic_s=monotonic_s,

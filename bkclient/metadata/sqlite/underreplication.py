@@ -16,7 +16,7 @@ from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Versioned, Wat
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
 from bkclient.metadata.sqlite.rows import META, Key, Rows
-from bkclient.metadata.sqlite.session import Core
+from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.underreplication.branch import (
@@ -119,9 +119,9 @@ class SqliteMarks(SqlitePart):
 class SqliteRepair(SqliteMarks):
     """Implements ``UnderreplicationQueue``."""
 
-    def __init__(self, uri: str, core: Core, options: SqliteOptions, **rest: Any) -> None:
+    def __init__(self, uri: str, session: FileSession, options: SqliteOptions, **rest: Any) -> None:
         """See ``SqlitePart``."""
-        super().__init__(uri, core, options, **rest)
+        super().__init__(uri, session, options, **rest)
         self._held: dict[LedgerId, OwnLock] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:

@@ -24,7 +24,7 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.sqlite.base import COOKIE, LEDGER, LOG, MARK, OneThread, SqliteOptions
-from bkclient.metadata.sqlite.session import Core
+from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.store import SqliteMetadata
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
@@ -106,9 +106,11 @@ class SimSession:
 class SimSqlite(SqliteMetadata):
     """The driver, in one process of the world."""
 
-    def __init__(self, cluster: SqliteCluster, core: Core, options: Any, process: Any) -> None:
-        super().__init__(cluster.uri, core, options, reactor=process)
-        self.cluster, self.core, self.process = cluster, core, process
+    def __init__(
+        self, cluster: SqliteCluster, session: FileSession, options: Any, process: Any
+    ) -> None:
+        super().__init__(cluster.uri, session, options, reactor=process)
+        self.cluster, self.file_session, self.process = cluster, session, process
         self.thread: SimThread | None = None
         self.session = SimSession(self)
 
@@ -148,7 +150,7 @@ class SqliteCluster:
     def metadata(self, *, chance: Random, clock: Any, session_timeout_s: float) -> SimSqlite:
         """Return a store on the file, not yet connected."""
         self._close_dead()
-        core = Core(
+        session = FileSession(
             self.path,
             now_s=partial(wall_s, clock),
             monotonic_s=clock.seconds,
@@ -163,7 +165,7 @@ class SqliteCluster:
             mark_times=True,
             poll_interval_s=0.2,
         )
-        store = SimSqlite(self, core, options, clock)
+        store = SimSqlite(self, session, options, clock)
         self._stores.append(store)
         return store
 
@@ -171,8 +173,8 @@ class SqliteCluster:
         """Close the files of dead processes, as the kernel does."""
         for store in [one for one in self._stores if not one.process.is_alive]:
             self._stores.remove(store)
-            if store.core._database is not None:
-                store.core._database.close()
+            if store.file_session._database is not None:
+                store.file_session._database.close()
 
     def end_session(self, _session_id: int) -> None:
         """Leases end by themselves."""
