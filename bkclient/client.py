@@ -36,7 +36,7 @@ from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
-    from bkclient.connection.ledger_keys import LedgerKeys
+    from bkclient.connection.add_frames import LedgerKeys
     from bkclient.connection.pool import Connect
     from bkclient.connection.request_trace import RequestTrace
     from bkclient.connection.security.tls_and_sasl_handshake import Greeting

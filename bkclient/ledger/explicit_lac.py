@@ -14,7 +14,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import WriteFailedError, refusal
 from bkclient.ledger.reads.replica_read import as_client_error

@@ -5,7 +5,7 @@ Agrees with BookKeeper 4.18.0, LedgerOpenOp.
 
 from __future__ import annotations
 
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,

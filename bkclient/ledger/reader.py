@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import NoSuchEntryInLedgerError
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.range_read import read_range

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster

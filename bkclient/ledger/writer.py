@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import (
     ClientClosedError,
     ClientError,

@@ -21,7 +21,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import SharedRun, for_each, rate_limit
-from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
+from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_members import AddFraming, Member

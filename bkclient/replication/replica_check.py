@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import for_each
-from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.add_frames import LedgerKeys
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,

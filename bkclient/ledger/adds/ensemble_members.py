@@ -15,9 +15,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.add_stream import AddStream, Writability
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
 from bkclient.ledger.context import Cluster, PendingCopies

@@ -20,8 +20,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit, Waiters
+from bkclient.connection.add_frames import FrameMaker, LedgerKeys
 from bkclient.connection.add_stream import Writability
-from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import (
     AddQuorumTimeoutError,

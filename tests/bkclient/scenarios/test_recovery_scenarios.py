@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.admin import operations
 from bkclient.client import Client
-from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
+from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,

@@ -9,7 +9,7 @@ import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.admin import cookies
-from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
+from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.underreplication import locks as repair_locks
 from bkclient.metadata.tree.underreplication.locks import TreeLocks
