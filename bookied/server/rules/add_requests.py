@@ -1,4 +1,4 @@
-"""What becomes of adds, explicit LACs and forces. Their key is checked in ``ledger_writes``."""
+"""What becomes of adds, explicit LACs and forces. Their key is checked in ``master_keys``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences, insist_not_fenced
-from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.master_keys import LedgerWrites
 from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.storage.index.format import has_place

@@ -17,8 +17,8 @@ from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead
 from bookied.server.rules.entry_reads import EntryReads
 from bookied.server.rules.fencing import Fences
-from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.master_keys import LedgerWrites
 from bookied.server.rules.metadata_fence_check import FenceCheck
 from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_requests import ReadRules

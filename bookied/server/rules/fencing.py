@@ -7,9 +7,9 @@ from functools import partial
 
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import Answer
-from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.limbo import fence_in_limbo
 from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.master_keys import LedgerWrites
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
