@@ -28,7 +28,7 @@ from bookied.storage.garbage.collector_state import CollectionRound, CollectorEf
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlaceCompaction, Rewriter
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
-from bookied.storage.garbage.log_usage import LogCensus
+from bookied.storage.garbage.log_removal import LogCensus
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.transactional_compaction import TransactionalCompaction

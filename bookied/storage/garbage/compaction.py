@@ -20,7 +20,7 @@ from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
 from bookied.storage.garbage.compaction_in_place import Rewriter
 from bookied.storage.garbage.compaction_rules import CompactionKind, LastRuns, SuspendedCompactions
-from bookied.storage.garbage.log_usage import LogCensus
+from bookied.storage.garbage.log_removal import LogCensus
 
 log = Logger()
 

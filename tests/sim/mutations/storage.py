@@ -20,7 +20,7 @@ from bookied.storage.entrylog.reader import LogScan, list_all_logs
 from bookied.storage.files.files import Buffer
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
-from bookied.storage.garbage.log_usage import LogCensus
+from bookied.storage.garbage.log_removal import LogCensus
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerChange, LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
