@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.commands.export.task.arrow_schema import COLUMNS, LOG_COLUMNS
 from bkctl.commands.export.task.ledger_selection import (
     IdRange,
     LedgerChoice,
     parse_ledgers,
     parse_state,
 )
-from bkctl.commands.export.task.row_schema import COLUMNS, LOG_COLUMNS
 from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS
 from bkctl.quantities import parse_size, parse_time_ms
 from bkctl.suggest import did_you_mean

@@ -25,8 +25,8 @@ from bkctl.commands.export.errors import (
 )
 from bkctl.commands.export.target.manifest import RunRecord, TargetTree
 from bkctl.commands.export.target.new_since_last import NULL_FOLDER
+from bkctl.commands.export.task.arrow_schema import arrow_schema
 from bkctl.commands.export.task.parquet_file import WrittenFile
-from bkctl.commands.export.task.row_schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

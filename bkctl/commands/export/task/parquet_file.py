@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import crc32c
 
+from bkctl.commands.export.task.arrow_schema import arrow_schema
 from bkctl.commands.export.task.partitions import EntryRange
-from bkctl.commands.export.task.row_schema import arrow_schema
 from bkctl.commands.export.task.rows import RowBuffer
 from wire.entry_batch import EntryBatch
 from wire.ids import EntryId, LedgerId

@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import Versioned
+from bkctl.commands.export.task.arrow_schema import COLUMNS, arrow_schema
 from bkctl.commands.export.task.partitions import EntryRange
-from bkctl.commands.export.task.row_schema import COLUMNS, arrow_schema
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.entry_batch import EntryBatch
 from wire.errors import BookKeeperError

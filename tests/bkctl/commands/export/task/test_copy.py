@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.verify import check_ranges
+from bkctl.commands.export.task.arrow_schema import COLUMNS, LOG_COLUMNS
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile, WrittenRange
 from bkctl.commands.export.task.partitions import EntryRange, LedgerExtent
-from bkctl.commands.export.task.row_schema import COLUMNS, LOG_COLUMNS
 from bkctl.commands.export.task.rows import RowBuffer
 from wire.digest import ENTRY_HEADER, VerifiedEntries
 from wire.entry_batch import EntryBatch, batches
