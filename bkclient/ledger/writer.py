@@ -28,7 +28,7 @@ from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster, PendingCopies
 from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.reads.range_read import read_range
-from bkclient.metadata.update import LocalMetadata
+from bkclient.metadata.ledger_changes import LocalMetadata
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from wire.codes import AddFlag
 from wire.digest import Entry

@@ -21,7 +21,7 @@ from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
 from bkclient.ledger.context import Cluster, PendingCopies
-from bkclient.metadata.update import LocalMetadata, lists_a_failed_bookie, with_ensemble
+from bkclient.metadata.ledger_changes import LocalMetadata, lists_a_failed_bookie, with_ensemble
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.distribution import is_striped_to
 from bkclient.quorum.pending_adds import ChangeEnsemble

@@ -11,7 +11,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
-from bkclient.metadata.update import LocalMetadata
+from bkclient.metadata.ledger_changes import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.replication.replica_check import view_ledger
 from bkclient.replication.verify import (

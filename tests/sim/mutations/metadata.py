@@ -15,10 +15,10 @@ from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version, Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.ledger_changes import LocalMetadata, Updater
 from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
 from bkclient.metadata.tree import election
 from bkclient.metadata.tree.ids import TreeLedgerIds
-from bkclient.metadata.update import LocalMetadata, Updater
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -16,7 +16,7 @@ from bkclient.errors import (
 from bkclient.ledger import opening, recovery
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.recovery import RecoveryRun
-from bkclient.metadata import update as updates
+from bkclient.metadata import ledger_changes as updates
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import (
     EntryVerdict,

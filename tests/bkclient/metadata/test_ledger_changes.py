@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
-from bkclient.metadata.update import (
+from bkclient.metadata.ledger_changes import (
     LocalMetadata,
     Updater,
     as_closed,
