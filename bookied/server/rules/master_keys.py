@@ -1,4 +1,4 @@
-"""Ledgers as they are written to: opened by their key, and journalled after it."""
+"""Master keys: a write has to bring its ledger's, and the journal has the key before the write."""
 
 from __future__ import annotations
 
