@@ -21,7 +21,7 @@ from bookied.server.listener import BoundPort
 from bookied.server.rules.bookie import Bookie
 from bookied.server.server import BookieServer
 from bookied.service.dependencies import Dependencies
-from bookied.storage.ledger_storage.limits import StorageLimits
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 
 SPARE_FILES: Final = 256
 """Journals, marks, the metadata service, the log, and what a moment needs."""

@@ -39,8 +39,8 @@ from bookied.storage.index_kind import check_kind
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import recover
 from bookied.storage.scrubber import Scrubber, report_result
 from bookied.storage.storages import Storages

@@ -26,8 +26,8 @@ from twisted.python.failure import Failure
 from bookied.errors import CorruptError, IndexFormatError
 from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import RunBlocking
 
 UNLIMITED_AT_ONCE: Final = 1000
 """Entries looked at in one go of a thread where no rate is set."""

@@ -20,8 +20,8 @@ from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_mark, write_mark
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLimits
 
 
 class IntegrityFlag:

@@ -41,8 +41,8 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.journal_settings import JournalEvents
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from wire.ids import LedgerId

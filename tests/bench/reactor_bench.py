@@ -22,7 +22,7 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 
 from bookied.server.limits.backpressure import READ_BYTES
-from bookied.storage.ledger_storage.limits import StorageLimits
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bench.loads.load import Load, Ring
 from tests.bookied.worlds.served_bookie import Client, Serving
 from wire.codes import ProtocolVersion

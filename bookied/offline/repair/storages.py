@@ -15,8 +15,8 @@ from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.index_kind import check_kind, has_databases
-from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents
 from bookied.storage.storages import Storages
 
 

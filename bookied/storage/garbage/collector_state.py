@@ -16,8 +16,8 @@ from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
-from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import RunBlocking
 from wire.ids import LedgerId
 
 

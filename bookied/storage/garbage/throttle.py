@@ -12,7 +12,7 @@ import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.storage.ledger_storage.limits import RunBlocking
+from bookied.storage.ledger_storage.storage_limits import RunBlocking
 from wire.errors import BookKeeperError
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
-from bookied.storage.ledger_storage.limits import RunBlocking, StorageLimits
+from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLimits
 from bookied.storage.write_cache import WriteCache
 
 CHECKPOINT_PAGES: Final = 1024

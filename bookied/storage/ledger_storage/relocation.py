@@ -14,7 +14,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
-from bookied.storage.ledger_storage.limits import RunBlocking
+from bookied.storage.ledger_storage.storage_limits import RunBlocking
 
 
 class Relocation:

@@ -31,10 +31,10 @@ from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.flush import Flush, is_due
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
-from bookied.storage.ledger_storage.limits import RunBlocking, StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
+from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageEvents, StorageLimits
 from bookied.storage.write_cache import WriteCache
 
 

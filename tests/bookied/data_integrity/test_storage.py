@@ -11,8 +11,8 @@ import pytest
 from bkclient.errors import NoSuchLedgerError
 from bookied.data_integrity.storage import RepairedStorages
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents
 from bookied.storage.replay import do_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles

@@ -17,7 +17,7 @@ import pytest
 
 from bookied.errors import JournalRecordError
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, PAGE_SLOTS, relative_path
-from bookied.storage.ledger_storage.limits import StorageLimits
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.damaged_bookie import L0, L1, ONE, TWO, J, copy, packet, start
 from tests.sim.world.disk import SimFiles
 from wire.codes import ReturnCode

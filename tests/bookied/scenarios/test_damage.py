@@ -21,8 +21,8 @@ from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.reader import next_log_id, open_scan
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
 from bookied.storage.index.index_files.index import IndexFiles
-from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents
 from tests.bookied.worlds.damaged_bookie import (
     ABSENT,
     FENCED,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.ledger_storage.limits import StorageLimits
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId

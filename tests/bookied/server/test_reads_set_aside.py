@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.server.reads.fast_reads import ASIDE_MAX, AnswerLimits, FastReadResult, FastReads
-from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3

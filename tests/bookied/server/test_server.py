@@ -24,8 +24,8 @@ from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.disk_reads import HELD_BYTES_MAX
 from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
-from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, Transport, packet
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3

@@ -29,9 +29,9 @@ from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns

@@ -19,8 +19,8 @@ from bookied.storage.journal import format as layout
 from bookied.storage.journal import group_format
 from bookied.storage.journal.group_format import group_head
 from bookied.storage.journal.mark import LastMark, encode_mark
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles

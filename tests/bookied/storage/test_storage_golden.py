@@ -16,9 +16,9 @@ from bookied.storage.index.rocks.database import locations_options, open_databas
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds import golden

@@ -9,8 +9,8 @@ import pytest
 from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns

@@ -16,8 +16,8 @@ from bookied.server.rules.disk_read import DiskRead
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles

@@ -26,8 +26,8 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.key_values import SimKeyValues

@@ -21,9 +21,9 @@ from bookied.storage.journal.format import entry_record, explicit_lac_record, fe
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles

@@ -23,8 +23,8 @@ from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.index_files.reads import read_index
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark, encode_mark
-from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageEvents
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from tests.bookied.offline.index_contents import index_entries

@@ -29,8 +29,8 @@ from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, Serving, packet
 from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode

@@ -20,9 +20,9 @@ from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import UnknownLedgerStateError
