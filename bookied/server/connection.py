@@ -121,7 +121,8 @@ class BookieConnection(Protocol):
         turns, dispatch = self._shared.turns, self._dispatch
         dispatch.waiting.heard_s = self._shared.clock.seconds()
         if turns.is_crowded and dispatch.hold(data):
-            turns.wait_in_crowd(self, self._admission.address)
+            wait = turns.wait_in_crowd if dispatch.holds_few else turns.wait
+            wait(self, self._admission.address)
             if len(data) > HELD_BYTES_MAX:
                 self.update_reading()
             return

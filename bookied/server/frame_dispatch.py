@@ -92,6 +92,13 @@ class FrameDispatch:
         self._rest, self._rest_bytes, self.is_waiting = [data], len(data), True
         return True
 
+    @property
+    def holds_few(self) -> bool:
+        """Whether what is kept seems to be no more than a slice, if all frames are as the first."""
+        data = self._rest[0]
+        frame_bytes = _LENGTH.size + int.from_bytes(data[: _LENGTH.size], "big")
+        return len(data) <= SLICE_REQUESTS * READS_IN_ONE * frame_bytes
+
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 

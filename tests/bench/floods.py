@@ -69,6 +69,9 @@ ATTACKS: Final[dict[str, Attack]] = {
     "protobuf, a million messages": _sending(lambda: floods.bomb(floods.EMPTY_ADD)),
     "adds with a wrong key, V2": _sending(lambda: floods.wrong_keys(is_v3=False)),
     "adds with a wrong key, V3": _sending(lambda: floods.wrong_keys(is_v3=True)),
+    "adds with a wrong key by 200 clients, one by one": lambda port, _http_port: floods.one_by_one(
+        port, floods.wrong_key(), 200
+    ),
     "reads of missing ledgers, V2": _sending(lambda: floods.missing_ledgers(is_v3=False)),
     "reads of missing ledgers, V3": _sending(lambda: floods.missing_ledgers(is_v3=True)),
     "connections that come and go": lambda port, _http_port: floods.churn(port),

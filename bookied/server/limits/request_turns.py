@@ -47,8 +47,10 @@ class Turns:
     ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
     Hundreds of clients that send one request each would make a turn long. So clients that are read
-    after ``DIRECT_REQUESTS_MAX`` of them wait for the next turn, which takes as many. Addresses
-    take turns: many connections of one address keep no other address waiting for all of them.
+    after ``DIRECT_REQUESTS_MAX`` of them wait for the next turn, which takes as many. While any of
+    these clients waits, a turn takes as many less those of clients that did not have to wait.
+    Addresses take turns: many connections of one address keep no other address waiting for all of
+    them.
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
     turns that take nothing follow a part of a large batch while others ask; after
@@ -67,6 +69,8 @@ class Turns:
         self._clock, self._clients_wait, self._give_way = clock, clients_wait, give_way
         self._waiting: dict[str, dict[TurnTaker, None]] = {}
         """By address, the next one first."""
+        self._crowd: set[TurnTaker] = set()
+        """Those of them that would not wait in another turn."""
         self._direct = 0
         self.is_crowded = False
         """Whether those that are read in this turn of the reactor have to wait for the next."""
@@ -96,6 +100,7 @@ class Turns:
     def wait_in_crowd(self, client: TurnTaker, address: str) -> None:
         """As ``wait``, for a client that would not wait in another turn."""
         self.wait(client, address)
+        self._crowd.add(client)
         self._requests_max = max(self._requests_max, DIRECT_REQUESTS_MAX)
 
     def wait(self, client: TurnTaker, address: str = "") -> None:
@@ -109,6 +114,7 @@ class Turns:
         """Forget a connection that is closed."""
         mine = self._waiting.get(address, {})
         mine.pop(client, None)
+        self._crowd.discard(client)
         if not mine:
             self._waiting.pop(address, None)
 
@@ -118,17 +124,20 @@ class Turns:
         del mine[client], self._waiting[address]
         if mine:
             self._waiting[address] = mine
+        self._crowd.discard(client)
         return client
 
     def others_ask(self) -> None:
         """Keep the next turns short: a client that does not wait for its turn has asked."""
-        self._requests_max = 1
+        left = DIRECT_REQUESTS_MAX - self._direct if self._crowd else 0
+        self._requests_max = max(1, left)
 
     def count(self, requests: int) -> None:
         """Count work that was done out of turn like work that a turn had no space for."""
         self._overdrawn = min(self._overdrawn + requests, TURN_REQUESTS_MAX)
 
     def _take_turn(self) -> None:
+        self._direct = 0
         left, owed = self._requests_max - self._overdrawn, 0
         self._requests_max = min(self._requests_max + 1, TURN_REQUESTS_MAX)
         if left <= 0 and self._empty_turns == EMPTY_TURNS_MAX:

@@ -54,11 +54,17 @@ def bomb(field: bytes) -> bytes:
 
 def wrong_keys(*, is_v3: bool) -> bytes:
     """Return adds to ``LEDGER`` with another password."""
-    adds = [
-        AddRequest(LedgerId(LEDGER), EntryId(entry_id), WRONG_KEY, packet(LEDGER, entry_id))
-        for entry_id in range(REQUESTS)
-    ]
+    adds = map(_wrong_key, range(REQUESTS))
     return b"".join(v3.encode_request(one, 1) if is_v3 else v2.encode_request(one) for one in adds)
+
+
+def wrong_key() -> bytes:
+    """Return one of them, over V2."""
+    return v2.encode_request(_wrong_key(0))
+
+
+def _wrong_key(entry_id: int) -> AddRequest:
+    return AddRequest(LedgerId(LEDGER), EntryId(entry_id), WRONG_KEY, packet(LEDGER, entry_id))
 
 
 def missing_ledgers(*, is_v3: bool) -> bytes:
@@ -193,6 +199,30 @@ def held(port: int, data: bytes, clients: int, receive_bytes: int = 4096) -> Ite
             until_s = time.monotonic() + HELD_S
             while time.monotonic() < until_s and not ends.is_set():
                 time.sleep(0.05)
+
+    ends = threading.Event()
+    with repeated(act):
+        yield
+        ends.set()
+
+
+@contextlib.contextmanager
+def one_by_one(port: int, data: bytes, clients: int) -> Iterator[None]:
+    """Have clients send ``data``, and once more when it has been answered, meanwhile."""
+
+    def act() -> None:
+        with contextlib.ExitStack() as stack, select.epoll() as epoll:
+            socks = {}
+            for _ in range(clients):
+                sock = stack.enter_context(contextlib.closing(connect(port)))
+                socks[sock.fileno()] = sock
+                epoll.register(sock)
+            for sock in socks.values():
+                sock.send(data)
+            while not ends.is_set():
+                for fileno, _ in epoll.poll(0.05):
+                    if socks[fileno].recv(4096):
+                        socks[fileno].send(data)
 
     ends = threading.Event()
     with repeated(act):

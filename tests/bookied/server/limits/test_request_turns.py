@@ -248,6 +248,78 @@ def test_a_client_that_waits_beside_many_is_read_once_more_at_most(world: World)
     assert is_read(large)
 
 
+@pytest.mark.parametrize("protocol", [V2, V3])
+def test_clients_that_begin_at_once_have_their_first_add_answered_within_seven_turns(
+    world: World, protocol: ProtocolVersion
+) -> None:
+    """They had it after 138 turns: one in each, while those that had begun went on to add."""
+    number = 200
+    clients = [world.serving.connect(protocol) for _ in range(number)]
+
+    def frames(ledger_id: int, entries: range) -> bytes:
+        adds = [add(ledger_id, entry_id) for entry_id in entries]
+        if protocol is V2:
+            return b"".join(map(v2.encode_request, adds))
+        return b"".join(v3.encode_request(one, 1 + one.entry_id) for one in adds)
+
+    answered, sends, turns = [0] * number, dict.fromkeys(range(number), range(5)), 0
+    while not all(answered):
+        world.turn()
+        for at, entries in sends.items():
+            clients[at].connection.dataReceived(frames(100 + at, entries))
+        world.serving.sync()
+        sends = {}
+        for at, client in enumerate(clients):
+            if some := len(client.answers()):
+                answered[at] += some
+                sends[at] = range(answered[at], answered[at] + some)
+        turns += 1
+    assert turns <= 1 + number // DIRECT_REQUESTS_MAX
+
+
+def test_others_that_wait_get_what_a_crowd_leaves_of_a_turn(world: World) -> None:
+    """A turn is no longer than that of a crowd, and short again behind it."""
+    attacker = world.flooded(wrong_keys(V2))
+    attacker.receive()
+    crowd = [world.serving.connect() for _ in range(2 * DIRECT_REQUESTS_MAX)]
+    for client in crowd:
+        client.connection.dataReceived(wrong_keys(V2, 1))
+        client.receive()
+    taken = []
+    for _ in range(4):
+        world.turn()
+        taken.append((len(attacker.answers()), sum(len(client.answers()) for client in crowd)))
+        assert ask(world.honest, read(7, 0)) is EOK
+    assert max(map(sum, taken)) == DIRECT_REQUESTS_MAX
+    assert taken[-1] == (1, 0)
+
+
+def test_clients_that_do_not_wait_leave_a_crowd_what_they_have_not_taken_of_a_turn(
+    world: World,
+) -> None:
+    crowd = [world.serving.connect() for _ in range(4 * DIRECT_REQUESTS_MAX)]
+    for client in crowd:
+        client.connection.dataReceived(wrong_keys(V2, 1))
+    world.turn()
+    left = [client for client in crowd if not client.answers()]
+    for entry_id in range(1, 11):
+        assert ask(world.honest, read(7, entry_id)) is ReturnCode.ENOENTRY
+    world.turn()
+    assert sum(len(client.answers()) for client in left) == DIRECT_REQUESTS_MAX - 10
+
+
+def test_a_client_of_a_crowd_that_has_sent_more_than_a_slice_waits_as_always(world: World) -> None:
+    for client in [world.serving.connect() for _ in range(DIRECT_REQUESTS_MAX - 1)]:
+        client.connection.dataReceived(wrong_keys(V2, 1))
+    greedy = world.flooded(wrong_keys(V2))
+    taken = []
+    for _ in range(3):
+        world.turn()
+        taken.append(len(greedy.answers()))
+        assert ask(world.honest, read(7, 0)) is EOK
+    assert taken == [1, 1, 1]
+
+
 def test_a_client_that_leaves_has_no_turn(world: World) -> None:
     attacker = world.flooded(wrong_keys(V2))
     attacker.disconnect()
