@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import crc32c
+
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent
 
 _READ_ROWS: Final = 8192
+_READ_BYTES: Final = 1 << 20
 
 
 def check_ranges(planned: Sequence[LedgerExtent], written: Sequence[WrittenFile]) -> None:
@@ -93,7 +96,7 @@ def _extremes(footer: Any, column: int) -> tuple[int, int]:
 
 
 def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
-    """Read all rows back; compare ids, counts and digests with what was read from the ledgers.
+    """Read the files back; compare bytes, ids, counts and digests with what the tasks reported.
 
     Raises:
         ExportVerifyError: it names the file and the difference.
@@ -102,6 +105,7 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
 
     for file in written:
         try:
+            _verify_bytes(files, file)
             _verify_file(files, file)
         except FileNotFoundError as error:
             raise ExportVerifyError(f"{file.path} is missing") from error
@@ -129,6 +133,21 @@ def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | No
     except ExportVerifyError as error:
         return str(error)
     return None
+
+
+def _verify_bytes(files: TargetFiles, file: WrittenFile) -> None:
+    """Compare all bytes, also those of columns without a digest, and of the footer."""
+    if file.file_crc32c is None:
+        return
+    found = 0
+    with files.open(file.path) as stream:
+        while chunk := stream.read(_READ_BYTES):
+            found = crc32c.crc32c(chunk, found)
+    if found != file.file_crc32c:
+        raise ExportVerifyError(
+            f"{file.path} is damaged: the CRC32C of its bytes is {found:08x}, "
+            f"was {file.file_crc32c:08x}"
+        )
 
 
 def _verify_file(files: TargetFiles, file: WrittenFile) -> None:

@@ -5,6 +5,7 @@ How large a file may become is decided in ``task.partitions``, which cuts ledger
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
 from collections.abc import Callable
@@ -68,7 +69,8 @@ class WrittenFile:
     """A Parquet file, as its task wrote it: the task's report to the driver.
 
     ``path`` is relative to the export's target. ``ranges`` are in the order of the rows.
-    ``digest`` covers payloads and their lengths in this order: see ``RowDigest``.
+    ``digest`` covers payloads and their lengths in this order: see ``RowDigest``. ``file_crc32c``
+    is the CRC32C of all bytes of the file; exports of earlier versions recorded none.
     """
 
     path: str
@@ -77,11 +79,13 @@ class WrittenFile:
     payload_bytes: int
     digest: str
     ranges: tuple[WrittenRange, ...]
+    file_crc32c: int | None = None
 
     def to_json(self) -> list[Any]:
         """Return the file as a JSON value."""
         ranges = [[r.ledger_id, r.first, r.last] for r in self.ranges]
-        return [self.path, self.size, self.rows, self.payload_bytes, self.digest, ranges]
+        rows = [self.rows, self.payload_bytes, self.digest, ranges]
+        return [self.path, self.size, *rows, self.file_crc32c]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> WrittenFile:
@@ -90,7 +94,7 @@ class WrittenFile:
         Raises:
             ValueError, TypeError: ``value`` is something else.
         """
-        path, size, rows, payload_bytes, digest, ranges = value
+        path, size, rows, payload_bytes, digest, ranges, *crc = value
         return cls(
             str(path),
             int(size),
@@ -98,7 +102,27 @@ class WrittenFile:
             int(payload_bytes),
             str(digest),
             tuple(WrittenRange(LedgerId(i), EntryId(a), EntryId(b)) for i, a, b in ranges),
+            None if crc in ([], [None]) else int(*crc),
         )
+
+
+class _ChecksummedStream(io.RawIOBase):
+    """Passes what is written to another stream, and keeps the CRC32C of all of it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.crc32c = stream, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.crc32c = crc32c.crc32c(data, self.crc32c)
+        return int(self._stream.write(data))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 class RowDigest:
@@ -144,7 +168,7 @@ class ParquetFile:
         self._path = f"{folder}/{name}" if folder else name
         self._files = open_files(job.staging)
         self.uri = f"{job.staging}/{self._path}"
-        self._stream = self._files.create(self._path)
+        self._stream = _ChecksummedStream(self._files.create(self._path))
         self._job = job
         self._schema = arrow_schema()
         self._rows, self._group = RowBuffer(), _RowGroup()
@@ -213,6 +237,7 @@ class ParquetFile:
             self._payload_bytes,
             self._digest.hex(),
             tuple(self._ranges),
+            self._stream.crc32c,
         )
 
     def close(self) -> None:

@@ -29,8 +29,9 @@ from bkctl.commands.export.errors import (
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_files
-from bkctl.commands.export.target.commit import STAGING_PREFIX
+from bkctl.commands.export.target.commit import STAGING_PREFIX, load_tree
 from bkctl.commands.export.target.file_systems import open_files
+from bkctl.commands.export.target.verify import damaged_files
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.output.views import view_of
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
@@ -299,6 +300,24 @@ def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_
     path.write_bytes(content)
     with pytest.raises(ExportVerifyError, match=f"ledger={changed}/"):
         export_ledgers(cluster.uri, [changed, kept], str(tmp_path), engine="local", verify=True)
+
+
+def test_damage_to_any_byte_of_a_file_is_found(cluster, client, tmp_path) -> None:
+    """Also in the columns that have no digest of their own, and in the footer."""
+    ledger_id, _ = two_exported(cluster, client, tmp_path)
+    files = open_files(str(tmp_path))
+    recorded = load_tree(files).files_by_ledger()[ledger_id]
+    path = tmp_path / recorded[0].path
+    sound = path.read_bytes()
+    for at in range(0, len(sound), 7):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
+        assert damaged_files(files, recorded, files.sizes()), at
+    path.write_bytes(sound)
+    assert not damaged_files(files, recorded, files.sizes())
+    of_older_version = [attrs.evolve(file, file_crc32c=None) for file in recorded]
+    assert not damaged_files(files, of_older_version, files.sizes())
+    assert [type(one).from_json(one.to_json()) for one in of_older_version] == of_older_version
+    assert type(recorded[0]).from_json(of_older_version[0].to_json()[:6]) == of_older_version[0]
 
 
 SELECTIONS = ["ids", "--log", "--meta", "--since-last"]
