@@ -23,6 +23,7 @@ from bookied.directories.cookie_check import (
 from bookied.directories.emptied_directories import forget_loss, losses
 from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import note_doubt
+from bookied.directories.root_paths import check_paths
 from bookied.directories.roots import VERSION, Directories
 from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import Files
@@ -55,13 +56,15 @@ class IntegrityCookies:
 
         Raises:
             WrongIdentityError: an operator has to look: the cluster has no id, or its cookie is
-                gone; or cookies may not be written (``dataIntegrityStampMissingCookies``).
+                gone; directories were exchanged; or cookies may not be written
+                (``dataIntegrityStampMissingCookies``).
             BadCookieError: a VERSION file cannot be read.
             MetadataStoreError: the store failed.
             OSError: a directory cannot be read or written.
         """
         if self.instance_id is None:
             raise WrongIdentityError("the cluster has no instance id, which integrity checks need")
+        check_paths(self.files, self.found)
         master, local = self._master, local_cookies(self.files, self.found)
         try:
             stored = await self.store.read_cookie(self._id)

@@ -24,6 +24,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import forget
 from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import note_doubt
+from bookied.directories.root_paths import check_paths
 from bookied.directories.roots import COOKIE_BYTES_MAX, VERSION, Directories
 from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
@@ -93,11 +94,12 @@ async def check_cookies(
         files=files,
         highest_ledger=highest_ledger,
     )
+    check_paths(files, found)
     stored = await check.stored_cookie(identity.possible_ids)
     local = check.local_cookies()
     missing = [directory for directory in found.all_dirs if directory not in local]
     if stored is None:
-        check.insist_new(missing)
+        check.insist_new(local, missing)
     else:
         check.insist_known(stored.value, local, missing)
     if not dry_run:
@@ -134,11 +136,14 @@ class _CookieCheck:
             self._insist(str(directory / VERSION), cookie)
         return local
 
-    def insist_new(self, missing: list[Path]) -> None:
-        if not missing and not self._was_cut_short():
+    def insist_new(self, local: Iterable[Path], missing: list[Path]) -> None:
+        # Directories that hold a cookie alone are what a first start of Java's left.
+        served = [one for one in local if set(self._data(one)) != {VERSION}]
+        if (served or not missing) and not self._was_cut_short():
+            where = "directories have one" if missing else "every directory has one"
             raise WrongIdentityError(
-                f"the metadata store has no cookie of {self.master.bookie_id}, but every directory "
-                "has one: was the bookie decommissioned, or is this another cluster? To start a "
+                f"the metadata store has no cookie of {self.master.bookie_id}, but {where}: was "
+                "the bookie decommissioned, or is this another cluster? To start a "
                 "decommissioned bookie as a new one, remove its data: bkctl disk format -c FILE"
             )
         self._insist_empty(missing)

@@ -1,9 +1,9 @@
 """A bookie's directories: where they are, how they are made, and the mark of an unclean stop.
 
 Each configured root holds ``current/`` (all data), ``bookied.lock`` (see ``lock``), notes of what
-``current/`` has held (see ``losses``) and, while a new cookie is being written,
-``bookied.stamping``. All but the first lie beside ``current/`` because Java refuses a new
-``current/`` that is not empty. Agrees with BookKeeper 4.18.0,
+``current/`` has held and where it was (see ``emptied_directories``, ``root_paths``) and, while a
+new cookie is being written, ``bookied.stamping``. All but the first lie beside ``current/`` because
+Java refuses a new ``current/`` that is not empty. Agrees with BookKeeper 4.18.0,
 BookieImpl.checkDirectoryStructure and UncleanShutdownDetectionImpl.
 """
 

@@ -22,6 +22,7 @@ from bookied.directories.disk_fullness import total_and_free
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity, identify
 from bookied.directories.last_journal_note import NO_LEDGER
+from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.server.rules.add_requests import Writes
@@ -121,6 +122,7 @@ class BookieService:
         )
         self._begin_phase("checking cookies")
         self.integrity = await _check_cookies(config, parts, found, identity, instance_id)
+        note_paths(parts.files, found)
         await self._begin_engine()
         await self._serve(identity)
         if self.integrity is not None:

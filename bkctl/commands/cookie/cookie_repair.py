@@ -23,7 +23,9 @@ from bkctl.session.session import Session
 from bookied.config.bookie import StorageClass
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.emptied_directories import note_moves
+from bookied.directories.root_paths import check_paths, note_paths
 from bookied.directories.roots import VERSION
+from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
 from wire.ids import BookieId
@@ -195,6 +197,10 @@ def repair(session: Session) -> None:
     bookie_id = seen.bookie.bookie_id
     refuse_registered(session, bookie_id)
     former = _former_paths(seen)
+    try:
+        check_paths(RealFiles(), seen.bookie.found, former)
+    except WrongIdentityError as error:
+        raise RefusedError(str(error)) from error
     if former:
         refuse_other_contents(seen.bookie.found, former)
         places = _places_of(seen)
@@ -211,6 +217,7 @@ def repair(session: Session) -> None:
         session.confirm([*moved, *lines], "Go on?")
         with lock_existing(seen.bookie.found, port=seen.bookie.config.port):
             note_moves(RealFiles(), seen.bookie.found, former)
+            note_paths(RealFiles(), seen.bookie.found)
             _write(seen, places)
     session.emit(CookiesRepaired(bookie_id, places))
 

@@ -19,6 +19,7 @@ from bookied.directories.cookie_check import STAMPING, check_cookies, master_coo
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import NAME, fences_in_doubt_to
+from bookied.directories.root_paths import check_paths, note_paths
 from bookied.directories.roots import directories, prepare
 from bookied.errors import BadCookieError, BookieExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
@@ -159,6 +160,35 @@ def test_a_directory_that_gets_its_first_cookie_has_no_past(known: World, tmp_pa
 def test_a_lost_stored_cookie_is_refused(known: World) -> None:
     known.forget_stored()
     assert "the metadata store has no cookie of b1" in known.refused()
+
+
+def test_a_lost_stored_cookie_is_refused_also_where_a_directory_was_emptied(tmp_path: Path) -> None:
+    """The rest would be served, and what the emptied directory held would be denied."""
+    world = World(tmp_path)
+    world.start()
+    (tmp_path / "l0/current/0.log").touch()
+    shutil.rmtree(tmp_path / "l1")
+    world.forget_stored()
+    assert "the metadata store has no cookie of b1, but directories have one" in world.refused()
+    assert not (tmp_path / "l1/current/VERSION").exists()
+
+
+def test_directories_that_changed_places_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.start()
+    found = directories(world.config)
+    note_paths(FILES, found)
+    world.start()
+    for old, new in (("journal", "x"), ("l1", "journal"), ("x", "l1")):
+        (tmp_path / old).rename(tmp_path / new)
+    assert f"{tmp_path}/journal was {tmp_path}/l1 at the last start" in world.refused()
+    check_paths(
+        FILES, found, {tmp_path / "journal": tmp_path / "l1", tmp_path / "l1": found.roots[0]}
+    )
+    (tmp_path / "journal/bookied.path").unlink()
+    assert f"{tmp_path}/l1 was {tmp_path}/journal at the last start" in world.refused()
+    (tmp_path / "l1/bookied.path").unlink()
+    world.start()
 
 
 def test_a_start_cut_short_before_the_store_is_finished(known: World, tmp_path: Path) -> None:

@@ -135,6 +135,20 @@ def test_a_started_bookie_is_registered_and_serves(running: Running) -> None:
         assert client.read(8, 0) is ReturnCode.ENOLEDGER
 
 
+def test_a_journal_and_a_ledger_directory_that_changed_places_are_refused(
+    running: Running, tmp_path: Path
+) -> None:
+    """Without entry logs, and without journals, all that was acknowledged would be denied."""
+    service = running.start()
+    with running.client(service) as client:
+        assert client.add(7, 0, b"payload") is ReturnCode.EOK
+    run(service.stop())
+    for old, new in (("journal", "x"), ("ledgers", "journal"), ("x", "ledgers")):
+        (tmp_path / old).rename(tmp_path / new)
+    with pytest.raises(WrongIdentityError, match="exchanged"):
+        running.start()
+
+
 def test_the_start_goes_through_its_phases_in_order(running: Running) -> None:
     running.start()
     assert running.phases == [

@@ -11,6 +11,7 @@ import pytest
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import ANY
 from bookied.directories.emptied_directories import ContentsNotes
+from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.storage.files.files import RealFiles
 from tests.bkclient.metadata.values import info
@@ -86,6 +87,17 @@ def test_where_nothing_says_whose_directories_they_are_nothing_is_written(bookie
     refused = bookie.run("cookie", "repair", "--yes", ok=False)
     assert (refused.status, "no cookie is left" in refused.err) == (4, True)
     assert not list(bookie.base.rglob(VERSION))
+
+
+def test_exchanged_directories_get_no_cookie(bookie: Bookie) -> None:
+    base = bookie.base
+    note_paths(RealFiles(), Directories((base / "journal",), (base / "ledgers",), ()))
+    for old, new in (("journal", "x"), ("ledgers", "journal"), ("x", "ledgers")):
+        (base / old).rename(base / new)
+    (base / "ledgers" / CURRENT / VERSION).unlink()
+    refused = bookie.run("cookie", "repair", ok=False)
+    assert "were exchanged" in refused.err
+    assert not (base / "ledgers" / CURRENT / VERSION).exists()
 
 
 def test_an_empty_directory_gets_no_cookie(bookie: Bookie) -> None:
