@@ -211,11 +211,12 @@ class LogManager:
             NoSuchLogError: there is no such log.
             LogSealedError: the log takes no more entries.
             LogError: a ledger is too old, so that it may have been swept.
-            AppendUnknownError: an answer was lost, and the log was trimmed meanwhile.
+            AppendUnknownError: an answer was lost, and the log was trimmed meanwhile, or deleted
+                and created again.
             ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
         """
         ledgers = LedgerList(self._client, name)
-        unknown_at: int | None = None
+        unknown: LogRecord | None = None
         for _ in range(CONFLICTS_MAX):
             known = await ledgers.read_patiently()
             if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
@@ -230,9 +231,12 @@ class LogManager:
                 if error is not None:
                     raise error
                 return False
-            if unknown_at is not None and known.record.trimmed > unknown_at:
+            if unknown is not None and (
+                known.record.trimmed > unknown.next_index or not known.record.is_of_log_of(unknown)
+            ):
                 raise AppendUnknownError(
-                    f"the ledgers sent to log {name} may have been listed and trimmed since"
+                    f"the ledgers sent to log {name} may have been listed, and trimmed or deleted"
+                    " since"
                 )
             entries = await self._check_kept(name, ledger_ids)
             if ledger_ids and not await is_settled(self._client, known.record):
@@ -245,7 +249,7 @@ class LogManager:
             except MetadataVersionError:
                 continue
             except MetadataUnavailableError:
-                unknown_at = known.record.next_index if unknown_at is None else unknown_at
+                unknown = unknown or known.record
                 continue
             return True
         raise MetadataVersionError(f"log {name} is changed by others all the time")

@@ -314,6 +314,16 @@ def test_a_batch_whose_answer_is_lost_and_that_is_trimmed_is_not_appended_again(
     assert stream.found() == [b"b"]
 
 
+def test_a_batch_whose_answer_is_lost_is_not_listed_by_the_next_log_of_the_name() -> None:
+    """The first log's deletion is about to delete its ledgers."""
+    stream = Stream()
+    batch = stream.ledger(0, [b"a"])
+    change_after_a_lost_answer(stream, lambda r: LogRecord(options=r.options, log_id="another"))
+    with pytest.raises(AppendUnknownError):
+        stream.offer(0, batch)
+    assert stream.found() == []
+
+
 def test_a_batch_whose_answer_is_lost_is_in_the_log_that_is_sealed_then() -> None:
     stream = Stream()
     batch = stream.ledger(0, [b"a"])
