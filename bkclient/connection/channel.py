@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IHandshakeListener, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -159,9 +159,12 @@ class BookieChannel(Protocol):
         """Go on in TLS, as the bookie has agreed to; the Deferred fires when the handshake is over.
 
         Raises (through the Deferred):
-            SecurityError: it failed.
+            SecurityError: it failed, or something came in clear after the bookie had agreed:
+                anybody on the way could have sent it.
             BookieUnavailableError: the connection went.
         """
+        if self._connection.buffer:
+            return fail(SecurityError(f"bookie {self.bookie_id} did not begin TLS when it should"))
         transport: Any = self.transport
         handshake: Deferred[None] = Deferred()
         self._tls_end = end

@@ -21,6 +21,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     ClientUnauthorizedError,
     RequestTimeoutError,
+    SecurityError,
     WriteFailedError,
 )
 from wire.codes import Operation, ProtocolVersion, ReturnCode
@@ -40,6 +41,8 @@ from wire.messages import (
     ReadResponse,
     ReplyTo,
     Response,
+    StartTlsRequest,
+    StartTlsResponse,
 )
 
 L = LedgerId(7)
@@ -86,6 +89,18 @@ class Stage(SynchronousTestCase):
         channel = BookieChannel(self.clock, BookieId("b1"), protocol=protocol)
         channel.makeConnection(self.transport)  # type: ignore[arg-type]
         return channel
+
+
+def test_what_comes_in_clear_with_the_answer_to_start_tls_is_no_answer_in_tls() -> None:
+    """An attacker on the way could begin an answer there, which TLS would then complete."""
+    for behind in (b"\0", v3_reply(9, ErrorResponse(ReturnCode.ENOENTRY), Operation.READ_ENTRY)):
+        channel, failures = BookieChannel(Clock(), BookieId("b1")), list[Failure]()
+        channel.makeConnection(Transport())  # type: ignore[arg-type]
+        asked = channel.request(StartTlsRequest())
+        asked.addCallback(lambda _, of=channel: of.start_tls(None)).addErrback(failures.append)
+        answer = v3_reply(1, StartTlsResponse(ReturnCode.EOK), Operation.START_TLS)
+        channel.dataReceived(answer + behind)
+        assert [type(one.value) for one in failures] == [SecurityError]
 
 
 class NeverInsideTheCallTests(Stage):
