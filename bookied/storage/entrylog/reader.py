@@ -40,6 +40,9 @@ _ROWS_MAX: Final = 4096
 
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
+_HEAD: Final = re.compile(rb"(?=[\0-\x7f].{3}[\0-\x7f].{7}[\0-\x7f].{7})", re.DOTALL)
+"""A length, a ledger id and an entry id, none of them negative."""
+
 
 class EntryLogRecord(NamedTuple):
     """One entry in a log. ``location`` is that of its body."""
@@ -204,6 +207,21 @@ class LogScan:
         if at is not None:
             message = f"from byte {self.end} on, the bytes after the last entry are not an entry"
             raise EntryLogRecordError(self.path, at, message)
+
+    def heads_behind(self) -> Iterator[tuple[int, int, int]]:
+        """Yield ledger id, entry id and location of all that can be an entry after a cut-off end.
+
+        If it is no end, but a damaged length, the entries that this hides are among them.
+        """
+        begin = self.end + layout.RECORD.size
+        if not self.is_torn or begin >= self.size:
+            return
+        data = self._read(begin, self.size - begin, 0)
+        for found in _HEAD.finditer(data):
+            length, ledger_id, entry_id = layout.RECORD.unpack_from(data, found.start())
+            at = found.start() + layout.LENGTH.size
+            if layout.BODY_BYTES_MIN <= length <= len(data) - at:
+                yield ledger_id, entry_id, layout.location(self.log_id, begin + at)
 
     def head_at(self, at: int) -> tuple[int, int] | None:
         """Return the ledger id and entry id of the record that begins there, if one can."""

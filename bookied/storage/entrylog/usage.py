@@ -7,7 +7,7 @@ to its end has no usage, and must not be deleted.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from bookied.errors import LedgersMapError
-from bookied.storage.entrylog.reader import open_scan, read_ledgers_map
+from bookied.storage.entrylog.reader import LogScan, open_scan, read_ledgers_map
 from bookied.storage.files.files import Files
 
 STEP_BYTES: Final = 4 * 1024 * 1024
@@ -59,10 +59,16 @@ class LogUsage:
         return attrs.evolve(self, live_bytes=sum(sizes), ledgers=ledgers, sizes=sizes)
 
 
-def read_usage(files: Files, path: Path, log_id: int) -> Generator[LogUsage | None, None, None]:
+def read_usage(
+    files: Files,
+    path: Path,
+    log_id: int,
+    insist_complete: Callable[[LogScan], object] = LogScan.insist_complete,
+) -> Generator[LogUsage | None, None, None]:
     """Give the usage of a finished log in the end, and None after every few megabytes until then.
 
-    Blocking. A log without a map that can be trusted is read whole.
+    Blocking. A log without a map that can be trusted is read whole; ``insist_complete`` makes sure
+    that nothing after its last entry is one.
 
     Raises:
         CorruptError: it is damaged, or no entry log.
@@ -71,10 +77,12 @@ def read_usage(files: Files, path: Path, log_id: int) -> Generator[LogUsage | No
     try:
         yield LogUsage.of(log_id, read_ledgers_map(files, path), is_mapped=True)
     except LedgersMapError:
-        yield from _scanned(files, path, log_id)
+        yield from _scanned(files, path, log_id, insist_complete)
 
 
-def _scanned(files: Files, path: Path, log_id: int) -> Iterator[LogUsage | None]:
+def _scanned(
+    files: Files, path: Path, log_id: int, insist_complete: Callable[[LogScan], object]
+) -> Iterator[LogUsage | None]:
     with closing(open_scan(files, path)) as scan:
         sizes: dict[int, int] = {}
         step_bytes = 0
@@ -85,7 +93,7 @@ def _scanned(files: Files, path: Path, log_id: int) -> Iterator[LogUsage | None]
             if step_bytes >= STEP_BYTES:
                 step_bytes = 0
                 yield None
-        scan.insist_complete()
+        insist_complete(scan)
         yield LogUsage.of(log_id, sizes, is_mapped=False)
 
 

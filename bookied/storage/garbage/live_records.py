@@ -92,9 +92,10 @@ class LiveRecords:
 
         Raises:
             EntryLogRecordError: bytes after the last record are not a record.
+            CorruptError: an index is damaged. So for ``OSError``.
         """
         with lost_is_damaged(self._path, EntryLogRecordError):
-            self._scan.insist_complete()
+            self._index.insist_complete(self._scan)
 
     def close(self) -> None:
         """Release the file."""

@@ -76,7 +76,8 @@ class LogCensus:
             return None
         if self._usages.is_known(log_id):
             return self._usages.get(log_id)
-        steps = read_usage(self._files, path, log_id)
+        insist_complete = self._storage.relocation.insist_complete
+        steps = read_usage(self._files, path, log_id, insist_complete)
         try:
             found: LogUsage | None = None
             while found is None:

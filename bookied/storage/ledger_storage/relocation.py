@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from itertools import compress, groupby
+from itertools import compress, groupby, islice
 
-from bookied.errors import CorruptError, IndexCutError, StorageError
-from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.errors import CorruptError, EntryLogRecordError, IndexCutError, StorageError
+from bookied.storage.entrylog.reader import EntryLogReader, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
@@ -67,6 +67,22 @@ class Relocation:
             is_stored and next(found) == place[2]
             for is_stored, place in zip(are_stored, places, strict=True)
         ]
+
+    def insist_complete(self, scan: LogScan) -> None:
+        """Make sure, after the last entry of a log, that nothing after it is one.
+
+        Blocks; any thread.
+
+        Raises:
+            EntryLogRecordError: there is something, or the index has an entry there.
+            CorruptError: an index is damaged. So for ``OSError``.
+        """
+        scan.insist_complete()
+        heads = (place for place in scan.heads_behind() if place[0] in self._index)
+        while places := list(islice(heads, 1000)):
+            if any(self.still_at(places)):
+                message = "a damaged length hides entries of the index"
+                raise EntryLogRecordError(scan.path, scan.end, message)
 
     def _insist_sure(self, ledger_id: int) -> None:
         """Make sure that what a ledger's index does not have may go: it may be the last copy."""

@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.concurrency import wall_s
 from bookied.errors import IndexTruncatedError, StorageError
-from bookied.storage.entrylog.format import file_name
+from bookied.storage.entrylog.format import MAP_PLACE_OFFSET, decode_header, file_name
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
 from bookied.storage.garbage.throttle import CollectionStoppedError
 from bookied.storage.index.format import HEADER_BYTES, relative_path
@@ -334,6 +334,27 @@ def test_live_records_behind_a_damaged_length_keep_their_log(
     world.delete(0)
     path = LOGS / min(world.log_names())
     repair = damage_second_length(world, path, damaged)
+    world.collect()
+    assert path.name in world.log_names()
+    assert status(world).unreadable_logs == 1
+    repair()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_live_records_behind_what_looks_like_a_torn_end_keep_their_log(
+    *, transactional: bool, deleted: int
+) -> None:
+    """A crash leaves a log without map, whose last record may be cut off. A damaged length, too."""
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2, size=500)
+    world.delete(deleted)
+    path = LOGS / min(world.log_names())
+    file = world.files.open_update(path)
+    file.truncate(decode_header(file.read_at(0, 1024), path).map_offset)
+    file.write_at(MAP_PLACE_OFFSET, bytes(12))
+    repair = damage_second_length(world, path, 4 * 1024 * 1024)
     world.collect()
     assert path.name in world.log_names()
     assert status(world).unreadable_logs == 1
