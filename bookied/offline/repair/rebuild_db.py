@@ -4,7 +4,8 @@ Agrees with BookKeeper 4.18.0, LocationsIndexRebuildOp and LedgersIndexRebuildOp
 new database is written beside the old one and takes its place in one step; ``ledgers`` gets keys of
 8 bytes, only the ledgers of its own directory, and the master keys and explicit LACs that journals
 or the old database know; an entry whose log cannot be read keeps its place. Rebuilt ledgers are
-fenced, as Java's are: they may lack entries, and a fence may be forgotten.
+fenced, as Java's are: they may lack entries, and a fence may be forgotten. Where a log is damaged
+all its directory's ledgers are in limbo: the bookie does not deny what it may have had there.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ class RebuildDb:
                 _put(target, self._found_places(rescan, ledger_dir, wanted, counts))
                 _put(target, self._unreadable(rescan, old, wanted, target, counts))
                 counts.entries = _count(target)
+                if rescan.damaged:
+                    self._put_into_limbo(index_dir / layout.LEDGERS)
         return RebuiltLocations(
             index_dir,
             len(wanted),
@@ -130,6 +133,19 @@ class RebuildDb:
         for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
             if layout.decode_ledger(value, key, path) is not None:
                 yield layout.decode_ledger_key(key, path)
+
+    def _put_into_limbo(self, path: Path) -> None:
+        with self._opened(path) as ledgers:
+            for items in _batches(ledgers, b"", layout.LEDGER_KEYS_END):
+                headers = ((key, layout.decode_ledger(value, key, path)) for key, value in items)
+                ledgers.put(
+                    [
+                        (key, layout.encode_ledger(attrs.evolve(header, limbo=True)))
+                        for key, header in headers
+                        if header is not None
+                    ]
+                )
+            ledgers.sync()
 
     @staticmethod
     def _found_places(
@@ -200,6 +216,8 @@ class RebuildDb:
                 )
                 for ledger_id in sorted(mine)
             }
+            if rescan.damaged:
+                rows = {number: attrs.evolve(row, limbo=True) for number, row in rows.items()}
             backup = self._write_ledgers(index_dir, rows, flags)
             keyless = tuple(
                 ledger_id

@@ -84,6 +84,8 @@ class Rescan:
             records = scan if self.index is None else LogRecords(scan, self.index)
             try:
                 yield from records
+                if self.index is None:
+                    scan.insist_complete()
             finally:
                 self.read_up_to[log_id] = scan.end
                 if isinstance(records, LogRecords):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from array import array
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
 from bookied.offline.repair.storages import open_rocks, storages_of
-from bookied.storage.entrylog.format import location
+from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import Files, RealFiles, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
@@ -127,6 +128,36 @@ def test_an_entry_whose_ids_are_damaged_keeps_its_place(ids: tuple[int, int]) ->
     found = in_db(files)
     assert (found[7].places[0], found[7].places[1]) == (location(1, 1028), location(1, 1028 + 45))
     assert found[8].places[1] == location(0, 1071)
+
+
+def damage_a_log(files: SimFiles) -> None:
+    """Take the only copy of ledger 7's last entry away, as the disk does with a lost block."""
+    files.remove(Path("/l0/current/1.log"))
+    put_files(files, {"/l0/current/1.log": log(packet(7, 0, b"compacted"), b"\0")})
+
+
+@pytest.mark.parametrize("what", ["locations", "ledgers"])
+def test_where_a_log_is_damaged_no_ledger_is_said_to_lack_entries(what: str) -> None:
+    """Any ledger may have had entries there, which the bookie would deny."""
+    files = make(SimFiles(Random(1)))
+    damage_a_log(files)
+    remove_tree(files, Path("/l0/current/locations"))
+    (done,) = getattr(rebuild(files), what)()
+    assert done.damaged
+    assert all(one.header.limbo for one in in_db(files).values())
+    assert in_db(files)[7].header.explicit_lac == lac_packet(7, 1)
+
+
+def test_a_length_that_leads_behind_a_finished_log_is_damage() -> None:
+    """A crash cuts off the last record of a log without map only."""
+    files = make(SimFiles(Random(1)))
+    records = b"".join(map(journal_layout.entry_record, (packet(7, 0), packet(7, 1))))
+    data = bytearray(LogHeader(map_offset=1024 + len(records), ledgers=1).encode() + records)
+    data[1024:1028] = struct.pack(">i", 1 << 20)
+    files.remove(Path("/l0/current/1.log"))
+    put_files(files, {"/l0/current/1.log": bytes(data + bytes(40))})
+    (done,) = rebuild(files).locations()
+    assert (len(done.damaged), done.unreadable) == (1, 1)
 
 
 def test_without_ledgers_there_is_nothing_to_rebuild_locations_for() -> None:
