@@ -73,6 +73,7 @@ class Registration:
         self._wanted = False
         self._trying: Deferred[None] | None = None
         self._pause: Deferred[None] | None = None
+        self._sessions_lost = 0
         self.is_registered = False
 
     async def register(self, *, read_only: bool) -> None:
@@ -128,6 +129,7 @@ class Registration:
         log.info("metadata session {change}", change=event.name.lower())
         if event is SessionEvent.LOST:
             self.is_registered = False
+            self._sessions_lost += 1
         if event is SessionEvent.LOST or not self.is_registered:
             self._try_again()
         if event is SessionEvent.CONNECTED and self._pause is not None:
@@ -135,10 +137,13 @@ class Registration:
 
     async def _write(self) -> None:
         async with self._one_at_a_time:
-            read_only = self._read_only
-            await self._store.register(self._bookie_id, self._info, read_only=read_only)
-            if not self.is_registered:
-                await self._insist_cookie()
+            is_current = False
+            while not is_current:  # Or the entry went with a session that was lost meanwhile.
+                read_only, sessions_lost = self._read_only, self._sessions_lost
+                await self._store.register(self._bookie_id, self._info, read_only=read_only)
+                if not self.is_registered:
+                    await self._insist_cookie()
+                is_current = sessions_lost == self._sessions_lost
             self.is_registered = True
             mode = "read-only" if read_only else "writable"
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)

@@ -205,6 +205,25 @@ def test_a_bookie_whose_cookie_has_gone_while_it_had_no_session_ends(world: Worl
     assert "no cookie of b1 any more" in str(world.failures[0])
 
 
+def test_a_session_that_is_lost_while_the_cookie_is_read_counts_for_nothing() -> None:
+    """What was registered went with it: the cookie is read again behind the next registration."""
+    world = World()
+    done(world.registration.register(read_only=False))
+    read_cookie, reads = world.store.read_cookie, list[str]()
+
+    async def lost_meanwhile(bookie_id: BookieId) -> Any:
+        found = await read_cookie(bookie_id)
+        reads.append(bookie_id)
+        if len(reads) == 1:
+            world.store.session.expire()
+        return found
+
+    world.store.read_cookie = lost_meanwhile
+    world.store.session.expire()
+    assert world.seen() == "writable"
+    assert len(reads) == 2
+
+
 def test_a_bookie_without_a_cookie_does_not_register(world: World) -> None:
     done(world.onlooker.remove_cookie(B1))
     with pytest.raises(WrongIdentityError):
