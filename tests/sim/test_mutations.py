@@ -30,6 +30,8 @@ ARGUMENTS: dict[str, Any] = {
     "how_soon_s": 0.0,
     "is_in_memory": False,
     "transactional": False,
+    "deleted": 0,
+    "what": "locations",
     "entries": 2,
     "damage": "cut",
     "noted": (5, 4),

@@ -12,6 +12,7 @@ import attrs
 
 from bkclient.admin import handover
 from bkclient.client import Client
+from bkclient.connection.channel import BookieChannel
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandoverState
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.record import LogRecord
@@ -22,8 +23,11 @@ from bkclient.metadata.tree.logs import TOMBSTONE, TreeLogs
 from bkclient.metadata.tree.nodes import NoNodeError
 from bookied.autorecovery.worker import RepairOutcome, Worker
 from bookied.data_integrity import check as integrity
+from bookied.directories import cookie_check
+from bookied.directories.roots import Directories
 from bookied.state.registration import Registration
 from bookied.storage.entrylog import entry_rows
+from bookied.storage.files.files import Files
 from bookied.storage.garbage.live_records import WrittenRecords
 from bookied.storage.garbage.transactional_compaction import (
     TransactionalCompaction,
@@ -87,6 +91,48 @@ def _cookie_not_looked_for(stack: Stack) -> None:
     async def insist_cookie(_self: Registration) -> None: ...
 
     put(stack, Registration, _insist_cookie=insist_cookie)
+
+
+def _clear_is_tls(stack: Stack) -> None:
+    """A client keeps what came in clear with the answer to START_TLS."""
+    usual = BookieChannel.start_tls
+
+    def start_tls(self: BookieChannel, end: Any) -> Any:
+        self._connection.buffer = bytearray()
+        return usual(self, end)
+
+    put(stack, BookieChannel, start_tls=start_tls)
+
+
+def _lost_meanwhile(stack: Stack) -> None:
+    """A registration is done though its session was lost before its cookie was read."""
+
+    async def write(self: Any) -> None:
+        async with self._one_at_a_time:
+            await self._store.register(self._bookie_id, self._info, read_only=self._read_only)
+            if not self.is_registered:
+                await self._insist_cookie()
+            self.is_registered = True
+
+    put(stack, Registration, _write=write)
+
+
+def _cookie_is_enough(stack: Stack) -> None:
+    """A root passes the check of cookies wherever it was at the last start."""
+
+    def check_paths(_files: Files, _found: Directories, _moved: object = None) -> None: ...
+
+    put(stack, cookie_check, check_paths=check_paths)
+
+
+def _emptied_is_new(stack: Stack) -> None:
+    """A bookie without a stored cookie is new if any directory is empty."""
+
+    def insist_new(self: Any, _local: object, missing: list[Path]) -> None:
+        assert missing
+        self._insist_empty(missing)
+
+    put(stack, cookie_check._CookieCheck, insist_new=insist_new)
 
 
 def _listing_not_fresh(stack: Stack) -> None:
@@ -222,6 +268,7 @@ def _no_limbo(stack: Stack) -> None:
 
 
 _BATCHES: Final = "tests.bookied.server.rules.test_batch_reads"
+_COOKIES: Final = "tests.bookied.directories.test_cookie_check"
 _COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
 SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
@@ -249,6 +296,40 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "absent",
         160,
     ),
+    "clear-is-tls": switch(
+        "a client does not notice what comes in clear with the answer to START_TLS",
+        "9",
+        "I2",
+        _clear_is_tls,
+        "tests.bkclient.connection.test_channel:"
+        "test_what_comes_in_clear_with_the_answer_to_start_tls_is_no_answer_in_tls",
+        0,
+    ),
+    "lost-meanwhile": switch(
+        "a registration is done though its session was lost before its cookie was read",
+        "14",
+        "S10 L3",
+        _lost_meanwhile,
+        "tests.bookied.state.test_registration:"
+        "test_a_session_that_is_lost_while_the_cookie_is_read_counts_for_nothing",
+        0,
+    ),
+    "cookie-is-enough": switch(
+        "directories of a bookie that changed places are not noticed",
+        "storage",
+        "I14",
+        _cookie_is_enough,
+        f"{_COOKIES}:test_directories_that_changed_places_are_refused",
+        0,
+    ),
+    "emptied-is-new": switch(
+        "a bookie without a stored cookie is new if any directory is empty",
+        "storage",
+        "I14",
+        _emptied_is_new,
+        f"{_COOKIES}:test_a_lost_stored_cookie_is_refused_also_where_a_directory_was_emptied",
+        0,
+    ),
     "listing-not-fresh": switch(
         "ledgers are listed without a sync before",
         "13, H4",
@@ -272,6 +353,15 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         _ids_of_logs_ignored,
         "made_again",
         160,
+    ),
+    "next-log-takes-it": switch(
+        "a batch whose answer was lost is listed by the next log of the name",
+        "log",
+        "G1",
+        _ids_of_logs_ignored,
+        "tests.bkclient.log.test_batches:"
+        "test_a_batch_whose_answer_is_lost_is_not_listed_by_the_next_log_of_the_name",
+        0,
     ),
     "no-limbo": switch(
         "a bookie with empty disks says that it never had an entry",

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from bookied.errors import CorruptError
+from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import disk_read
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import SyncGuard
@@ -51,6 +52,20 @@ def _targets_outlive_checkpoints(stack: Stack) -> None:
 def _damage_ends_source(stack: Stack) -> None:
     """A compaction takes damage in the log that it copies for the end of that log."""
     put(stack, LiveRecords, insist_complete=lambda _self: None)
+
+
+def _torn_end_is_believed(stack: Stack) -> None:
+    """A log's last record counts as cut off without a look at what the index has behind it."""
+
+    def insist_complete(_self: Relocation, scan: LogScan) -> None:
+        scan.insist_complete()
+
+    put(stack, Relocation, insist_complete=insist_complete)
+
+
+def _damage_denies(stack: Stack) -> None:
+    """Locations that are rebuilt from a damaged log count as complete."""
+    put(stack, RebuildDb, _put_into_limbo=lambda _self, _path: None)
 
 
 def _target_is_believed(stack: Stack) -> None:
@@ -338,6 +353,24 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
         0,
     ),
+    "torn-end-is-believed": switch(
+        "a log's last record counts as cut off though the index has entries behind it",
+        "storage",
+        "I1",
+        _torn_end_is_believed,
+        f"{_STORAGE}.garbage.test_collector:"
+        "test_live_records_behind_what_looks_like_a_torn_end_keep_their_log",
+        0,
+    ),
+    "damage-denies": switch(
+        "locations that are rebuilt from a damaged log count as complete",
+        "storage",
+        "I14",
+        _damage_denies,
+        "tests.bookied.offline.repair.test_rebuild_db:"
+        "test_where_a_log_is_damaged_no_ledger_is_said_to_lack_entries",
+        0,
+    ),
     "target-is-believed": switch(
         "a transactional compaction does not read what it has written",
         "storage",
@@ -460,7 +493,8 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "storage",
         "I1",
         _cut_off_before_the_map,
-        f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
+        "tests.bookied.offline.repair.test_rebuild_db:"
+        "test_a_length_that_leads_behind_a_finished_log_is_damage",
         0,
     ),
     "taken-back-blindly": switch(
