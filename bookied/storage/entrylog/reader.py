@@ -211,7 +211,7 @@ class LogScan:
     def heads_behind(self) -> Iterator[tuple[int, int, int]]:
         """Yield ledger id, entry id and location of all that can be an entry after a cut-off end.
 
-        If it is no end, but a damaged length, the entries that this hides are among them.
+        If a damaged length looks like that end, the entries that it hides are among them.
         """
         begin = self.end + layout.RECORD.size
         if not self.is_torn or begin >= self.size:
