@@ -47,6 +47,9 @@ class KeptWriters(Protocol):
 class Host:
     """The environment, the standard streams and the connections, for as many commands as come."""
 
+    proc = "/proc"
+    """Where the kernel shows the processes of this machine."""
+
     def __init__(
         self,
         *,

@@ -94,7 +94,7 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
     found = find_directories(session, **dirs)
     for root in found.roots:
         _insist(root, found.roots)
-    each = uses(found.roots)
+    each = uses(found.roots, Path(session.host.proc))
     note_use(session, each)
     return OfflineBookie(RealFiles(), found, is_live=any(use.is_used for use in each))
 
@@ -173,10 +173,10 @@ class DirectoryState:
         return "in use" if self.is_bookie_at_work else "free"
 
 
-def directory_states(found: Directories) -> list[DirectoryState]:
+def directory_states(session: Session, found: Directories) -> list[DirectoryState]:
     """Return how each directory of a bookie is used."""
     kinds = {"journal": found.journals, "ledger": found.ledgers, "index": found.indexes}
-    each = uses(found.roots)
+    each = uses(found.roots, Path(session.host.proc))
     is_at_work = any(use.is_used for use in each)
     return [
         DirectoryState(

@@ -61,12 +61,12 @@ def bookie(request: pytest.FixtureRequest, module_peers: Peers) -> JavaBookie:
 
 def check_beside(bookie: JavaBookie, program: str) -> None:
     """See that a running bookie is noticed, and that its directories can be read beside it."""
-    used = rows(bookie, "lock-status")
+    used = run("lock-status", "-c", bookie.conf_path, "-o", "jsonl", sees_processes=True).rows
     assert {one["state"] for one in used} == {"in use"}
     assert {(w["program"], w["pid"]) for one in used for w in one["workers"]} == {
         (program, bookie.pid)
     }
-    found = run("check", "--deep", "-c", bookie.conf_path, "-o", "jsonl")
+    found = run("check", "--deep", "-c", bookie.conf_path, "-o", "jsonl", sees_processes=True)
     assert f"in use by {program} (process {bookie.pid})" in found.err
 
 

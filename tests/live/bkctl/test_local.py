@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -128,45 +127,49 @@ def test_the_env_file_is_what_a_shell_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_first_minute_has_figures_of_every_bookie(tmp_path: Path) -> None:
+def test_the_first_minute_has_figures_of_every_bookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2, "--set", "httpServerEnabled=true"):
-        line = '. "$0/bkctl.env"; shift; exec "$@"'
+        line = '. "$0" && env -0'
+        shown = subprocess.run(
+            ["sh", "-c", line, directory / "bkctl.env"], check=True, capture_output=True, text=True
+        )
+        for setting in shown.stdout.split("\0"):
+            if setting.startswith("BKCTL_"):
+                monkeypatch.setenv(*setting.split("=", 1))
 
-        def ours(*words: str) -> subprocess.CompletedProcess[str]:
-            command = ["sh", "-c", line, str(directory), "-", *BKCTL, *words]
-            return subprocess.run(command, check=False, capture_output=True, text=True)
-
-        top = json.loads(ours("top", "--once", "-i", "0.2s", "--json").stdout)
+        top = json.loads(run_here("top", "--once", "-i", "0.2s", "--json").stdout)
         assert [bookie["error"] for bookie in top["bookies"]] == [None, None]
         bookie = top["bookies"][0]["bookie_id"]
-        assert ours("bookie", "state", bookie).returncode == 0
-        collected = ours("bookie", "gc", bookie, "--yes")  # A change: it needs the token.
+        assert run_here("bookie", "state", bookie).returncode == 0
+        collected = run_here("bookie", "gc", bookie, "--yes")  # A change: it needs the token.
         assert collected.returncode == 0, collected.stderr
-        assert "leave out the entry log that" in ours("bookie", "gc-status", bookie).stderr
-        assert json.loads(ours("autorecovery", "status", "--json").stdout)["auditor"]
-        _check_settings_of_all(ours)
+        assert "leave out the entry log that" in run_here("bookie", "gc-status", bookie).stderr
+        assert json.loads(run_here("autorecovery", "status", "--json").stdout)["auditor"]
+        _check_settings_of_all()
 
 
-def _check_settings_of_all(ours: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def _check_settings_of_all() -> None:
     """Check that one setting of all bookies is changed and shown, and where it comes from."""
 
     def shown(*words: str) -> list[tuple[str, str]]:
-        found = ours("bookie", "config", "--all", *words, "--json").stdout
+        found = run_here("bookie", "config", "--all", *words, "--json").stdout
         return [(one["value"], one["origin"]) for one in json.loads(found)["settings"]]
 
     change = "bookie", "config-set", "--all", "gcWaitTime=700000"
     assert shown("gcWaitTime") == [("600000", "default")] * 2
-    assert "Change 2 bookies?" in ours(*change).stderr
-    assert ours(*change, "--dry-run").stdout.count("to 700000; it is 600000\n") == 2
-    assert "settings file of each bookie:\n  gcWaitTime=700000" in ours(*change, "--yes").stderr
+    assert "Change 2 bookies?" in run_here(*change).stderr
+    assert run_here(*change, "--dry-run").stdout.count("to 700000; it is 600000\n") == 2
+    assert "settings file of each bookie:\n  gcWaitTime=700000" in run_here(*change, "--yes").stderr
     assert shown("gcWaitTime") == [("700000", "set at run time")] * 2
     assert all("bookie.conf:" in origin for _, origin in shown("bookiePort"))
-    bookies = ours("bookie", "list", "-o", "id").stdout.split()
-    some = ours("bookie", "config", f"{bookies[0]},none:1", "gcWaitTime")
+    bookies = run_here("bookie", "list", "-o", "id").stdout.split()
+    some = run_here("bookie", "config", f"{bookies[0]},none:1", "gcWaitTime")
     assert (some.returncode, some.stdout.count("700000")) == (8, 1)
     assert "warning: bookie none:1 is not registered" in some.stderr
-    assert ours("bookie", "config-set", ",".join(bookies), "nosuch=1", "--yes").returncode == 3
+    assert run_here("bookie", "config-set", ",".join(bookies), "nosuch=1", "--yes").returncode == 3
 
 
 @pytest.mark.processes
@@ -224,7 +227,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
         ids = run_here("local", "status", directory, "-o", "id").stdout
         assert ids == listed.stdout
-        which = re.search("clusters that run here: (.*);", _run("local", "status").stderr)
+        which = re.search("clusters that run here: (.*);", run_here("local", "status").stderr)
         assert which is not None
         assert str(directory) in which[1].split(", ")
         os.kill(pid, signal.SIGKILL)
@@ -238,7 +241,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         stopped = _run("local", "stop", directory)
     assert (stopped.returncode, _processes(directory)) == (0, [])
     assert _processes(directory, b"bkctl") == []  # Not even the process that ran the cluster.
-    again = _run("local", "stop", directory)
+    again = run_here("local", "stop", directory)
     assert (again.returncode, again.stderr) == (0, f"no cluster runs in {directory}\n")
     shown = run_here("local", "status", directory)
     assert "down" in shown.stdout
@@ -264,7 +267,7 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         status = run_here("local", "status", directory)
         assert "decommissioned" in status.stdout
         assert "to start" not in status.stderr
-        unnamed = _run("local", "start", directory)
+        unnamed = run_here("local", "start", directory)
         assert unnamed.returncode == 0
         assert unnamed.stderr.startswith("no bookie of the cluster is down; for more bookies: ")
         os.kill(rows[1]["pid"], signal.SIGTERM)
@@ -272,7 +275,7 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         conf = f"{rows[1]['directory']}/bookie.conf"
         by_hand = subprocess.Popen([*BOOKIED, "--conf", conf], stderr=subprocess.DEVNULL)
         until(lambda: _state(directory, rows[1]["bookie_id"]) == "up", "it did not start")
-        stopped = _run("local", "stop", directory)
+        stopped = run_here("local", "stop", directory)
         assert (stopped.returncode, f"kill {by_hand.pid}" in stopped.stderr) == (7, True)
         by_hand.terminate()
         by_hand.wait(TIMEOUT_S)
@@ -284,7 +287,7 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         if by_hand is not None and by_hand.poll() is None:
             by_hand.kill()
             by_hand.wait(TIMEOUT_S)
-        _run("local", "stop", directory)
+        run_here("local", "stop", directory)
     assert _processes(directory) == []
 
 
@@ -309,7 +312,7 @@ def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: P
         finally:
             for one in _processes(directory) if crashes else ():
                 os.kill(one, signal.SIGKILL)
-            _run("local", "stop", directory)
+            run_here("local", "stop", directory)
         assert _processes(directory) == []
 
 
@@ -353,10 +356,10 @@ def test_a_broken_bookie_of_an_existing_cluster_leaves_the_others_running(tmp_pa
         assert f"bookie {broken} did not start: " in (directory / BACKGROUND_LOG).read_text()
         assert (_state(directory, broken), _state(directory, sound)) == ("down", "up")
         version.write_bytes(cookie)
-        repaired = _run("local", "start", directory, broken)
+        repaired = run_here("local", "start", directory, broken)
         assert repaired.returncode == 0, repaired.stderr
     finally:
-        _run("local", "stop", directory)
+        run_here("local", "stop", directory)
     for bookie in ("bookie-1", "bookie-2"):
         (directory / bookie / "bookie.conf").write_text("bookiePort=1\n")
     none = _run(*words)
@@ -368,7 +371,7 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2) as cluster:
         ids = run_here("local", "status", directory, "-o", "id").stdout.split()
-        stopped = _run("local", "stop", directory, ids[1])
+        stopped = run_here("local", "stop", directory, ids[1])
         start = f"bkctl local start {directory} {ids[1]}"
         copies = (
             "autorecovery copies its ledgers, if any, to other bookies from now on; "
@@ -382,27 +385,27 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         log = directory.with_suffix(".log")
         until(lambda: f"bookie {ids[1]} was stopped\n" in log.read_text(), "not reported")
         assert "warning" not in log.read_text()
-        again = _run("local", "stop", directory, ids[1])
+        again = run_here("local", "stop", directory, ids[1])
         assert (again.returncode, again.stderr) == (0, f"bookie {ids[1]} does not run\n")
         unnamed = _run("local", "start", directory)
         assert unnamed.returncode == 0, unnamed.stderr
         assert f"started bookie {ids[1]}; its log is" in unnamed.stderr
         listed = run_here("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
         assert sorted(listed.stdout.split()) == sorted(ids)
-        assert "runs already" in _run("local", "start", directory, ids[1]).stderr
+        assert "runs already" in run_here("local", "start", directory, ids[1]).stderr
         chosen = run_here(
             "-u", cluster.uri, "bookie", "show", "--filter", "uptime_s>=0", "-o", "id"
         )
         assert sorted(chosen.stdout.split()) == sorted(ids), chosen.stderr
         assert run_here("-u", cluster.uri, "autorecovery", "disable").returncode == 0
-        paused = _run("local", "stop", directory, ids[1])
+        paused = run_here("local", "stop", directory, ids[1])
         assert paused.stderr == f"stopped bookie {ids[1]}; to start it: {start}\n"
-        assert _run("local", "start", directory, ids[1]).returncode == 0
+        assert run_here("local", "start", directory, ids[1]).returncode == 0
         for word in ("start", "stop"):
-            unknown = _run("local", word, directory, "127.0.0.1:1")
+            unknown = run_here("local", word, directory, "127.0.0.1:1")
             assert unknown.returncode == ExitStatus.NOT_FOUND
             assert f"its bookies are {ids[0]}, {ids[1]}" in unknown.stderr
-    gone = _run("local", "start", directory, ids[0])
+    gone = run_here("local", "start", directory, ids[0])
     assert gone.returncode == ExitStatus.CONFLICT
     assert f"to start it: bkctl local 2 --dir {directory} --background" in gone.stderr
 
@@ -414,7 +417,7 @@ def test_bookies_are_added_while_the_cluster_runs_and_are_there_after_a_restart(
     directory = tmp_path / "bk"
     with local_cluster(directory, 1) as cluster:
         first = run_here("local", "status", directory, "-o", "id").stdout.split()
-        planned = _run("local", "3", "--dir", directory, "--dry-run")
+        planned = run_here("local", "3", "--dir", directory, "--dry-run")
         assert planned.stdout == f"would start 2 bookies more in {directory}\n"
         added = _run("local", "3", "--dir", directory, "-o", "id")
         assert added.returncode == 0, added.stderr
@@ -440,7 +443,7 @@ def test_a_bookie_that_was_killed_counts_as_started_only_when_it_runs(tmp_path: 
         os.kill(one["pid"], signal.SIGKILL)  # Its registration stays for some seconds.
         log = directory.with_suffix(".log")
         until(lambda: "ended with -9" in log.read_text(), "not reported")
-        started = _run("local", "start", directory, one["bookie_id"])
+        started = run_here("local", "start", directory, one["bookie_id"])
         assert started.returncode == 0, started.stderr
         assert _state(directory, one["bookie_id"]) == "up"
 
@@ -450,9 +453,9 @@ def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):
         ids = run_here("local", "status", directory, "-o", "id").stdout.split()
-        assert _run("local", "stop", directory, ids[1]).returncode == 0
+        assert run_here("local", "stop", directory, ids[1]).returncode == 0
         (directory / "bookie-2/ledgers/current/VERSION").unlink()
-        refused = _run("local", "start", directory, ids[1])
+        refused = run_here("local", "start", directory, ids[1])
         assert refused.returncode == ExitStatus.UNREACHABLE
         assert f"bookie {ids[1]} did not start: " in refused.stderr
         assert f"its log is {directory}/bookie-2/bookie.log" in refused.stderr
@@ -464,18 +467,18 @@ def test_what_a_user_changes_in_the_settings_of_a_bookie_stays(tmp_path: Path) -
     conf, ledgers = directory / "bookie-1" / CONF_FILE, f"{directory}/bookie-1/ledgers"
     with local_cluster(directory, 1) as cluster:
         bookie_id = run_here("local", "status", directory, "-o", "id").stdout.strip()
-        assert _run("local", "stop", directory, bookie_id).returncode == 0
+        assert run_here("local", "stop", directory, bookie_id).returncode == 0
         edited = conf.read_text().replace(ledgers, f"{ledgers},{ledgers}2") + "# mine\n"
         conf.write_text(edited)
-        refused = _run("local", "start", directory, bookie_id)
+        refused = run_here("local", "start", directory, bookie_id)
         assert (refused.returncode, conf.read_text()) == (ExitStatus.UNREACHABLE, edited)
         expanded = run_here("-u", cluster.uri, "disk", "expand", "-c", conf, "--yes")
         assert expanded.returncode == 0, expanded.stderr
-        started = _run("local", "start", directory, bookie_id)
+        started = run_here("local", "start", directory, bookie_id)
         assert (started.returncode, conf.read_text()) == (0, edited), started.stderr
-        assert _run("local", "stop", directory, bookie_id).returncode == 0
+        assert run_here("local", "stop", directory, bookie_id).returncode == 0
         conf.write_text(re.sub("bookiePort=.*", "bookiePort=1", edited))
-        other = _run("local", "start", directory, bookie_id)
+        other = run_here("local", "start", directory, bookie_id)
         assert other.returncode == ExitStatus.UNREACHABLE
         assert f"{conf} does not set bookiePort=" in other.stderr
         conf.write_text(edited)
@@ -492,7 +495,7 @@ def test_a_bookie_that_was_renamed_is_started_and_shown_by_its_new_id(tmp_path: 
     with local_cluster(directory, 2):
         kept, old = run_here("local", "status", directory, "-o", "id").stdout.split()
     conf.write_text(conf.read_text().replace("=127.0.0.1\n", "=localhost\n"))
-    renamed = _run("bookie", "rename", "-c", conf, "--yes")
+    renamed = run_here("bookie", "rename", "-c", conf, "--yes")
     assert renamed.returncode == 0, renamed.stderr
     new = old.replace("127.0.0.1", "localhost")
     with local_cluster(directory, 2) as cluster:
@@ -500,7 +503,7 @@ def test_a_bookie_that_was_renamed_is_started_and_shown_by_its_new_id(tmp_path: 
         listed = run_here("-u", cluster.uri, "bookie", "list", "-o", "id")
         assert sorted(listed.stdout.split()) == sorted([kept, new])
         for word in ("stop", "start"):
-            done = _run("local", word, directory, new)
+            done = run_here("local", word, directory, new)
             assert done.returncode == 0, done.stderr
 
 

@@ -47,7 +47,7 @@ def files(
 
 def lock_status(session: Session, /, *, fail_if_any: bool, **dirs: tuple[str, ...]) -> None:
     """Show the process that uses a bookie's directories."""
-    found = disk_dirs.directory_states(disk_dirs.find_directories(session, **dirs))
+    found = disk_dirs.directory_states(session, disk_dirs.find_directories(session, **dirs))
     session.emit_all(found, disk_dirs.DirectoryState)
     used = [str(one.use.root) for one in found if one.use.is_used]
     if fail_if_any and used:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 import re
 import shutil
 import subprocess
@@ -555,8 +556,8 @@ def test_beside_a_running_bookie_everything_is_shown_with_a_note(tmp_path: Path)
     locks.take([tmp_path / "bookie/ledgers"])
     try:
         for command in (["ledgers"], ["check"], ["journal"], ["files"]):
-            found = run(*command, *words)
-            assert "in use by " in found.err
+            found = run(*command, *words, sees_processes=True)
+            assert f"(process {os.getpid()})" in found.err
             assert "shown as it is on disk at this moment" in found.err
         assert run("ledgers", *words, "-q").err == ""
     finally:
