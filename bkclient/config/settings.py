@@ -140,6 +140,11 @@ class _Patterns:
         return None if found is None or found.lastindex is None else found.lastindex - 1
 
 
+@cache
+def _patterns(*classes: Any) -> _Patterns:
+    return _Patterns(one.pattern for cls in classes for one in other_keys(cls))
+
+
 class _Loading:
     """One run of ``load``: where values are found, and the findings so far."""
 
@@ -183,21 +188,16 @@ class _Loading:
 
     def check_other_keys(self, also: tuple[type, ...], *, strict: bool) -> None:
         """Find keys that are not settings of the class: known without use, or unknown."""
-        own = known_keys(self._cls)
-        others = frozenset().union(*(known_keys(cls) for cls in also))
-        known = own | others
-        mine = other_keys(self._cls)
-        my_patterns = _Patterns(one.pattern for one in mine)
-        other_patterns = _Patterns(one.pattern for cls in also for one in other_keys(cls))
         used = {key for one in self.settings for key in (one.spec.key, *one.spec.aliases)}
+        others = frozenset().union(*map(known_keys, also))
         for prop in self._by_key.values():
             if prop.key in used:
                 continue
-            number = my_patterns.first(prop.key)
+            number = _patterns(self._cls).first(prop.key)
             if number is not None:
-                self._judge_other(mine[number], prop)
-            elif prop.key not in others and other_patterns.first(prop.key) is None:
-                self._unknown(prop, known, strict=strict)
+                self._judge_other(other_keys(self._cls)[number], prop)
+            elif prop.key not in others and _patterns(*also).first(prop.key) is None:
+                self._unknown(prop, known_keys(self._cls) | others, strict=strict)
 
     def add_placed(self, findings: Iterable[SettingFinding]) -> None:
         """Add findings of a cross check, with the place where their key was set."""
