@@ -218,12 +218,12 @@ def insist_current(found: Directories) -> None:
 
 
 @contextlib.contextmanager
-def lock_existing(found: Directories, *, port: int = 0) -> Iterator[None]:
-    """Keep every bookie out of these roots meanwhile.
+def lock_existing(
+    session: Session, found: Directories, config: OfflineConfig | None
+) -> Iterator[None]:
+    """Keep every bookie out of these roots meanwhile, which must exist.
 
-    Args:
-        found: the roots; they must exist.
-        port: where the bookie would listen, if that is known; 0 if not.
+    ``config`` says where the bookie would listen, if that is known.
 
     Raises:
         NothingFoundError: a root is not there.
@@ -235,18 +235,20 @@ def lock_existing(found: Directories, *, port: int = 0) -> Iterator[None]:
                 f"{root}: no such directory", next_step="is its disk mounted? Check the settings"
             )
     refuse_other_owner(found)
-    with lock_or_make(found, port=port):
+    with lock_or_make(session, found, config):
         yield
 
 
 @contextlib.contextmanager
-def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
+def lock_or_make(
+    session: Session, found: Directories, config: OfflineConfig | None
+) -> Iterator[None]:
     """Like ``lock_existing``, and make the roots that are not there.
 
     Raises:
         RefusedError: a bookie runs there.
     """
-    refuse_use(found, port)
+    refuse_use(session, found, config)
     locks = DirectoryLocks()
     try:
         locks.take(found.roots)
@@ -258,13 +260,13 @@ def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
         locks.release()
 
 
-def refuse_use(found: Directories, port: int) -> None:
-    """Refuse directories, and a port unless 0, that a process uses.
+def refuse_use(session: Session, found: Directories, config: OfflineConfig | None) -> None:
+    """Refuse directories that a process uses, and a bookie whose port is taken.
 
     Raises:
         RefusedError: one does.
     """
-    for use in uses(found.roots):
+    for use in uses(found.roots, Path(session.host.proc)):
         if use.is_used:
             who = ", ".join(map(str, use.workers)) or "a running bookie"
             is_tool = any(worker.program.startswith(TOOL) for worker in use.workers)
@@ -273,9 +275,9 @@ def refuse_use(found: Directories, port: int) -> None:
                 f"{use.root} is in use by {who}",
                 next_step=f"{first}; `bkctl disk lock-status` shows the process",
             )
-    if port and _is_taken(port):
+    if config is not None and config.port and _is_taken(config.port):
         raise RefusedError(
-            f"port {port} is taken: the bookie runs, or another program has its port",
+            f"port {config.port} is taken: the bookie runs, or another program has its port",
             next_step="stop it first",
         )
 

@@ -148,7 +148,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     session.confirm(
         [f"To rename {flip.old} to {flip.new}:", *(f"  {one}" for one in steps)], "Go on?"
     )
-    with lock_existing(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
+    with lock_existing(session, bookie.found, bookie.config), repeatable(session, "run it again"):
         _flip(session, bookie, flip, cookie, ledgers)
     session.emit(
         IdFlipped(flip.new, flip.old, len(bookie.found.all_dirs), len(ledgers) if rename else None)
@@ -310,11 +310,11 @@ def expand_storage(session: Session) -> None:
         str(root) for root in bookie.found.roots if not (root / CURRENT / VERSION).exists()
     )
     if session.dry_run:
-        refuse_use(bookie.found, bookie.config.port)
+        refuse_use(session, bookie.found, bookie.config)
         stamp(session, bookie, expand=True, dry_run=True)
         session.plan(f"add {name}" for name in added)
         return
-    with lock_or_make(bookie.found, port=bookie.config.port):
+    with lock_or_make(session, bookie.found, bookie.config):
         prepare(RealFiles(), bookie.found)
         stamp(session, bookie, expand=True)
     session.emit(StorageExpanded(bookie.bookie_id, added))

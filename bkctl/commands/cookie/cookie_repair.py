@@ -215,7 +215,7 @@ def repair(session: Session) -> None:
     if places:
         lines = [f"The cookie of {bookie_id} will be written to:", *(f"  {p}" for p in places)]
         session.confirm([*moved, *lines], "Go on?")
-        with lock_existing(seen.bookie.found, port=seen.bookie.config.port):
+        with lock_existing(session, seen.bookie.found, seen.bookie.config):
             note_moves(RealFiles(), seen.bookie.found, former)
             note_paths(RealFiles(), seen.bookie.found)
             _write(seen, places)

@@ -297,7 +297,7 @@ def _delete_with_files(
         raise UsageError(
             f"the settings are those of {bookie.bookie_id}", next_step="leave the id out"
         )
-    with lock_existing(bookie.found, port=bookie.config.port):
+    with lock_existing(session, bookie.found, bookie.config):
         files = [directory / VERSION for directory in bookie.found.all_dirs]
         _delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
 

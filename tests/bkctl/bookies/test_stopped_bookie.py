@@ -44,7 +44,8 @@ class Bookie:
         self, *words: object, ok: bool = True, typed: str = "", tty: bool = False, uri: str = ""
     ) -> Result:
         cluster = ["-u", uri] if uri else []
-        with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+        fake = FakeHost(typed, tty=tty, environ={"PAGER": ""}, sees_processes=False)
+        with closing(fake) as host:
             status = cli.run([*cluster, *map(str, words), "-c", str(self.conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)
         assert not ok or status == 0, (words, result)

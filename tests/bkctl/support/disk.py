@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 
 from bkctl.cli.root import cli
-from bkctl.host import Host
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.golden import DIRECTORY
 
@@ -40,13 +39,9 @@ def run(
     environ: Mapping[str, str] | None = None,
     sees_processes: bool = False,
 ) -> Result:
-    """Run ``bkctl disk WORDS`` in this process.
-
-    Without ``sees_processes`` no process of this machine is there: else each command would look at
-    the open files of all of them. A lock is seen all the same.
-    """
-    host = FakeHost(tty=tty, environ={"PAGER": "", **(environ or {})})
-    host.proc = Host.proc if sees_processes else "/no-proc"
+    """Run ``bkctl disk WORDS`` in this process."""
+    environ = {"PAGER": "", **(environ or {})}
+    host = FakeHost(tty=tty, environ=environ, sees_processes=sees_processes)
     status = cli.run(["disk", *map(str, words)], host)
     result = Result(status, host.out.data.decode(), host.err.text)
     assert not ok or status == 0, (words, result)

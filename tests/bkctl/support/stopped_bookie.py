@@ -36,7 +36,8 @@ class Bookie:
     def run(self, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
         conf = self.base / "bk.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+        fake = FakeHost(typed, tty=tty, environ={"PAGER": ""}, sees_processes=False)
+        with closing(fake) as host:
             status = cli.run([*map(str, words), "-c", str(conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)
         assert not ok or status == 0, (words, result)

@@ -34,11 +34,21 @@ class Stream(io.TextIOWrapper):
 
 
 class FakeHost(Host):
-    """A host whose streams are in memory; ``tty`` says whether somebody sits there."""
+    """A host whose streams are in memory; ``tty`` says whether somebody sits there.
+
+    Without ``sees_processes`` no process of this machine is there: else each command on directories
+    looks at the open files of all of them. A lock is seen all the same.
+    """
 
     def __init__(
-        self, typed: str = "", *, tty: bool = False, environ: Mapping[str, str] | None = None
+        self,
+        typed: str = "",
+        *,
+        tty: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sees_processes: bool = True,
     ) -> None:
+        self.proc = Host.proc if sees_processes else "/no-proc"
         self.out, self.err = Stream(tty=tty), Stream(tty=tty)
         super().__init__(
             environ=environ or {}, stdin=Stream(typed, tty=tty), stdout=self.out, stderr=self.err

@@ -55,7 +55,7 @@ def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
     insist_named(found, journals=True)
     insist_current(found)
     with (
-        lock_existing(found, port=0 if config is None else config.port),
+        lock_existing(session, found, config),
         repeatable(session, "nothing is lost; run the same command again"),
         session.progress("ledgers", unit="ledgers") as progress,
     ):

@@ -49,7 +49,7 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
     insist_named(found, journals=True)
     insist_current(found)
     with (
-        lock_existing(found, port=0 if config is None else config.port),
+        lock_existing(session, found, config),
         repeatable(session, "nothing is lost; run the same command again"),
         session.progress("replaying") as progress,
     ):

@@ -150,7 +150,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
             session.note(line)
         session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
         return
-    with lock_or_make(bookie.found, port=bookie.config.port):
+    with lock_or_make(session, bookie.found, bookie.config):
         doomed = _doomed(session, bookie, also, ask=METADATA not in force)
         _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
         stored = bookie.stored if delete_cookie else None
@@ -272,7 +272,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
         session.plan([*(f"make {name}/{CURRENT}" for name in names), "write and store the cookie"])
         return
     if write:
-        with lock_or_make(bookie.found, port=bookie.config.port):
+        with lock_or_make(session, bookie.found, bookie.config):
             prepare(RealFiles(), bookie.found)
             stamp(session, bookie)
     session.emit(InitializedBookie(bookie.bookie_id, names, written=write))

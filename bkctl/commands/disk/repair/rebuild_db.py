@@ -78,7 +78,7 @@ def rebuild_db(
     done: list[RebuiltDb] = []
     damaged: dict[str, CorruptError] = {}
     with (
-        lock_existing(found, port=0 if config is None else config.port),
+        lock_existing(session, found, config),
         repeatable(session, AGAIN),
         session.progress("scanning", total=total * (ledgers + locations)) as progress,
     ):

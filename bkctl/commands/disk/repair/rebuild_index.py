@@ -76,7 +76,7 @@ def rebuild_index(
     version = 1 if config is None else config.file_info_format_version
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     with (
-        lock_existing(found, port=0 if config is None else config.port),
+        lock_existing(session, found, config),
         repeatable(session, AGAIN),
         session.progress("scanning", total=total) as progress,
     ):

@@ -210,7 +210,7 @@ def _emit(
 def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, list[Path]]]:
     bookie = stopped_bookie(session)
     paths: list[Path] = []
-    with lock_existing(bookie.found, port=bookie.config.port):
+    with lock_existing(session, bookie.found, bookie.config):
         refuse_registered(session, bookie.bookie_id)
         instance_id = session.call(lambda client: client.store.instance_id())
         master = master_cookie(bookie.config, bookie.bookie_id, instance_id)
