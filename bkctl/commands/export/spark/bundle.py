@@ -224,7 +224,7 @@ def _write_tar(path: Path, files: list[tuple[str, Path]], progress: Callable[[in
     """
     with making_file(str(path)) as file:
         with (
-            gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed,
+            gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w") as tar,
         ):
             for number, (name, source) in enumerate(files):
