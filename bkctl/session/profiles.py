@@ -51,7 +51,7 @@ CHARS_MAX: Final = 1_000_000
 TABLE: Final = "profiles"
 DEFAULT_KEY: Final = "profile"
 SHELL: Final = "shell"
-"""A table of the same file: how the user likes the shell to be; see ``shell_settings``."""
+"""A table of the same file: how the user likes the shell to be; see ``commands.tool.shell``."""
 CLIENT: Final = "client"
 TLS: Final = "tls"
 

@@ -6,7 +6,7 @@ directory lies ``bookied.journal``, with the id of the last journal that ours ha
 one was begun by another bookie, as every bookie begins one at each start, unless it is in groups,
 which no other bookie writes: then ours ended before it could put the id down. Once there was
 another, the file says for good that fences are in doubt. A lower one alone says that journals were
-lost (``losses``).
+lost (``emptied_directories``).
 
 A bookie that begins anew may have had a predecessor under its id that clients have fenced. So it
 puts down the highest ledger that there is before it has a cookie: fences are in doubt up to there.

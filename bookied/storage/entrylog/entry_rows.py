@@ -55,7 +55,7 @@ _STEPS: Final = (_ONES * _ONES & _ALL) - _ONES
 
 
 class EntryRows(NamedTuple):
-    """Records of consecutive entries; joined, ``pieces`` are ``wire.packets.Packets``."""
+    """Records of consecutive entries; joined, ``pieces`` are ``Packets``."""
 
     pieces: Sequence[bytes | memoryview]
     entries: int

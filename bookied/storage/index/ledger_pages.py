@@ -2,7 +2,7 @@
 
 A page is an ``array('q')`` of 1024 locations, as in the index file. Pages that were written to are
 dirty until a checkpoint has them on disk; clean ones stay as a cache, the longest unchanged out
-first. All of this belongs to the reactor's thread; ``index.files`` does what touches the disk.
+first. All of this belongs to the reactor's thread; what touches the disk is in ``index.store``.
 """
 
 from __future__ import annotations
