@@ -346,7 +346,7 @@ class RefusingReader(DataSourceStreamReader):
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    from bkctl.commands.export.spark.entry_ranges import batch_log_extents, chosen_ledgers
+    from bkctl.commands.export.spark.ledger_and_log_extents import batch_log_extents, chosen_ledgers
 
     if options.is_topics:
         from bkctl.commands.export.spark.topic_extents import batch_extents
