@@ -1,10 +1,11 @@
-"""A stream of Spark from log to log, or to Parquet, whose processes are killed at random.
+"""A stream of Spark to a log, Parquet or Delta, whose processes are killed at random.
 
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2 --bookies 4
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker --parquet
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --bookies 4 --broker --delta
     python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
@@ -15,8 +16,9 @@ stopped until Spark has given their tasks to another, and go on then. With four 
 entries have three copies, and bookies are killed too, one at a time, and started again. With
 ``--broker``, the query reads a topic of Pulsar instead of a log. The broker is killed while
 messages are sent to it, and started again. With ``--parquet``, the query writes Parquet files by
-Spark's own sink. The moments and the victims are drawn from the seed; what a victim is at then is
-up to the machine.
+Spark's own sink; with ``--delta``, a Delta table: the ``spark-defaults.conf`` in ``SPARK_CONF_DIR``
+names Delta's jars and its two settings. The moments and the victims are drawn from the seed; what a
+victim is at then is up to the machine.
 
 Time limits count the CPU time of the query, so a busy machine does not end a run. With
 ``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
@@ -53,7 +55,7 @@ from bkclient.log import LogOptions
 from bkctl.commands.local.java import pyspark_jars
 from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
-from tests.live.bkctl.spark_kills_sinks import LogSink, ParquetSink
+from tests.live.bkctl.spark_kills_sinks import DeltaSink, LogSink, ParquetSink
 from tests.live.bkctl.spark_kills_sources import Log, Topic, Verdict
 from tests.support.waiting import NotInTimeError, until
 
@@ -328,7 +330,7 @@ class Rounds:
         executors: int = 0,
         bookies: int = 1,
         broker: bool = False,
-        parquet: bool = False,
+        files: type[ParquetSink] | None = None,
     ) -> None:
         self._cluster, self._client, self._scratch = cluster, client, scratch
         self._chance = random.Random(seed)
@@ -342,8 +344,8 @@ class Rounds:
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
         self._sink: LogSink | ParquetSink
-        if parquet:
-            self._sink = ParquetSink(scratch / "parquet")
+        if files is not None:
+            self._sink = files(scratch / "files")
             del self._weights[Victim.COMMIT]  # Spark's JVM commits.
         else:
             self._sink = LogSink(client, cluster.uri, options)
@@ -513,7 +515,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--broker", action="store_true", help="read a topic; its broker is a victim"
     )
-    parser.add_argument("--parquet", action="store_true", help="write Parquet, not a log")
+    files = parser.add_mutually_exclusive_group()
+    for sink in (ParquetSink, DeltaSink):
+        files.add_argument(
+            f"--{sink.format}",
+            action="store_const",
+            dest="files",
+            const=sink,
+            help=f"write {sink.format.capitalize()}, not a log",
+        )
     parser.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     asked = parser.parse_args(arguments)
     end_s = time.monotonic() + 60 * asked.minutes
@@ -521,7 +531,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "executors": asked.executors,
         "bookies": asked.bookies,
         "broker": asked.broker,
-        "parquet": asked.parquet,
+        "files": asked.files,
     }
     status, seed = run(asked.rounds, asked.seed, **how), asked.seed
     while status != WRONG and time.monotonic() < end_s:

@@ -1,4 +1,4 @@
-"""What a stream of ``spark_kills`` writes: a log, or Parquet files by Spark's own sink."""
+"""What a stream of ``spark_kills`` writes: a log, Parquet files, or a Delta table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LogSink:
 class ParquetSink:
     """A directory of Parquet files, of which those count that Spark's record of batches names."""
 
-    format: Final = "parquet"
+    format: str = "parquet"
 
     def __init__(self, directory: Path) -> None:
         self.options: Mapping[str, str] = {"path": str(directory)}
@@ -61,6 +61,25 @@ class ParquetSink:
         if path not in self._read:
             self._read[path] = [_entry_of(row) for row in pq.read_table(path).to_pylist()]
         return self._read[path]
+
+
+class DeltaSink(ParquetSink):
+    """A Delta table that nobody else changes, with one version for each batch."""
+
+    format = "delta"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._directory = directory
+
+    def _paths(self) -> list[str]:
+        lines = [
+            line
+            for version in sorted(self._directory.glob("_delta_log/*.json"))
+            for line in version.read_text().splitlines()
+        ]
+        added = [action["add"]["path"] for action in map(json.loads, lines) if "add" in action]
+        return [str(self._directory / unquote(path)) for path in added]
 
 
 def _entry_of(row: dict[str, Any]) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from tests.live.bkctl.spark_kills import Victim, kill
+from tests.live.bkctl.spark_kills_sinks import DeltaSink, ParquetSink
 from tests.live.bkctl.spark_kills_sources import Row, compare
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -26,9 +28,18 @@ def test_rows_are_there_once_whichever_executor_is_lost(tmp_path) -> None:
 
 
 def test_parquet_files_have_each_row_once_whoever_is_killed(tmp_path) -> None:
-    outcome = kill(3, seed=7, scratch=tmp_path, parquet=True)
+    outcome = kill(3, seed=7, scratch=tmp_path, files=ParquetSink)
     assert outcome.killed.total() > 0
     assert outcome.verdict.intact, outcome.verdict
+
+
+def test_rows_of_a_delta_table_have_the_order_of_its_versions(tmp_path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    payloads = [b"%d" % n for n in range(12)]
+    for payload in payloads:
+        table = pa.table({"payload": [payload]})
+        deltalake.write_deltalake(tmp_path, table, mode="append")
+    assert DeltaSink(tmp_path).rows() == payloads
 
 
 A, B, C = ((0, 5, entry, -1, b"key", b"%d" % entry) for entry in range(3))
