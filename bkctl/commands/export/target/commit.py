@@ -23,7 +23,7 @@ from typing import Final
 import attrs
 
 from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX
-from bkctl.commands.export.target.delta_table import publish
+from bkctl.commands.export.target.delta_table import LOG_FOLDER, publish
 from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.target.manifest import (
     DELTA,
@@ -209,6 +209,7 @@ def _record(files: TargetFiles, change: Commit) -> None:
     files.check_locked()
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:
+        files.names(LOG_FOLDER)  # Fails at a symbolic link, which deltalake would follow.
         publish(files.uri, change.record, change.added)
     # The staging directory goes first: without commit.json its removal is not known to be safe.
     files.remove(change.staging)

@@ -6,10 +6,13 @@ Paths are relative to one directory, the root, with ``/`` between names.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
+import sys
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -86,8 +89,8 @@ class TargetFiles(Protocol):
         """
 
 
-def open_files(target: str) -> TargetFiles:
-    """Return the tree below ``target``: a path, or a URI.
+def open_files(target: str, *, follow: bool = True) -> TargetFiles:
+    """Return the tree below ``target``: a path, or a URI; ``follow``: it may be a symbolic link.
 
     Raises:
         OSError: the file system of the URI cannot be reached, or pyarrow does not know it.
@@ -95,15 +98,19 @@ def open_files(target: str) -> TargetFiles:
     scheme = urlsplit(target).scheme if "://" in target or target.startswith("file:") else ""
     if scheme in ("", "file"):
         path = unquote(urlsplit(target).path) if scheme else target
-        return LocalFiles(Path(path).absolute())
+        return LocalFiles(Path(path).absolute(), follow=follow)
     return ArrowFiles.at(target)
 
 
 class LocalFiles:
-    """A tree of this host's."""
+    """A tree of this host's. No symbolic link below its root is followed.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    Another user who may write in the target could otherwise have an export write elsewhere.
+    """
+
+    def __init__(self, root: Path, *, follow: bool = True) -> None:
+        """Begin; ``follow``: whether the root itself may be a link."""
+        self._root, self._root_flags = root, 0 if follow else os.O_NOFOLLOW
 
     @property
     def uri(self) -> str:
@@ -114,7 +121,39 @@ class LocalFiles:
         return False
 
     def child(self, path: str) -> LocalFiles:
-        return LocalFiles(self._root / path)
+        return LocalFiles(self._root / path, follow=False)
+
+    @contextlib.contextmanager
+    def _directory(self, path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
+        """Yield a descriptor of a directory; with ``make`` missing ones are made."""
+        if make:
+            self.make_root()
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with _links_named(self._root):
+            number = os.open(self._root, flags | self._root_flags)
+        try:
+            for name in path.parts:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=number)
+                with _links_named(self._root / path):
+                    below = os.open(name, flags | os.O_NOFOLLOW, dir_fd=number)
+                os.close(number)
+                number = below
+            yield number
+        finally:
+            os.close(number)
+
+    def _open(self, path: str, mode: str) -> Any:
+        file, make = PurePosixPath(path), "x" in mode
+        with self._directory(file.parent, make=make) as number, _links_named(self._root / path):
+            # A pipe in the place of a file is read as empty, and not waited for.
+            flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return open(
+                file.name,
+                mode,
+                opener=lambda name, own: os.open(name, own | flags, 0o666, dir_fd=number),
+            )
 
     def sizes(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -122,30 +161,35 @@ class LocalFiles:
             for name in names:
                 file = Path(directory, name)
                 with contextlib.suppress(FileNotFoundError):
-                    found[file.relative_to(self._root).as_posix()] = file.stat().st_size
+                    found[file.relative_to(self._root).as_posix()] = file.lstat().st_size
         return found
 
     def names(self, path: str = "") -> list[str]:
         try:
-            return sorted(one.name for one in (self._root / path).iterdir())
+            with self._directory(PurePosixPath(path)) as number:
+                return sorted(os.listdir(number))  # noqa: PTH208 -- a descriptor
         except FileNotFoundError:
             return []
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(self._root / path)
+        file = PurePosixPath(path)
+        try:
+            with self._directory(file.parent) as number:
+                os.stat(file.name, dir_fd=number, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
 
     def create(self, path: str) -> Any:
-        file = self._root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file.open("xb")
+        return self._open(path, "xb")
 
     def settle(self, path: str) -> int:
-        with (self._root / path).open("rb") as file:
+        with self.open(path) as file:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
 
     def open(self, path: str) -> Any:
-        return open(self._root / path, "rb", opener=_without_wait)
+        return self._open(path, "rb")
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -155,27 +199,28 @@ class LocalFiles:
             return None
 
     def put(self, path: str, data: bytes) -> None:
-        file = self._root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}{DRAFT_SUFFIX}")
+        draft = f"{path}.{uuid.uuid4().hex}{DRAFT_SUFFIX}"
         try:
-            with draft.open("xb") as stream:
+            with self.create(draft) as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            draft.replace(file)
+            self._rename(draft, path, os.replace)
         except OSError:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.remove(draft)
             raise
-        _sync_directory(file.parent)
 
     def move(self, source: str, target: str) -> None:
-        to = self._root / target
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(to):
-            raise FileExistsError(f"{to} exists")
-        (self._root / source).rename(to)
-        _sync_directory(to.parent)
+        if self.exists(target):
+            raise FileExistsError(f"{self._root / target} exists")
+        self._rename(source, target, os.rename)
+
+    def _rename(self, source: str, target: str, rename: Callable[..., None]) -> None:
+        old, new = PurePosixPath(source), PurePosixPath(target)
+        with self._directory(old.parent) as here, self._directory(new.parent, make=True) as there:
+            rename(old.name, new.name, src_dir_fd=here, dst_dir_fd=there)
+            os.fsync(there)
 
     def finish_move(self, source: str, target: str) -> None:
         if self.exists(source):
@@ -184,11 +229,14 @@ class LocalFiles:
     def remove(self, path: str) -> None:
         import shutil
 
-        gone = self._root / path
-        if gone.is_dir() and not gone.is_symlink():
-            shutil.rmtree(gone)
-        else:
-            gone.unlink(missing_ok=True)
+        gone = PurePosixPath(path)
+        with contextlib.suppress(FileNotFoundError), self._directory(gone.parent) as number:
+            if not stat.S_ISDIR(os.stat(gone.name, dir_fd=number, follow_symlinks=False).st_mode):
+                os.unlink(gone.name, dir_fd=number)
+            elif sys.version_info >= (3, 11):
+                shutil.rmtree(gone.name, dir_fd=number)
+            else:
+                shutil.rmtree(self._root / gone)
 
     def make_root(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
@@ -209,14 +257,16 @@ class LocalFiles:
         """Nothing to check: the kernel keeps the lock."""
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+@contextlib.contextmanager
+def _links_named(path: Path) -> Iterator[None]:
+    """Raise the system's error for a link as one that says what is wrong, with the path."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _without_wait(path: str, flags: int) -> int:
-    """Open a file; a pipe in its place is read as empty, and not waited for."""
-    return os.open(path, flags | os.O_NONBLOCK)
+        yield
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise OSError(
+                error.errno,
+                "a symbolic link, which an export does not follow, or no directory",
+                str(path),
+            ) from error
+        raise

@@ -166,7 +166,7 @@ class ParquetFile:
 
         name = f"part-{uuid.uuid4().hex}.{_SUFFIXES[job.compression]}parquet"
         self._path = f"{folder}/{name}" if folder else name
-        self._files = open_files(job.staging)
+        self._files = open_files(job.staging, follow=False)
         self.uri = f"{job.staging}/{self._path}"
         self._stream = _ChecksummedStream(self._files.create(self._path))
         self._job = job
