@@ -22,6 +22,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from bkclient.config.bounded_read import read_at_most
 from wire.errors import BookKeeperError
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -217,8 +218,7 @@ def java_system_properties() -> Mapping[str, str]:
 def _read_text(path: Path, origin: Origin) -> str:
     included = f"cannot read {path}: " if str(path) != origin.source else ""
     try:
-        with path.open("rb") as file:  # May be a pipe, or a device without an end.
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_at_most(str(path), FILE_BYTES_MAX)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise PropertiesError(included + why, origin) from error

@@ -43,6 +43,7 @@ REVIEWED: Final = {
     "encode_varint: bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))": "three bytes",
     "encode_varint: bytes(out)": _BUFFER,
     # bkclient
+    "read_at_most: bytes(data)": _BUFFER,
     "PendingAdds.push_many: range(self._next, self._next + count)": _OURS,
     "PendingAdds._confirm: range(first, head)": _OURS,
     "AddQuorum._stored_change: range(self._size)": _QUORUM,

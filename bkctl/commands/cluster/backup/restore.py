@@ -195,6 +195,11 @@ class _RestorePlan:
 def _planned(
     session: Session, file: Path, force: Sequence[str], ledger_ids: Sequence[LedgerId]
 ) -> _RestorePlan:
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise NothingFoundError(
+            "not a regular file: a restore reads its file more than once",
+            next_step="copy the backup to a file",
+        )
     try:
         info = read(file)
     except FileNotFoundError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import signal
 from contextlib import closing
@@ -394,6 +395,11 @@ class TestRestore:
         assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
         shown = at(target, "cookie", "get", "b1", "--json").json
         assert shown["journal_dirs"] == "/other"
+
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        said = at(f"sqlite://{tmp_path}/m.db", "cluster", "restore", tmp_path / "pipe", ok=False)
+        assert (said.status, "not a regular file" in said.err) == (ExitStatus.NOT_FOUND, True)
 
     def test_one_ledger_is_restored_alone(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"
