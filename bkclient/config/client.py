@@ -438,6 +438,13 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="Unconfirmed entries that a recovery reads at most; with more it fails, and the ledger "
         "stays in recovery. A bookie could invent entries without end. Not a key of Java.",
     )
+    recovery_bytes_max: int = setting(
+        16 << 30,
+        key="recoveryBytesMax",
+        minimum=1,
+        doc="Bytes of unconfirmed entries that a recovery reads at most, as recoveryEntriesMax. "
+        "Not a key of Java.",
+    )
     opportunistic_striping: bool = setting(
         False,
         key="opportunisticStriping",

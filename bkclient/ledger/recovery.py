@@ -123,6 +123,7 @@ class RecoveryRun:
             metadata,
             window=cluster.config.recovery_read_batch_size,
             entries_max=cluster.config.recovery_entries_max,
+            bytes_max=cluster.config.recovery_bytes_max,
         )
         self._pipeline: AddPipeline | None = None
         self._ensemble = metadata.last_fragment.ensemble

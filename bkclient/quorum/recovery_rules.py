@@ -14,6 +14,7 @@ nothing was written back. Faster: a long recovery reads more entries at a time.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from typing import Final, Union
 
 import attrs
@@ -38,6 +39,11 @@ READ_BYTES_MAX: Final = 1 << 20
 """Bytes of entries that are read at a time, if the next entries are as long as the last one."""
 _ENTRIES_A_READ: Final = 16
 """After so many entries one more is read at a time."""
+UNWRITTEN_BYTES_MAX: Final = 8 << 20
+"""With more to be written back no entry is read: a bookie may give entries faster than others
+store them."""
+ENTRY_BYTES: Final = 512
+"""What an entry that is written back takes beside its payload."""
 
 # Commands --------------------------------------------------------------------------------------
 
@@ -146,12 +152,18 @@ class Recovery:
             made while writing back: those may lack what was never written to them.
         window: how many entries are read at a time, at least.
         entries_max: how many entries may follow the LAC; with more the recovery fails.
+        bytes_max: how many bytes these entries may have.
     """
 
     def __init__(
-        self, metadata: LedgerMetadata, *, window: int = 1, entries_max: int = sys.maxsize
+        self,
+        metadata: LedgerMetadata,
+        *,
+        window: int = 1,
+        entries_max: int = sys.maxsize,
+        bytes_max: int = sys.maxsize,
     ) -> None:
-        self._metadata, self._entries_max = metadata, entries_max
+        self._metadata, self._entries_max, self._bytes_max = metadata, entries_max, bytes_max
         self._window = self._window_min = window
         self._fence = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         self._lac0: EntryId | None = None
@@ -160,6 +172,8 @@ class Recovery:
         self._next_read = EntryId(0)
         self._next_write = EntryId(0)
         self._written = EntryId(-1)
+        self._unwritten: deque[tuple[EntryId, int]] = deque()
+        self._unwritten_bytes = self._found_bytes = 0
         self._end_found = False
         self.ended = False
 
@@ -207,7 +221,11 @@ class Recovery:
 
     def _read_on(self) -> list[RecoveryCommand]:
         commands: list[RecoveryCommand] = []
-        while len(self._verdicts) < self._window and not self._end_found:
+        while (
+            len(self._verdicts) < self._window
+            and not self._end_found
+            and self._unwritten_bytes < UNWRITTEN_BYTES_MAX
+        ):
             entry_id = self._next_read
             self._next_read = EntryId(entry_id + 1)
             meta = self._metadata
@@ -248,8 +266,16 @@ class Recovery:
                 self._end_found = True
                 self._verdicts.clear()
                 return [*commands, *self._close_when_written()]
+            size_bytes = len(verdict.entry.payload)
+            self._found_bytes += size_bytes
             if self._next_write - self.lac0 > self._entries_max:
-                return [*commands, *self._abort(self._too_many())]
+                text, setting = f"{self._entries_max} entries", "recoveryEntriesMax"
+                return [*commands, *self._abort(self._too_many(text, setting))]
+            if self._found_bytes > self._bytes_max:
+                text, setting = f"{self._bytes_max} bytes", "recoveryBytesMax"
+                return [*commands, *self._abort(self._too_many(text, setting))]
+            self._unwritten.append((self._next_write, size_bytes + ENTRY_BYTES))
+            self._unwritten_bytes += size_bytes + ENTRY_BYTES
             del self._verdicts[self._next_write]
             self._next_write = EntryId(self._next_write + 1)
             self._length = verdict.entry.length
@@ -257,10 +283,10 @@ class Recovery:
             commands.append(WriteBack(verdict.entry, self.lac0))
         return [*commands, *self._read_on()]
 
-    def _too_many(self) -> LedgerRecoveryError:
+    def _too_many(self, text: str, setting: str) -> LedgerRecoveryError:
         return LedgerRecoveryError(
-            f"more than {self._entries_max} entries follow entry {self.lac0}, the last one known "
-            "to be confirmed: a bookie may invent them; recoveryEntriesMax allows more"
+            f"more than {text} follow entry {self.lac0}, the last one known "
+            f"to be confirmed: a bookie may invent them; {setting} allows more"
         )
 
     def _widen(self, last: Entry) -> None:
@@ -275,7 +301,11 @@ class Recovery:
         if last >= self._next_write:
             raise LocalProtocolError(f"entry {last} was written back before it was read")
         self._written = max(self._written, last)
-        return self._close_when_written()
+        while self._unwritten and self._unwritten[0][0] <= last:
+            self._unwritten_bytes -= self._unwritten.popleft()[1]
+        if self.ended:
+            return []
+        return [*self._read_on(), *self._close_when_written()]
 
     def write_back_failed(self, error: ClientError) -> list[RecoveryCommand]:
         """An entry cannot be written back."""

@@ -22,6 +22,7 @@ from bkclient.errors import (
 )
 from bkclient.quorum.read_rules import KnownLac
 from bkclient.quorum.recovery_rules import (
+    UNWRITTEN_BYTES_MAX,
     AbortRecovery,
     CloseAt,
     EntryVerdict,
@@ -62,6 +63,10 @@ def metadata(*firsts: int, size: int = 3, write: int = 3, ack: int = 2) -> Ledge
 def entry(entry_id: int, length: int | None = None) -> Entry:
     size = 10 * (entry_id + 1) if length is None else length
     return Entry(LedgerId(1), EntryId(entry_id), EntryId(entry_id - 1), size, b"x" * 10)
+
+
+def large(entry_id: int, size_bytes: int) -> Entry:
+    return attrs.evolve(entry(entry_id), payload=bytes(size_bytes))
 
 
 def fenced(*known: KnownLac | None, **rest: int) -> tuple[Recovery, list[RecoveryCommand]]:
@@ -202,6 +207,37 @@ def test_a_bookie_that_always_has_a_next_entry_is_not_read_for_ever() -> None:
     (aborted,) = recovery.read_answered(0, entry(9))
     assert isinstance(aborted, AbortRecovery)
     assert "more than 2 entries follow entry 6" in str(aborted.error)
+
+
+def test_a_bookie_that_always_has_a_next_large_entry_is_not_read_for_ever() -> None:
+    recovery = Recovery(metadata(), bytes_max=25)
+    recovery.start()
+    recovery.fence_answered(0, KnownLac(6, 70))
+    recovery.fence_answered(1, KnownLac(6, 70))
+    recovery.read_answered(0, large(7, 10))
+    recovery.read_answered(0, large(8, 10))
+    (aborted,) = recovery.read_answered(0, large(9, 10))
+    assert isinstance(aborted, AbortRecovery)
+    assert "more than 25 bytes follow entry 6" in str(aborted.error)
+
+
+def test_what_other_bookies_have_not_stored_is_bounded() -> None:
+    size_bytes, recovery = 1 << 20, Recovery(metadata())
+    recovery.start()
+    recovery.fence_answered(0, KnownLac(6, 70))
+    commands = recovery.fence_answered(1, KnownLac(6, 70))
+    unwritten = 0
+    while any(isinstance(one, ReadReplicas) for one in commands):
+        commands = recovery.read_answered(0, large(7 + unwritten, size_bytes))
+        unwritten += 1
+    assert unwritten * size_bytes <= UNWRITTEN_BYTES_MAX
+    (read,) = recovery.wrote_back(EntryId(7))
+    assert isinstance(read, ReadReplicas)
+    assert read.entry_id == 7 + unwritten
+    assert recovery.read_failed(EntryId(7 + unwritten), 1, NEGATIVE) == []
+    assert recovery.read_failed(EntryId(7 + unwritten), 2, NEGATIVE) == []
+    (close,) = recovery.wrote_back(EntryId(6 + unwritten))
+    assert isinstance(close, CloseAt)
 
 
 def test_what_is_answered_behind_the_end_asks_for_nothing_more() -> None:
