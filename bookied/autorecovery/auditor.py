@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
-from bkclient.metadata.api import Versioned, Watch, registered_bookies
+from bkclient.metadata.api import NEW, Versioned, Watch, registered_bookies
 from bkclient.metadata.errors import UNREADABLE
 from bkclient.replication.autorecovery_admin import CHECK_REQUESTED_MS
 from bkclient.replication.replica_check import LedgerChecker
@@ -40,6 +40,7 @@ from bookied.autorecovery.audits import (
     overdue_marks,
 )
 from bookied.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
+from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.wake_up import until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import AuditorStats
@@ -103,6 +104,7 @@ class Auditor:
         self._schedule = AuditSchedule(self._clock, lambda job: every_s.get(job, 0))
         self._checked_ms: dict[AuditJob, int | None] = {}
         """When each check last ended, as read at the beginning or written here; never a request."""
+        self._failures: dict[AuditJob, RepeatedFailure] = {}
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
@@ -162,10 +164,17 @@ class Auditor:
         self._schedule.add(AuditJob.LOOK_AT_REQUESTS, in_s=REQUESTS_S)
 
     async def _published_delay(self) -> Versioned[int]:
-        """Return the delay in the store; where there is none, it is ours from now on."""
-        stored = await self._store.versioned_recovery_delay()
+        """Return the delay in the store; where there is none, it is ours from now on.
+
+        Ours also counts while the stored one cannot be read, or no lost bookie would be noticed.
+        """
+        delay_s = self._config.lost_bookie_recovery_delay_s
+        try:
+            stored = await self._store.versioned_recovery_delay()
+        except UNREADABLE as error:
+            log.warn("{error}; the delay is {s} s for now", error=error, s=delay_s)
+            return Versioned(delay_s, NEW)
         if stored is None:
-            delay_s = self._config.lost_bookie_recovery_delay_s
             await self._store.set_lost_bookie_recovery_delay(delay_s)
             stored = await self._store.versioned_recovery_delay()
             assert stored is not None
@@ -192,9 +201,11 @@ class Auditor:
 
     async def _try(self, job: AuditJob) -> None:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""
+        failure = self._failures.setdefault(job, RepeatedFailure(f"{job.name} failed"))
         try:
             if await self._may_do(job):
                 await self._timed(job)
+                failure.worked()
             else:
                 self._stats.checks_skipped += 1
         except CancelledError:
@@ -206,7 +217,7 @@ class Auditor:
                 self._schedule.add(job)
         except Exception as error:  # noqa: BLE001 - a bug must not end the audits for good.
             if isinstance(error, BookKeeperError):
-                log.warn("{job} failed: {error}", job=job.name, error=error)
+                failure.failed(error)
             else:
                 log.failure("{job} failed", job=job.name)
             if job in PATIENT:

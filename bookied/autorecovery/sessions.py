@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.metadata.api import MetadataStore, SessionEvent
 from bookied.autorecovery.auditor import Auditor
+from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.worker import Worker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
@@ -34,6 +35,9 @@ log = Logger()
 
 AGAIN_S: Final = 5.0
 """Before what ended is begun again."""
+
+WORKS_S: Final = 60.0
+"""What has run for so long works: the same reason would be news."""
 
 
 class AutoRecoverySession:
@@ -95,15 +99,20 @@ class AutoRecoverySession:
 
 async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]]) -> None:
     """Run something again and again until cancelled, whatever ended it."""
+    failure = RepeatedFailure("autorecovery restarts")
     while True:
+        works = clock.callLater(WORKS_S, failure.worked)
         try:
             await run()
         except CancelledError:
             raise
         except BookKeeperError as error:
-            log.warn("autorecovery restarts: {error}", error=error)
+            failure.failed(error)
         except Exception:  # noqa: BLE001 - a bug in one part must not end the other.
             log.failure("autorecovery restarts")
+        finally:
+            if works.active():
+                works.cancel()
         await deferLater(clock, AGAIN_S)
 
 

@@ -41,6 +41,7 @@ from bkclient.quorum.fragments import (
 from bkclient.replication.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger
 from bookied.autorecovery.repair_retries import RepairFailures, RepairPauses
+from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import WorkerStats
@@ -105,6 +106,7 @@ class Worker:
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
+        self._not_locked = RepeatedFailure("cannot lock an under-replicated ledger")
         self._limit = rate_limit(self._clock, config.repairs_per_s)
 
     async def run(self) -> None:
@@ -117,7 +119,7 @@ class Worker:
                     await self._pauses.begin()
                     await self._take_one()
                 except BookKeeperError as error:
-                    log.warn("cannot lock an under-replicated ledger: {error}", error=error)
+                    self._not_locked.failed(error)
                     await self._rest()
         except CancelledError:
             await self._let_go()
@@ -133,6 +135,7 @@ class Worker:
         if self._limit is not None:
             await self._limit.turn(1)
         ledger_id = await self._store.poll_underreplicated()
+        self._not_locked.worked()
         if ledger_id is None:
             await self._wake_up.wait(LOOK_AGAIN_S)
         elif await self.repair(ledger_id) not in {RepairOutcome.INTACT, RepairOutcome.OPEN}:
@@ -313,17 +316,17 @@ class Worker:
 
     async def _release(self, ledger_id: LedgerId) -> None:
         """Release a lock, for sure: one that stays keeps every worker from the ledger."""
+        not_released = RepeatedFailure(f"cannot release the lock of ledger {ledger_id}")
         while True:
             try:
                 await self._store.release_lock(ledger_id)
             except ClientClosedError:
                 return
             except BookKeeperError as error:
-                log.warn(
-                    "cannot release the lock of ledger {id}: {error}", id=ledger_id, error=error
-                )
+                not_released.failed(error)
                 await self._rest()
             else:
+                not_released.worked()
                 return
 
     def _pause_of(self, ledger_id: LedgerId, outcome: RepairOutcome) -> float:

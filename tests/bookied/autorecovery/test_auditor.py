@@ -149,6 +149,20 @@ def test_the_delay_of_the_configuration_is_stored_where_there_is_none() -> None:
     assert world.run(store_of(world).lost_bookie_recovery_delay()) == 77
 
 
+@pytest.mark.parametrize("damaged", [b"\x80\xff", b"", b"-5", b"1" + b"0" * 400])
+def test_the_delay_of_the_configuration_counts_while_the_stored_one_cannot_be_read(
+    damaged: bytes,
+) -> None:
+    world = world_with_cookies()
+    world.run(store_of(world).set_lost_bookie_recovery_delay(LONG))
+    world.metadata.set(zk_paths.LOST_BOOKIE_DELAY, damaged)
+    ledger_id = closed_ledger(world, world.client())
+    Term(world, lost_bookie_recovery_delay_s=60)
+    lost = lose(world, ledger_id)
+    world.settle(61)
+    assert marks(world) == {ledger_id: (lost,)}
+
+
 def test_the_stored_delay_wins_over_the_configuration() -> None:
     world = world_with_cookies()
     world.run(store_of(world).set_lost_bookie_recovery_delay(0))

@@ -6,6 +6,7 @@ Scenarios of client.md 16.3 are named by their numbers.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
+from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.replication.autorecovery_admin import Pause
 from bookied.autorecovery.worker import REPORTED_MAX
 from tests.bkclient.replication_world import (
@@ -824,6 +826,31 @@ def test_l5_a_bug_in_the_repair_of_one_ledger_stops_neither(
     assert list(marks(world)) == [bad]
     assert not worker.running.done
     assert any("repairing ledger" in line for line in logged())
+
+
+def test_what_fails_in_an_outage_is_told_once_and_counted_at_its_end(
+    logged: Callable[[], list[str]],
+) -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 3)
+    away = MetadataUnavailableError("the service is away")
+
+    def fault(operation: TreeOperation) -> Fault:
+        if operation.path.startswith(zk_paths.MARKS) and worker.session_id:
+            raise away
+        return Fault.NONE
+
+    worker = RunningWorker(world, begins=False)
+    world.metadata.faults = fault
+    worker.begin()
+    world.settle(200)
+    world.metadata.faults = lambda _operation: Fault.NONE
+    lose(world, ledger_id)
+    run_until_no_marks(world)
+    told = [line for line in logged() if "cannot lock an under-replicated ledger" in line]
+    assert len(told) == 2
+    assert told[0].endswith("ledger: the service is away")
+    assert re.search(r"failed [1-9]\d+ times, works again$", told[1])
 
 
 def test_a_metadata_service_that_is_away_for_a_while_delays_repairs_only() -> None:

@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 READS_AT_ONCE: Final = 256
 
+DELAY_S_MAX: Final = 2**31 - 1
+"""The largest delay of a lost bookie: Java's int."""
+
 
 class RepairPart(TreePart):
     """A part of the store that keeps its nodes in this branch of the tree."""
@@ -159,7 +162,10 @@ def encode_delay(delay_s: int) -> bytes:
 
 def parse_delay(value: bytes) -> int:
     """Return the stored delay in seconds; raise ``MetadataFormatError`` for anything else."""
+    error: ValueError | None = None
     try:
-        return int(value.decode("ascii"))
-    except ValueError as error:
-        raise MetadataFormatError(f"lostBookieRecoveryDelay is {value[:40]!r}") from error
+        if 0 <= (delay_s := int(value.decode("ascii"))) <= DELAY_S_MAX:
+            return delay_s
+    except ValueError as found:
+        error = found
+    raise MetadataFormatError(f"lostBookieRecoveryDelay is {value[:40]!r}") from error
