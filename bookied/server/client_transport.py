@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
+from socket import MSG_PEEK
 from typing import Any, Final
 
 from twisted.internet import main, tcp
 from twisted.internet.error import ConnectionLost
 
-from bkclient.connection.security.tls_reads import TlsReads
+from bkclient.connection.security.tls_reads import (
+    READ_BYTES_MIN,
+    TINY_BYTES,
+    TINY_RECORDS_MIN,
+    TlsReads,
+)
+from bookied.server.limits.handshake_turns import HandshakeTurns
 
 GATHER_BYTES: Final = 64 * 1024
 """Answers of so many bytes are handed to the system in pieces; copying fewer costs less."""
@@ -31,6 +38,13 @@ class PromptConnection(tcp.Server):
     """
 
     _tls_reads: TlsReads | None = None
+    _is_waiting = _is_wanted = False
+
+    def __init__(self, *args: Any, turns: HandshakeTurns) -> None:
+        """``turns``: when clients are read again whose bytes in TLS bring no request."""
+        self._turns = turns
+        super().__init__(*args)
+        self._host = str(self.client[0])
 
     def startTLS(self, ctx: object, normal: bool = True) -> None:  # noqa: FBT001, FBT002, N802
         """Put TLS between the connection and its protocol; see ``ITLSTransport``."""
@@ -42,15 +56,58 @@ class PromptConnection(tcp.Server):
         reads = self._tls_reads
         if reads is None:
             return super().doRead()
+        size_bytes = min(self.bufferSize, reads.read_bytes_max)
         try:
-            data = self.socket.recv(min(self.bufferSize, reads.read_bytes_max))
+            # A large record may have thousands of small ones behind.
+            if size_bytes > READ_BYTES_MIN:
+                size_bytes = reads.stream.fitting(self.socket.recv(size_bytes, MSG_PEEK)) or 1
+            data = self.socket.recv(size_bytes)
         except OSError as error:
             return None if error.errno in _NOT_NOW else main.CONNECTION_LOST
         if not data:
             return main.CONNECTION_DONE
-        self.protocol.dataReceived(data)
-        reads.end_read(len(data))
+        self.receive_tls(data)
         return None
+
+    def receive_tls(self, data: bytes) -> None:
+        """Decrypt what has come.
+
+        No more is read before the client's turn if the handshake goes on, which may have a hundred
+        certificates, or if the records hold almost nothing.
+        """
+        reads = self._tls_reads
+        assert reads is not None
+        records = reads.stream.take(data)
+        self.protocol.dataReceived(data)
+        plain_bytes = reads.end_read(len(data))
+        is_tiny = records >= TINY_RECORDS_MIN and plain_bytes < records * TINY_BYTES
+        if self.connected and (is_tiny or not reads.is_greeted):
+            self._is_waiting = True
+            super().stopReading()  # type: ignore[no-untyped-call]
+            self._turns.wait(self, self._host)
+
+    def take_turn(self, requests_max: int) -> int:  # noqa: ARG002 -- one read
+        """Read again, after records that held almost nothing."""
+        self._is_waiting = False
+        if self._is_wanted and self.connected:
+            super().startReading()  # type: ignore[no-untyped-call]
+        return 1
+
+    def startReading(self) -> None:  # noqa: N802 -- Twisted's name
+        """Read, unless the client waits for its turn."""
+        self._is_wanted = True
+        if not self._is_waiting:
+            super().startReading()  # type: ignore[no-untyped-call]
+
+    def stopReading(self) -> None:  # noqa: N802 -- Twisted's name
+        """Read no more."""
+        self._is_wanted = False
+        super().stopReading()  # type: ignore[no-untyped-call]
+
+    def connectionLost(self, reason: Any) -> None:
+        """Tell the protocol; see ``IReadDescriptor``."""
+        self._turns.leave(self, self._host)
+        super().connectionLost(reason)
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:  # noqa: N802 -- Twisted's name
         """Send the frames, after those that wait; see ``ITransport``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from twisted.internet.defer import maybeDeferred
@@ -16,6 +17,7 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReact
 from bkclient.config.client import KeepAlive
 from bookied.errors import AddressError, PortInUseError
 from bookied.server.client_transport import PromptConnection
+from bookied.server.limits.handshake_turns import HandshakeTurns
 
 BACKLOG: Final = 512
 
@@ -85,7 +87,9 @@ class _TcpPort:
             self._socket.fileno(), self._socket.family, cast("Any", factory)
         )
         _accept_few(self._listening)
-        self._listening.transport = PromptConnection  # type: ignore[attr-defined]
+        self._listening.transport = partial(  # type: ignore[attr-defined]
+            PromptConnection, turns=HandshakeTurns(cast("Any", self._reactor))
+        )
         self._close_socket()  # The reactor has a duplicate.
 
     async def close(self) -> None:

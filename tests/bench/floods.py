@@ -31,7 +31,7 @@ import attrs
 
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.secured_link import jaas_of_both
-from tests.live.bookied import floods
+from tests.live.bookied import floods, tls_floods
 from tests.live.bookied.attacked_bookie import Live
 from tests.support.certificates import Authority, bookie_keys, write_pem
 from wire.codes import ReturnCode
@@ -81,6 +81,11 @@ ATTACKS: Final[dict[str, Attack]] = {
     "TLS handshakes": lambda port, _http_port: floods.handshakes(port),
     "TLS, half handshakes": lambda port, _http_port: floods.half_handshakes(port),
     "TLS, records of one byte": lambda port, _http_port: floods.tiny_records(port),
+    "TLS, 500 half handshakes": lambda port, _http_port: tls_floods.half_open(port, 500),
+    "TLS, other bytes": lambda port, _http_port: tls_floods.clear_text(port),
+    "TLS, tiny records behind large ones": lambda port, _http_port: tls_floods.mixed_records(port),
+    "TLS 1.2, renegotiations": lambda port, _http_port: tls_floods.renegotiations(port),
+    "TLS 1.3, key updates": lambda port, _http_port: tls_floods.key_updates(port),
     "SASL, wrong passwords": lambda port, _http_port: floods.guesses(port),
     "SASL, half logins": lambda port, _http_port: floods.held(
         port, v3.encode_request(AuthRequest(SASL, b""), 1), 200

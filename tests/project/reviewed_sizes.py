@@ -44,6 +44,7 @@ REVIEWED: Final = {
     "encode_varint: bytes(out)": _BUFFER,
     # bkclient
     "read_at_most: bytes(data)": _BUFFER,
+    "Records._walk: bytes(data[at:at + HEAD_BYTES - len(head)])": "at most HEAD_BYTES",
     "PendingAdds.push_many: range(self._next, self._next + count)": _OURS,
     "PendingAdds._confirm: range(first, head)": _OURS,
     "AddQuorum._stored_change: range(self._size)": _QUORUM,

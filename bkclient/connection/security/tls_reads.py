@@ -13,6 +13,45 @@ RECORDS_MAX: Final = 64
 
 READ_BYTES_MIN: Final = 1024
 
+HEAD_BYTES: Final = 5
+"""What a record begins with: type, version, length."""
+
+TINY_RECORDS_MIN: Final = 16
+TINY_BYTES: Final = 16
+"""Every request is longer: so many records with less plain text in each bring no request."""
+
+
+class Records:
+    """Where the records of a stream begin."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        """Bytes of the record at hand that are still to come."""
+        self._head = b""
+        """The begin of a head, less than ``HEAD_BYTES``."""
+
+    def fitting(self, data: bytes | memoryview) -> int:
+        """Return how many bytes of ``data`` to take so that at most ``RECORDS_MAX`` begin there."""
+        return self._walk(data, RECORDS_MAX)[0]
+
+    def take(self, data: bytes) -> int:
+        """Take what comes next; return how many records begin there."""
+        _, records, self._left, self._head = self._walk(data, len(data))
+        return records
+
+    def _walk(self, data: bytes | memoryview, records_max: int) -> tuple[int, int, int, bytes]:
+        at, records, head = min(self._left, len(data)), 0, self._head
+        left = self._left - at
+        while at < len(data) and records < records_max:
+            more = bytes(data[at : at + HEAD_BYTES - len(head)])
+            head, at = head + more, at + len(more)
+            if len(head) < HEAD_BYTES:
+                break
+            left, head, records = head[3] << 8 | head[4], b"", records + 1
+            taken = min(left, len(data) - at)
+            at, left = at + taken, left - taken
+        return at, records, left, head
+
 
 def start_tls(transport: Any, end: object) -> None:
     """Put TLS between a connection of the reactor's and its protocol, with ``TlsReads`` behind it.
@@ -45,16 +84,21 @@ class TlsReads:
         self._has_ended = False
         self.read_bytes_max = READ_BYTES_MIN
         """How much to read next, by how long the records of the last read were."""
+        self.stream = Records()
+        self.is_greeted = False
+        """Whether the handshake is over."""
 
-    def end_read(self, read_bytes: int) -> None:
-        """Hand over what a read of so many bytes brought."""
+    def end_read(self, read_bytes: int) -> int:
+        """Hand over what a read of so many bytes brought; return how long the plain text is."""
         records, self._records = self._records, []
+        plain_bytes = sum(map(len, records))
         if records:
             self.read_bytes_max = max(READ_BYTES_MIN, RECORDS_MAX * (read_bytes // len(records)))
             self._protocol.dataReceived(b"".join(records))
         if self._has_ended:
             self._has_ended = False
             self._protocol.readConnectionLost()
+        return plain_bytes
 
     # Called by TLS -----------------------------------------------------------------------------
 
@@ -66,6 +110,7 @@ class TlsReads:
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
         """Tell the protocol, if it wants to hear of it."""
+        self.is_greeted = True
         if IHandshakeListener.providedBy(self._protocol):
             self._protocol.handshakeCompleted()
 

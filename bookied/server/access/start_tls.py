@@ -75,7 +75,8 @@ class TlsUpgrade:
             return
         first, self._first = self._first, None
         self._transport.startTLS(self.end, True)
-        self._transport.protocol.dataReceived(first)
+        receive = getattr(self._transport, "receive_tls", self._transport.protocol.dataReceived)
+        receive(first)
 
     def completed(self) -> None:
         """Hear that the handshake is over."""

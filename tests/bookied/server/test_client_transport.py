@@ -8,22 +8,25 @@ from typing import Any
 
 import pytest
 from twisted.internet.protocol import Protocol
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from bookied.server.client_transport import PromptConnection
+from bookied.server.limits.handshake_turns import HandshakeTurns
 
 
 class Reactor:
-    """Remembers who has something to send."""
+    """Remembers who is read, and who has something to send."""
 
     def __init__(self) -> None:
+        self.readers: set[Any] = set()
         self.writers: set[Any] = set()
 
     def addReader(self, reader: Any) -> None:  # noqa: N802
-        """Nothing is read here."""
+        self.readers.add(reader)
 
     def removeReader(self, reader: Any) -> None:  # noqa: N802
-        """Nothing is read here."""
+        self.readers.discard(reader)
 
     def addWriter(self, writer: Any) -> None:  # noqa: N802
         self.writers.add(writer)
@@ -45,9 +48,16 @@ class Pair:
         self.protocol = Protocol()
         port: Any = _Port()
         reactor: Any = self.reactor
+        self.clock = Clock()
         # What Twisted passes: socket, protocol, client, port, number of the session, reactor.
         self.connection = PromptConnection(
-            self.own, self.protocol, ("127.0.0.1", 0), port, 1, reactor
+            self.own,
+            self.protocol,
+            ("127.0.0.1", 0),
+            port,
+            1,
+            reactor,
+            turns=HandshakeTurns(self.clock),
         )
         self.protocol.makeConnection(self.connection)
 

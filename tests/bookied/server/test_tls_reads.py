@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
@@ -14,7 +16,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bkclient.connection.security.tls_contexts import TlsContexts
+from bkclient.connection.security.tls_reads import RECORDS_MAX, Records
 from bookied.config.bookie import load_bookie_config
+from bookied.server.limits.handshake_turns import HANDSHAKE_GAP_S
 from tests.bookied.server.test_client_transport import Pair
 from tests.bookied.worlds.secured_link import conf
 from tests.support.certificates import Authority, bookie_keys, write_pem
@@ -86,9 +90,17 @@ class InTls:
     def send(self) -> None:
         self.pair.client.sendall(self._out.read())
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the connection may be read now."""
+        return self.connection in self.pair.reactor.readers
+
     def turns(self) -> None:
         """Let the connection read and send until nothing is left."""
         while self.pair.own.fileno() >= 0 and is_readable(self.pair.own):
+            if not self.is_read:
+                self.pair.clock.advance(HANDSHAKE_GAP_S)
+                continue
             reason = self.connection.doRead()
             if reason is not None:
                 self.connection.connectionLost(Failure(reason))
@@ -112,6 +124,64 @@ def test_records_of_a_byte_each_are_few_calls_and_each_turn_has_few_records(in_t
     assert b"".join(in_tls.heard.parts) == data
     assert len(in_tls.heard.parts) < BYTES / 50
     assert max(map(len, in_tls.heard.parts)) <= CALL_BYTES_MAX
+
+
+def test_tiny_records_behind_large_ones_do_not_make_a_turn_long(in_tls: InTls) -> None:
+    large = 16 * 1024
+    for _ in range(10):
+        in_tls.client.write(bytes(large))
+    for _ in range(BYTES):
+        in_tls.client.write(b"x")
+    in_tls.send()
+    in_tls.turns()
+    parts = in_tls.heard.parts
+    assert sum(map(len, parts)) == 10 * large + BYTES
+    assert max(map(len, parts)) >= 4 * large
+    assert max(len(part) % large for part in parts) <= RECORDS_MAX
+
+
+def test_a_client_whose_records_hold_almost_nothing_waits_for_its_next_turn(in_tls: InTls) -> None:
+    for _ in range(BYTES):
+        in_tls.client.write(b"x")
+    in_tls.send()
+    in_tls.connection.doRead()
+    assert not in_tls.is_read
+    in_tls.connection.startReading()
+    assert not in_tls.is_read
+    in_tls.pair.clock.advance(HANDSHAKE_GAP_S)
+    assert in_tls.is_read
+    in_tls.connection.doRead()
+    in_tls.connection.stopReading()
+    in_tls.pair.clock.advance(HANDSHAKE_GAP_S)
+    assert not in_tls.is_read
+
+
+def test_records_with_a_request_each_do_not_wait(in_tls: InTls) -> None:
+    for _ in range(BYTES):
+        in_tls.client.write(b"a request of V2 is not shorter")
+    in_tls.send()
+    in_tls.connection.doRead()
+    assert in_tls.is_read
+
+
+@given(
+    st.lists(st.integers(0, 300), max_size=200),
+    st.lists(st.integers(1, 500), min_size=1),
+    st.data(),
+)
+def test_records_are_counted_however_they_arrive(
+    lengths: list[int], sizes: list[int], data: st.DataObject
+) -> None:
+    stream = b"".join(b"\x17\x03\x03" + n.to_bytes(2, "big") + bytes(n) for n in lengths)
+    records, at, found = Records(), 0, 0
+    while at < len(stream):
+        piece = stream[at : at + data.draw(st.sampled_from(sizes))]
+        fitting = records.fitting(piece)
+        assert 0 < fitting <= len(piece)
+        taken = records.take(piece[:fitting])
+        assert taken <= RECORDS_MAX
+        found, at = found + taken, at + fitting
+    assert found == len(lengths)
 
 
 def test_large_records_are_read_many_at_a_time(in_tls: InTls) -> None:
