@@ -307,11 +307,14 @@ class BookieConnection(Protocol):
             if self._replies.lanes.is_busy:
                 self._shared.fast_adds.store()
             self._replies.lanes.start()
+            if self._dispatch.is_stopped_for_nothing:
+                # All was answered at once: no fetch ends that would have it go on.
+                self._dispatch.is_stopped, self._dispatch.is_waiting = False, True
+                self.update_reading()
 
     def _fetched(self) -> None:
         """Go on with the requests that were left for too many answers waited already."""
-        is_full = self._replies.lanes.is_full or self._answers.is_stalled
-        if self._dispatch.is_stopped and not (is_full or self._is_lost):
+        if self._dispatch.is_stopped_for_nothing and not self._is_lost:
             self._go_on()
 
     def _close_if_done(self) -> None:

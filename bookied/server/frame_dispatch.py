@@ -81,6 +81,11 @@ class FrameDispatch:
         """Whether what is left may be taken."""
         return bool(self._rest) and self._rest_bytes >= self._frame_bytes
 
+    @property
+    def is_stopped_for_nothing(self) -> bool:
+        """Whether reads have come back from the disk, so that more may be taken."""
+        return self.is_stopped and not (self._replies.lanes.is_full or self._answers.is_stalled)
+
     def drop(self) -> None:
         """Forget what is left."""
         self._rest = []

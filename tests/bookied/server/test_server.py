@@ -372,6 +372,21 @@ def test_a_client_that_takes_no_answers_is_made_no_more_of_what_has_come_from_th
     assert cold.server.reads_pending == 0
 
 
+def test_a_client_that_takes_answers_late_gets_those_to_what_it_asked_beyond_the_bound(
+    cold: Serving,
+) -> None:
+    assert cold.connect().ask(add(5, 8, b"x" * 100_000)).rc is EOK
+    client, wanted = cold.connect(), [0, *([8] * 60)]
+    client.send(frames(*(read(5, entry_id) for entry_id in wanted)))
+    assert client.connection._replies.lanes.held_bytes > HELD_BYTES_MAX
+    client.connection.pauseProducing()
+    assert cold.fetch() == 1
+    client.connection.resumeProducing()
+    cold.clock.advance(0)
+    assert ids(client) == wanted
+    assert client.transport.producerState == "producing"
+
+
 def test_a_client_that_leaves_gives_its_reads_up(cold: Serving) -> None:
     client = cold.connect()
     client.send(frames(*(read(5, entry_id) for entry_id in range(10))))
