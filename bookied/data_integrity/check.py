@@ -136,7 +136,7 @@ class IntegrityCheck:
     ) -> None:
         owed = entries_owed(metadata, self._bookie_id)
         while wanted := list(islice(owed, LOOKED_UP_AT_ONCE)):
-            lacking = self._storage.lacking(ledger_id, wanted)
+            lacking = await self._storage.lacking(ledger_id, wanted)
             if lacking:
                 async for entry_id, packet in self._peers.packets(ledger_id, lacking):
                     await self._wait_while_busy()

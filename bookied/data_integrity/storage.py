@@ -8,6 +8,7 @@ from typing import Any
 
 from bkclient.errors import NoSuchLedgerError
 from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.storages import Storages
 from wire.ids import EntryId, LedgerId
 
@@ -72,10 +73,17 @@ class RepairedStorages:
         """End the ledger's limbo; it stays fenced."""
         self._storages.of(ledger_id).ledgers.set_limbo(self._state(ledger_id), limbo=False)
 
-    def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
-        """Return those of some entries, ascending, that are not here. May read the index."""
-        storage, state = self._storages.of(ledger_id), self._state(ledger_id)
-        return [entry_id for entry_id in wanted if not storage.reads.has_entry(state, entry_id)]
+    async def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
+        """Return those of some entries, ascending, that are not here.
+
+        The index may have an entry whose log was lost: it is looked for there.
+        """
+        reads, state = self._storages.of(ledger_id).reads, self._state(ledger_id)
+        found = {entry_id: reads.read_memory(state, entry_id) for entry_id in wanted}
+        on_disk = {key: one for key, one in found.items() if isinstance(one, NeedsDisk)}
+        missing = {entry_id for entry_id, one in found.items() if one is None}
+        missing |= await self._run_blocking(partial(reads.not_in_logs, on_disk))
+        return [entry_id for entry_id in wanted if entry_id in missing]
 
     def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
         """Keep an entry; durable with the next ``flush``."""

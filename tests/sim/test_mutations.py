@@ -31,6 +31,7 @@ ARGUMENTS: dict[str, Any] = {
     "is_in_memory": False,
     "transactional": False,
     "deleted": 0,
+    "is_used_again": False,
     "what": "locations",
     "entries": 2,
     "damage": "cut",

@@ -25,6 +25,7 @@ from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
+from wire.ids import EntryId
 
 LOADED_MAX: Final = 256
 """Index pages that wait to be taken by the reactor; the oldest are lost beyond."""
@@ -236,17 +237,25 @@ class StoredEntryReads:
             if now:
                 self._reader.check(now, ledger_id, entry_id)
 
-    def has_entry(self, state: CachedLedger, entry_id: int) -> bool:
-        """Return whether an entry is here. May read the index, which blocks shortly.
+    def not_in_logs(self, entries: Mapping[EntryId, NeedsDisk]) -> set[EntryId]:
+        """Return those of some entries that are not in their logs. Blocks; any thread.
 
         Raises:
             CorruptError: the index is damaged there.
-            OSError: it cannot be read.
+            OSError: the index or a log cannot be read.
         """
-        location = state.location(entry_id)
-        if location is None:
-            location = self._index.location(state.ledger_id, entry_id)
-        return bool(location)
+        missing = set()
+        for entry_id, needed in entries.items():
+            ledger_id = needed.state.ledger_id
+            location = needed.location or self._index.location(ledger_id, entry_id)
+            try:
+                if location:
+                    self.check_disk(location, ledger_id, entry_id)
+            except CorruptError:
+                location = 0
+            if not location:
+                missing.add(entry_id)
+        return missing
 
     def iter_runs(
         self, ledger_id: int, between_pages: Callable[[], object] = lambda: None

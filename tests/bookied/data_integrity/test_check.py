@@ -67,7 +67,7 @@ class MemoryStorage:
     def remember(self, ledger_id: int) -> None:
         self.ledgers[ledger_id].limbo = False
 
-    def lacking(self, ledger_id: int, wanted: Sequence[EntryId]) -> list[EntryId]:
+    async def lacking(self, ledger_id: int, wanted: Sequence[EntryId]) -> list[EntryId]:
         if ledger_id in self.damaged:
             raise DbRecordError("locations", None, "a block is damaged")
         return [entry for entry in wanted if entry not in self.ledgers[ledger_id].entries]

@@ -104,6 +104,11 @@ def _clear_is_tls(stack: Stack) -> None:
     put(stack, BookieChannel, start_tls=start_tls)
 
 
+def _index_is_believed(stack: Stack) -> None:
+    """The integrity check takes what the index has for what the logs have."""
+    put(stack, StoredEntryReads, not_in_logs=lambda _self, _entries: set())
+
+
 def _lost_meanwhile(stack: Stack) -> None:
     """A registration is done though its session was lost before its cookie was read."""
 
@@ -303,6 +308,15 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         _clear_is_tls,
         "tests.bkclient.connection.test_channel:"
         "test_what_comes_in_clear_with_the_answer_to_start_tls_is_no_answer_in_tls",
+        0,
+    ),
+    "index-is-believed": switch(
+        "the integrity check does not look for entries in the logs",
+        "storage",
+        "L3",
+        _index_is_believed,
+        "tests.bookied.data_integrity.test_storage:"
+        "test_entries_whose_logs_are_gone_are_lacking_though_the_index_has_them",
         0,
     ),
     "lost-meanwhile": switch(
