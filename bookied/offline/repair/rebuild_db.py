@@ -119,6 +119,7 @@ class RebuildDb:
                 counts.entries = _count(target)
                 if rescan.damaged:
                     self._put_into_limbo(index_dir / layout.LEDGERS)
+                    self._ask_for_check()
         return RebuiltLocations(
             index_dir,
             len(wanted),
@@ -145,6 +146,16 @@ class RebuildDb:
                         if header is not None
                     ]
                 )
+            ledgers.sync()
+
+    def _ask_for_check(self) -> None:
+        """Have a start with data integrity checking copy what is missing, and end the limbo."""
+        path = self.found.index_dirs[0] / layout.LEDGERS
+        with self._opened(path) as ledgers:
+            value = ledgers.get(layout.FLAGS_KEY) or layout.encode_location(0)
+            flags = layout.decode_number(value, layout.FLAGS_KEY, path)
+            wanted = layout.encode_location(flags | layout.NEEDS_INTEGRITY_CHECK)
+            ledgers.put([(layout.FLAGS_KEY, wanted)])
             ledgers.sync()
 
     @staticmethod
@@ -198,7 +209,7 @@ class RebuildDb:
         rescan = Rescan(self.files, self.tell)
         journalled = self._journalled(rescan)
         damaged = tuple(rescan.damaged)
-        done = []
+        done, is_in_limbo = [], False
         count = len(pairs)
         for number, (ledger_dir, index_dir) in enumerate(pairs):
             rescan.damaged, rescan.read_up_to = [], {}
@@ -219,6 +230,7 @@ class RebuildDb:
             if rescan.damaged:
                 rows = {number: attrs.evolve(row, limbo=True) for number, row in rows.items()}
             backup = self._write_ledgers(index_dir, rows, flags)
+            is_in_limbo |= bool(rescan.damaged)
             keyless = tuple(
                 ledger_id
                 for ledger_id, header in rows.items()
@@ -226,6 +238,8 @@ class RebuildDb:
             )
             found = (*damaged, *rescan.damaged)
             done.append(RebuiltLedgers(index_dir, len(rows), keyless, backup, found))
+        if is_in_limbo and not self.dry_run:
+            self._ask_for_check()
         return done
 
     def _journalled(self, rescan: Rescan) -> dict[int, JournalledLedger]:

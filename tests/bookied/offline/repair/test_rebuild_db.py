@@ -146,6 +146,9 @@ def test_where_a_log_is_damaged_no_ledger_is_said_to_lack_entries(what: str) -> 
     assert done.damaged
     assert all(one.header.limbo for one in in_db(files).values())
     assert in_db(files)[7].header.explicit_lac == lac_packet(7, 1)
+    assert rows(files, "ledgers")[layout.FLAGS_KEY] == layout.encode_location(
+        layout.NEEDS_INTEGRITY_CHECK
+    )
 
 
 def test_a_length_that_leads_behind_a_finished_log_is_damage() -> None:
