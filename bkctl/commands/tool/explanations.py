@@ -175,8 +175,9 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-WRONG-IDENTITY": _advice(
             "The cookies in the directories (id, directories, instance id) differ from the cookie "
-            "in the metadata. The usual causes: a changed address or host name, a disk that is "
-            "missing or belongs to another bookie, a cluster that was formatted anew. The bookie "
+            "in the metadata, or two directories changed places. The usual causes: a changed "
+            "address or host name, a disk that is missing, is mounted at another path or belongs "
+            "to another bookie, a cluster that was formatted anew. The bookie "
             "does not start, because it could report acknowledged entries as missing.",
             "`bkctl doctor --local -c FILE` names the difference",
             "`bkctl bookie rename -c FILE` after a change of address",
