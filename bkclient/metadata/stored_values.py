@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -67,6 +68,7 @@ def decode_instance_id(node: str, stored: bytes) -> str:
     return text
 
 
+@lru_cache(maxsize=4)
 def known_layout(stored: bytes) -> LayoutInfo:
     """Decode a stored layout.
 
