@@ -76,6 +76,21 @@ short, so that all processes end at about the same time. ``tests/interop/`` is w
 """
 
 
+SLOW_FILES: Final = (
+    "tests/project/test_readme.py",
+    "tests/bkctl/commands/doctor/test_bundle.py",
+    "tests/live/",
+    "tests/bookied/scenarios/",
+    "tests/project/",
+    "tests/bkctl/commands/disk/",
+    "tests/bkctl/cli/test_forms.py",
+)
+"""What follows them, each file for itself.
+
+They start processes and wait for them. Most have few tests, and begin last where tests are counted.
+"""
+
+
 class Scheduling(LoadScopeScheduling):
     """Gives each process complete files, and complete folders of ``SLOW``; those come first."""
 
@@ -84,8 +99,9 @@ class Scheduling(LoadScopeScheduling):
         return next((slow for slow in SLOW if file.startswith(slow)), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        slowest = next((slow for slow in SLOW if slow in self.workqueue), None)
-        if slowest is not None:
+        order = (*SLOW, *SLOW_FILES)
+        waiting = (one for slow in order for one in self.workqueue if one.startswith(slow))
+        if (slowest := next(waiting, None)) is not None:
             self.workqueue.move_to_end(slowest, last=False)
         super()._assign_work_unit(node)
 
