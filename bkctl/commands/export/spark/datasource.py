@@ -255,6 +255,7 @@ ALWAYS_TRUE: Final = "length >= 0"
 Spark up to 4.3 has one plan for all uses of a DataFrame, and a use without a filter that Spark
 understands takes the plan of another use: the source is not asked. With this filter it is, and can
 refuse. The optimizer removes it only beside an equality of the same column.
+Spark's main branch keeps the plan with each scan: a release of it needs no such filter.
 """
 
 NEEDS_FILTER: Final = (
