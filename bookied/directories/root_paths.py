@@ -17,7 +17,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from bookied.directories.roots import Directories
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import Files
 
@@ -29,7 +29,7 @@ log = Logger()
 def check_paths(
     files: Files, found: Directories, moved: Mapping[Path, Path] = MappingProxyType({})
 ) -> None:
-    """Insist that each root is where it was, or was ``moved`` from there. Blocks.
+    """Insist that each root with a cookie is where it was, or was ``moved`` from there. Blocks.
 
     Raises:
         WrongIdentityError: a root was at another path.
@@ -37,7 +37,8 @@ def check_paths(
     """
     for root in found.roots:
         former = _noted(files, root)
-        if former not in {None, root, moved.get(root)}:
+        is_new = not files.exists(root / CURRENT / VERSION)
+        if not is_new and former not in {None, root, moved.get(root)}:
             raise WrongIdentityError(
                 f"{root} was {former} at the last start: if directories were exchanged, mount each "
                 f"where it was; if this directory was moved on purpose, remove {root / NAME}"

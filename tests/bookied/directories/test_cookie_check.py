@@ -151,6 +151,7 @@ def test_a_directory_that_gets_its_first_cookie_has_no_past(known: World, tmp_pa
     for name in ("l1", "l2"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "bookied.held").write_text("entries\n")
+    (tmp_path / "l2/bookied.path").write_text("/of/a/former/bookie\n")
     names = (*known.config.ledger_directories, str(tmp_path / "l2"))
     known.start(ledger_directories=names, allow_storage_expansion=True)
     assert (tmp_path / "l1/bookied.held").exists()
