@@ -156,7 +156,7 @@ class LogScan:
         length = layout.LENGTH.unpack_from(self._data, at - self._base)[0]
         stop = at + layout.LENGTH.size + length
         if length < 0:
-            self._at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
+            self._pass_padding(at)
         elif length == 0 or stop > size:
             self.is_torn, self._is_over = length > 0, True
         elif not self._has(at, stop - at):
@@ -164,6 +164,12 @@ class LogScan:
         else:
             self._pass_record(at, length)
             self.end = self._at = stop
+
+    def _pass_padding(self, at: int) -> None:
+        """Go on at the next block; what is passed by must be padding, or it may hide records."""
+        self._at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
+        if self._read(at, self._at - at, 0).strip(layout.DIRECT_PADDING):
+            raise EntryLogRecordError(self.path, at, "a negative length, and no padding")
 
     def _has(self, at: int, size: int) -> bool:
         return self._base <= at and at + size <= self._base + len(self._data)

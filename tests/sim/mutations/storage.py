@@ -63,6 +63,15 @@ def _torn_end_is_believed(stack: Stack) -> None:
     put(stack, Relocation, insist_complete=insist_complete)
 
 
+def _padding_is_believed(stack: Stack) -> None:
+    """A negative length in an entry log counts as padding, whatever the bytes up to a block are."""
+
+    def pass_padding(self: LogScan, at: int) -> None:
+        self._at += -at % 4096 or 4096
+
+    put(stack, LogScan, _pass_padding=pass_padding)
+
+
 def _damage_denies(stack: Stack) -> None:
     """Locations that are rebuilt from a damaged log count as complete."""
     put(stack, RebuildDb, _put_into_limbo=lambda _self, _path: None)
@@ -360,6 +369,15 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         _torn_end_is_believed,
         f"{_STORAGE}.garbage.test_collector:"
         "test_live_records_behind_what_looks_like_a_torn_end_keep_their_log",
+        0,
+    ),
+    "padding-is-believed": switch(
+        "a negative length in an entry log counts as padding whatever the bytes behind it are",
+        "storage",
+        "I1",
+        _padding_is_believed,
+        f"{_STORAGE}.entrylog.test_format:"
+        "test_a_negative_length_without_padding_behind_it_is_damage",
         0,
     ),
     "damage-denies": switch(

@@ -260,3 +260,13 @@ def test_long_entries_are_read_whole() -> None:
 def test_logs_are_told_by_their_names(name: str, log_id: int | None, used: int | None) -> None:
     assert layout.log_id(name) == log_id
     assert layout.used_log_id(name) == used
+
+
+def test_a_negative_length_without_padding_behind_it_is_damage() -> None:
+    """The next block may begin with a record: without the look those in between would be hidden."""
+    record = struct.pack(">iqq", 1020, 7, 0).ljust(1024, b"x")
+    data = bytearray(layout.LogHeader().encode() + record * 6)
+    data[2048] |= 0x80
+    found, error, _ = scan(bytes(data))
+    assert len(found) == 1
+    assert isinstance(error, EntryLogRecordError)
