@@ -21,6 +21,12 @@ from bookied.server.limits.handshake_turns import HandshakeTurns
 
 BACKLOG: Final = 512
 
+UNSENT_BYTES: Final = 128 * 1024
+"""What the system takes of a client's answers beyond those on their way to the client.
+
+It takes megabytes otherwise, which bookied would read and copy for each client that reads nothing.
+"""
+
 ACCEPTS_MAX: Final = 1
 """Connections that one turn of the reactor accepts. Each takes 0.3 ms, from accept to close."""
 
@@ -127,6 +133,8 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if dual:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Connections have it from the port.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind((host, port))
     except OSError as error:
         sock.close()

@@ -15,17 +15,22 @@ from pathlib import Path
 
 import pytest
 
+from bookied.server.listener import UNSENT_BYTES
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
 from tests.live.bookied.floods import (
     EMPTY_ADD,
     HOSTILE_CLIENTS,
+    LARGE,
+    LARGE_BYTES,
+    LARGE_ENTRIES,
     LEDGER,
     UNKNOWN_FIELD,
     UNKNOWN_GROUP,
     Flood,
     bomb,
     churn,
+    many_reads,
     wrong_keys,
 )
 from tests.live.bookied.floods import flooded as sending
@@ -40,6 +45,8 @@ pytestmark = pytest.mark.processes
 
 REQUESTS = 400
 """Adds and reads of the well-behaved client during each flood."""
+
+ESTABLISHED = "01"
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +141,31 @@ def test_questions_about_many_small_entries_do_not_keep_others_waiting(
         assert live.process.rss_kib() - memory_kib < 150_000
     finally:
         live.process.kill()
+
+
+def test_the_system_takes_little_of_answers_that_a_client_does_not_read(live: Live) -> None:
+    with RawClient(live.port) as client, live.hostiles(1):
+        for entry_id in range(LARGE_ENTRIES):
+            client.add(LARGE, entry_id, bytes(LARGE_BYTES))
+        live.of[0].sendall(many_reads("V3"))
+        until(lambda: queued_bytes(live.port) > UNSENT_BYTES // 2)
+        for entry_id in range(LARGE_ENTRIES):  # The bookie goes on meanwhile.
+            client.read(LARGE, entry_id)
+        assert queued_bytes(live.port) < 4 * UNSENT_BYTES
+
+
+def queued_bytes(port: int) -> int:
+    """Return how many bytes the system has of answers from a port that have not arrived."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in sockets(name)]
+    return sum(
+        int(one[4].partition(":")[0], 16)
+        for one in lines
+        if one[1].endswith(f":{port:04X}") and one[3] == ESTABLISHED
+    )
+
+
+def sockets(name: str) -> list[str]:
+    return Path(f"/proc/net/{name}").read_text().splitlines()[1:]
 
 
 def test_clients_that_connect_and_leave_do_not_keep_others_waiting(
