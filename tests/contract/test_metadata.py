@@ -821,9 +821,15 @@ class TestSiblingNodes:
             await tree.create(zk_paths.beside("/other"))
             for name in ("b", "a"):
                 await tree.create(zk_paths.beside(f"/other/{name}"), name.encode())
+            versions = [(await store.read_sibling("/other/a")).version]
             await tree.set(zk_paths.beside("/other/a"), b"new")
             assert await store.sibling_names("/other") == ["a", "b"]
-            assert await store.read_sibling("/other/a") == Versioned(b"new", 1)
+            found = await store.read_sibling("/other/a")
+            assert (found.value, found.version) == (b"new", versions[0] + 1)
+            versions.append(found.version)
+            await tree.delete(zk_paths.beside("/other/a"))
+            await tree.create(zk_paths.beside("/other/a"), b"anew")
+            assert (await store.read_sibling("/other/a")).version not in versions
             # They are not a part of the cluster.
             assert not [path for path in await all_nodes(store) if "other" in path]
 
