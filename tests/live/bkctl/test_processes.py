@@ -20,6 +20,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.terminal import run_here
 from tests.support.waiting import is_readable, until
 
 pytestmark = pytest.mark.processes
@@ -68,8 +69,15 @@ def _run(cluster: Cluster, *args: object, typed: bytes = b"") -> tuple[int, byte
     return _end(_start(cluster, *args), typed)
 
 
-def _ok(cluster: Cluster, *args: object, typed: bytes = b"") -> str:
-    status, out, err = _run(cluster, *args, typed=typed)
+def _ok(cluster: Cluster, *args: object) -> str:
+    """Return what a command prints that is not the one under test: it is run in this process."""
+    done = run_here("-u", cluster.uri, *args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _written(cluster: Cluster, typed: bytes) -> str:
+    status, out, err = _run(cluster, "ledger", "write", "-", typed=typed)
     assert status == 0, err
     return out.decode().strip()
 
@@ -89,8 +97,8 @@ def _line(process: subprocess.Popen[bytes]) -> bytes:
 
 def _entries(cluster: Cluster, ledger: str) -> list[str]:
     """Return what can be read of a ledger now, confirmed or not."""
-    status, out, _ = _run(cluster, "ledger", "read", ledger, "--unconfirmed")
-    return out.decode().splitlines() if status == 0 else []
+    done = run_here("-u", cluster.uri, "ledger", "read", ledger, "--unconfirmed")
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def _newest(cluster: Cluster, mark: str) -> str:
@@ -103,13 +111,14 @@ def _newest(cluster: Cluster, mark: str) -> str:
 def test_the_way_the_readme_shows(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text("".join(f"line {n}\n" for n in range(1000)))
-    ledger = _ok(cluster, "ledger", "write", file)
-    status, out, _ = _run(cluster, "ledger", "read", ledger)
+    status, ledger, err = _run(cluster, "ledger", "write", file)
+    assert status == 0, err
+    status, out, _ = _run(cluster, "ledger", "read", ledger.decode().strip())
     assert (status, out) == (0, file.read_bytes())
 
 
 def test_a_closed_pipe_ends_quietly(cluster: Cluster) -> None:
-    ledger = _ok(cluster, "ledger", "write", "-", typed=b"some line of text\n" * 50_000)
+    ledger = _written(cluster, b"some line of text\n" * 50_000)
     for args in (("ledger", "read", ledger), ("ledger", "read", ledger, "-o", "jsonl")):
         process = _start(cluster, *args)
         assert process.stdout is not None
@@ -132,7 +141,7 @@ def test_nothing_is_drawn_and_nothing_is_coloured_in_a_pipe(cluster: Cluster) ->
 def test_a_stderr_that_nobody_reads_changes_neither_result_nor_status(
     cluster: Cluster, verbosity: tuple[str, ...]
 ) -> None:
-    ledger = _ok(cluster, "ledger", "write", "-", typed=b"a\nb\n")
+    ledger = _written(cluster, b"a\nb\n")
     unread, stderr = os.pipe()
     os.close(unread)
     try:
@@ -147,7 +156,7 @@ def test_a_stderr_that_nobody_reads_changes_neither_result_nor_status(
 
 
 def test_a_full_disk_behind_stdout_is_an_error(cluster: Cluster) -> None:
-    ledger = _ok(cluster, "ledger", "write", "-", typed=b"some line of text\n" * 1000)
+    ledger = _written(cluster, b"some line of text\n" * 1000)
     with Path("/dev/full").open("wb") as full:
         status, _, err = _end(_start(cluster, "ledger", "read", ledger, stdout=full))
     assert status == ExitStatus.FAILED
