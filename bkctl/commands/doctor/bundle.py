@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import file_errors
-from bkctl.output.atomic_file import making_file
+from bkctl.output.atomic_file import insist_new, making_file
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
@@ -79,10 +79,12 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
 
     Raises:
         NothingFoundError: a log cannot be read, or the file cannot be written.
+        ConflictError: the file exists.
     """
     tails = {f"log/{number}-{Path(one).name}": _tail(one, lines) for number, one in enumerate(logs)}
     environ = _environment(session)
     path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
+    insist_new(path)
     if session.dry_run:
         session.plan([f"write {path}"])
         return
@@ -211,7 +213,8 @@ def _tail(path: str, lines: int) -> bytes:
 
 
 def _system() -> bytes:
-    packages = sorted(f"{one.name}=={one.version}" for one in metadata.distributions())
+    described = (one.metadata for one in metadata.distributions())  # Read anew at each look.
+    packages = sorted(f"{one['Name']}=={one['Version']}" for one in described)
     found: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "system": platform.platform(),

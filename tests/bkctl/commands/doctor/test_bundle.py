@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -12,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from bkctl.commands.doctor.bundle import PARTS, mask
+from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import local_cluster
+from tests.bkctl.support.terminal import run_here
 
 
 def bundle(directory: Path, *words: object) -> tuple[subprocess.CompletedProcess[str], Path]:
     out = directory / "bundle.tar.gz"
-    command = [sys.executable, "-m", "bkctl", "debug", "bundle", "--out", str(out)]
-    done = subprocess.run(
-        [*command, *map(str, words)], check=False, capture_output=True, text=True, timeout=600
-    )
-    return done, out
+    return run_here("debug", "bundle", "--out", out, *words), out
 
 
 def members(path: Path) -> dict[str, str]:
@@ -100,9 +97,10 @@ def test_a_part_that_fails_says_why_and_the_others_are_there(tmp_path: Path) -> 
 def test_a_bundle_replaces_no_file_and_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     (tmp_path / "bundle.tar.gz").symlink_to(tmp_path / "kept")
-    done, _ = bundle(tmp_path, "-u", f"sqlite://{tmp_path}/none.db")
-    assert done.returncode != 0
-    assert "exists already" in done.stderr
+    for words in ((), ("--dry-run",)):
+        done, _ = bundle(tmp_path, "-u", f"sqlite://{tmp_path}/none.db", *words)
+        assert done.returncode == ExitStatus.CONFLICT
+        assert "exists already" in done.stderr
     assert (tmp_path / "kept").read_text() == "kept"
 
 
