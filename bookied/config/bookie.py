@@ -15,7 +15,7 @@ import attrs
 
 from bkclient.config.client import ClientConfig, MetadataConfig
 from bkclient.config.declaration import OtherKey, setting
-from bkclient.config.findings import Findings, SettingFinding, Severity, invalid
+from bkclient.config.findings import FindingKind, Findings, SettingFinding, Severity, invalid
 from bkclient.config.properties import Properties, user_name
 from bkclient.config.settings import load
 from bookied.config.admin import AdminConfig
@@ -34,6 +34,8 @@ LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 """From which on events can be logged."""
 
 __all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
+
+_CLIENT_LOGIN: Final = "clientAuthProviderFactoryClass"
 
 
 def _not_an_umask(text: str) -> str | None:
@@ -198,7 +200,16 @@ def load_bookie_config(
     Raises:
         ConfigError: at least one value is refused.
     """
-    return load(BookieConfig, properties, also=(ClientConfig,), strict=strict)
+    config, findings = load(BookieConfig, properties, also=(ClientConfig,), strict=strict)
+    if config.autorecovery and config.has_sasl and _CLIENT_LOGIN not in properties.entries:
+        message = (
+            f"is set without {_CLIENT_LOGIN}: this bookie's auditor and replication worker"
+            " cannot log in to bookies, and repair nothing"
+        )
+        key = "bookieAuthProviderFactoryClass"
+        finding = SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
+        findings = (*findings, finding)
+    return config, findings
 
 
 def load_client_config(properties: Properties) -> ClientConfig:

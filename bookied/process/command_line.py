@@ -177,7 +177,7 @@ def configure(options: DaemonOptions, environ: Mapping[str, str]) -> tuple[Booki
         PropertiesError: a settings file cannot be read, or an option cannot be understood.
         ConfigError: a value is refused.
     """
-    properties = _properties(options, environ, BookieConfig)
+    properties = _properties(options, environ, BookieConfig, ClientConfig)
     config, findings = load_bookie_config(properties, strict=options.strict_config)
     if options.autorecovery_only:  # It has no use for a bookie's directories.
         findings = tuple(one for one in findings if one.key not in DIRECTORY_KEYS)

@@ -35,7 +35,7 @@ from bkctl.output.views import WIDE, Column, Kind, declare_view, evolve, field, 
 from bkctl.session.session import Session
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import did_you_mean
-from bookied.config.bookie import BookieConfig
+from bookied.config.bookie import BookieConfig, load_bookie_config
 from wire.errors import BookKeeperError
 
 DEFAULT: str = "default"
@@ -312,6 +312,8 @@ def _loaded(cls: Any, properties: Properties, *, strict: bool) -> tuple[Any | No
     """Return settings, or None if they are refused, and what is odd about them."""
     others = [one for one in CLASSES.values() if one is not cls]
     try:
+        if cls is BookieConfig:
+            return load_bookie_config(properties, strict=strict)
         return load(cls, properties, also=others, strict=strict)
     except ConfigError as error:
         return None, error.findings

@@ -11,6 +11,7 @@ from bkclient.config.findings import ConfigError, FindingKind, Severity
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load, non_default_settings, sample_settings
 from bookied.config.admin import PROMETHEUS
+from bookied.config.auth import SASL_BOOKIE
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 
 KEYS = Path(__file__).parents[1] / "vectors" / "bk_server_keys.txt"
@@ -184,6 +185,10 @@ def test_no_metadata_service_is_refused() -> None:
             "lets every client that reaches the port change the bookie",
         ),
         ("statsProviderClass=org.x.Codahale", "is not offered; PrometheusMetricsProvider is"),
+        (
+            f"autoRecoveryDaemonEnabled=true\nbookieAuthProviderFactoryClass={SASL_BOOKIE}",
+            "is set without clientAuthProviderFactoryClass",
+        ),
         ("indexDirectories=/tmp/i", "/tmp/i may be emptied by the system"),
     ],
 )
@@ -202,6 +207,19 @@ def test_extra_components_may_be_ignored_when_told_so() -> None:
 
 def test_client_keys_may_stand_in_a_bookies_file() -> None:
     text = URI + "journalDirectories=/j\nledgerDirectories=/l\nthrottle=1\nclientTrustStore=x"
+    assert load_bookie_config(parse_properties(text))[1] == ()
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        "clientAuthProviderFactoryClass=SASLClientProviderFactory\nautoRecoveryDaemonEnabled=true",
+        "autoRecoveryDaemonEnabled=false",
+    ],
+)
+def test_a_bookie_that_can_log_in_or_repairs_nothing_is_not_warned_about(login: str) -> None:
+    text = URI + "journalDirectories=/j\nledgerDirectories=/l\n"
+    text += f"bookieAuthProviderFactoryClass={SASL_BOOKIE}\n{login}"
     assert load_bookie_config(parse_properties(text))[1] == ()
 
 
