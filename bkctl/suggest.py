@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("append",),
@@ -16,7 +18,6 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "health": ("doctor", "status"),
     "ls": ("list", "tree"),
     "read": ("tail", "show"),
-    "config-show": ("config",),
     "drain": ("decommission",),
     "df": ("usage", "map"),
     "dump": ("show", "read"),
@@ -89,7 +90,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger disk-usage": _LARGEST,
     "ledger size": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID --ledgers"),
     "ledger top": _LARGEST,
-    "ledger usage": _LARGEST,
+    "ledger who": ("ledger map LEDGER_ID", "ledger show LEDGER_ID"),
+    "ledger writer": ("ledger map LEDGER_ID", "ledger show LEDGER_ID"),
     "log consume": ("log tail NAME --follow",),
     "log status": ("log show NAME",),
     "root format": ("cluster format", "disk format"),
@@ -131,6 +133,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie quarantine": ("bookie readonly BOOKIE_ID on",),
     "bookie rack": ("cluster map", "explain rack"),
     "bookie racks": ("cluster map", "explain rack"),
+    "bookie set-rack": ("explain rack", "cluster map"),
     "bookie restart": ("local stop DIR BOOKIE_ID", "local start DIR BOOKIE_ID"),
     "bookie status": ("bookie state BOOKIE_ID", "bookie show BOOKIE_ID"),
     "bookie stop": ("local stop DIR BOOKIE_ID",),
@@ -160,10 +163,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster stop": ("local stop DIR",),
     "cluster wait": ("cluster status --until healthy",),
     "cluster verify": ("ledger verify --all",),
-    "config list": ("config show",),
     "config search": ("config show '*PART*'",),
     "config compare": ("config diff FILE FILE",),
-    "config set": ("bookie config-set BOOKIE_ID KEY=VALUE",),
     "debug collect": ("debug bundle",),
     "disk add": ("disk expand",),
     "disk list": ("disk files", "disk ledgers"),
@@ -218,9 +219,12 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """Groups that people follow with an object: what the object looks like, and the likely lines."""
 
 _SECURITY: Final = (
-    "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
+    "TLS and logins are settings of the client, by -c FILE or -X KEY=VALUE: "
+    "`bkctl config show tls jaas` explains the keys"
 )
-_LOCAL_SECURITY: Final = "--set takes the bookies' keys; see docs/security.md, On this machine"
+_LOCAL_SECURITY: Final = (
+    "use --set KEY=VALUE: `bkctl config show --for bookie tls jaas` explains the keys"
+)
 _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is taken from there"
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
@@ -238,6 +242,13 @@ _LACKING: Final = (
     "`bkctl autorecovery list` lists marked ledgers; `bkctl ledger list --bookie ID` lists all "
     "ledgers of a lost bookie"
 )
+_GROUPS: Final = (
+    "`bkctl ledger list --columns custom.KEY,stored -o csv` prints the bytes to add up for each KEY"
+)
+_THRESHOLDS: Final = (
+    "the status is 5 if a bookie does not answer; `bkctl bench write --fail-if 'p99>50ms'` has "
+    "thresholds"
+)
 _BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -249,8 +260,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "--username": _SECURITY,
     "--zk": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
     "--zookeeper": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
+    "local --password": _LOCAL_SECURITY,
     "local --sasl": _LOCAL_SECURITY,
     "local --tls": _LOCAL_SECURITY,
+    "cluster ping --fail-if": _THRESHOLDS,
+    "cluster test --fail-if": _THRESHOLDS,
     "cluster status --all": "use --ledgers to count the ledgers; `bkctl bookie list` has bookies",
     "disk --dir": "name the directories as DIR, by --ledger-dir and --journal-dir, or by -c FILE",
     "cluster backup --file": "FILE is an argument: `bkctl cluster backup FILE`",
@@ -262,8 +276,6 @@ OPTIONS: Final[Mapping[str, str]] = {
     "export --format json": "`bkctl ledger read LEDGER_ID -o json` prints entries as JSON",
     "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
     "export --format raw": "`bkctl ledger read LEDGER_ID --out FILE` writes the payloads",
-    "export --incremental": "use --since-last",
-    "export --out": "use --to",
     "ledger --password": _TAKEN_FROM_METADATA,
     "ledger --password-file": _TAKEN_FROM_METADATA,
     "ledger create --password": "use --password-file FILE",
@@ -271,15 +283,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger delete --meta": _FIND_AND_DELETE.format("--meta KEY=VALUE"),
     "ledger delete --created-before": _FIND_AND_DELETE.format("--older-than 30d"),
     "ledger delete --older-than": _FIND_AND_DELETE.format("--older-than 30d"),
-    "ledger create --custom-metadata": "use --meta",
-    "ledger create --metadata": "use --meta",
-    "ledger create --label": "use --meta KEY=VALUE",
-    "ledger write --label": "use --meta KEY=VALUE",
     "ledger create --copies": "use -W for copies of each entry",
     "ledger create --replicas": "use -W for copies of each entry",
     "ledger write --copies": "use -W for copies of each entry",
     "ledger write --replicas": "use -W for copies of each entry",
-    "ledger read --text": "use --entry-format string",
     "ledger read --from": "name the entries: `bkctl ledger read 42 100-199`",
     "ledger read --start": "name the entries: `bkctl ledger read 42 100-199`",
     "doctor --orphans": _ORPHANS,
@@ -287,9 +294,6 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --not-in-log": _ORPHANS,
     "ledger list --orphans": _ORPHANS,
     "ledger list --unused": _ORPHANS,
-    "ledger list -n": "use --limit",
-    "ledger list --open": "use --state open",
-    "ledger list --closed": "use --state closed",
     "ledger close --older-than": _FIND_AND_CLOSE,
     "ledger close --state": _FIND_AND_CLOSE,
     "ledger recover --older-than": _FIND_AND_CLOSE,
@@ -301,6 +305,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --newer": _BY_AGE,
     "ledger list --newer-than": _BY_AGE,
     "ledger list --since": _BY_AGE,
+    "ledger list --by": _GROUPS,
+    "ledger list --group": _GROUPS,
+    "ledger list --group-by": _GROUPS,
     "ledger list --larger": _BY_SIZE,
     "ledger list --larger-than": _BY_SIZE,
     "ledger list --min-size": _BY_SIZE,
@@ -316,9 +323,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "cluster backup --force": _NEW_FILE,
     "cluster backup --overwrite": _NEW_FILE,
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
-    "bookie gc-status --all": _EACH_BOOKIE.format("gc-status"),
     "bookie list --all": "it lists all bookies; --state selects some",
-    "bench --duration": "use --for 20s",
     "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
     "ledger verify --bookie": "use `bkctl ledger list --bookie ID -o id | bkctl ledger verify -`",
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
@@ -335,21 +340,71 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger read --tail": _LAST_ENTRIES,
     "ledger read -n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw, or --out FILE for the original bytes",
-    "log append -f": "use --file",
     "doctor --disk": "use --full 80%",
     "ledger read --entries": "give the range as an argument: `bkctl ledger read LEDGER_ID 5-9`",
     "ledger read --to": "use --out FILE",
     "log trim --keep": "use --keep-entries N or --keep-ledgers N",
     "log tail --cursor": "only Spark keeps cursors; use --from INDEX:ENTRY of the last entry",
     "log tail --since": "entries have no times; use --from INDEX:0 of a ledger by `bkctl log show`",
-    "log tail --no-follow": "use --exit-at-end",
     "profile --tls": _TLS_FILES,
     "profile --tls-ca": _TLS_FILES,
     "profile --tls-cert": _TLS_FILES,
-    "ledger tail --no-follow": "use --exit-at-end",
     "topic export --out": "FILE is an argument: `bkctl topic export TOPIC FILE`",
 }
 """Options that people try, after the command or its group, and what to use instead."""
+
+SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--sort": ("--sort-by",),
+    "bench --duration": ("--for",),
+    "bench --max-p99": ("--fail-if", "p99>{}"),
+    "bench --p99-max": ("--fail-if", "p99>{}"),
+    "bookie gc-status --all": (),
+    "cluster format --override": ("--force",),
+    "doctor --wait": ("--until", "healthy"),
+    "export --incremental": ("--since-last",),
+    "export --out": ("--to",),
+    "ledger create --custom-metadata": ("--meta",),
+    "ledger create --label": ("--meta",),
+    "ledger create --metadata": ("--meta",),
+    "ledger list --closed": ("--state", "closed"),
+    "ledger list --open": ("--state", "open"),
+    "ledger list -n": ("--limit",),
+    "ledger read --text": ("--entry-format", "string"),
+    "ledger tail --no-follow": ("--exit-at-end",),
+    "ledger write --custom-metadata": ("--meta",),
+    "ledger write --label": ("--meta",),
+    "ledger write --metadata": ("--meta",),
+    "log append -f": ("--file",),
+    "log tail --no-follow": ("--exit-at-end",),
+    "metaformat --force ledgers": ("--override", "ledgers"),
+    "metaformat --force live-bookies": ("--override", "live-bookies"),
+}
+"""Other names of options, after the command or its group, and the words that each stands for.
+
+A key may end with the option's value; ``{}`` stands for the value.
+"""
+
+
+def in_own_options(args: Sequence[str], path: str) -> list[str]:
+    """Return the arguments of the command at ``path`` without other names of its options."""
+    given, end = list(args), args.index("--") if "--" in args else len(args)
+    found: list[str] = []
+    while given and len(args) - len(given) < end:
+        name, equals, value = given.pop(0).partition("=")
+        following = value if equals else given[0] if given else ""
+        words = _of_option(f"{name} {following}", path, SYNONYMS)
+        takes_value = words is not None
+        words = words or _of_option(name, path, SYNONYMS)
+        if words is None:
+            found.append(name + equals + value)
+            continue
+        takes_value = takes_value or any("{}" in word for word in words)
+        found += [word.replace("{}", following) for word in words]
+        if equals and not takes_value:
+            found.append(value)
+        elif takes_value and not equals and given:
+            given.pop(0)
+    return found + given
 
 
 ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
@@ -357,8 +412,13 @@ ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
         "bkctl bookie gc",
         "missing argument 'BOOKIE_ID'",
     ): "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
+    ("bkctl ledger list", "is not KEY=VALUE"): "--filter custom=KEY keeps ledgers with any value",
     ("bkctl disk ", "unexpected argument: "): "name the bookie by -c FILE",
     ("bkctl export", " is not a ledger id"): "`bkctl export --log NAME --to DIR` exports a log",
+    (
+        "bkctl ledger map",
+        "missing argument 'LEDGER_ID'",
+    ): "name a ledger of `bkctl ledger list`; `bkctl cluster map` draws all bookies",
     ("bkctl ledger read", "unexpected argument: "): "give the range as FIRST-LAST, as in 10-14",
 }
 """How a command's path begins, a part of an error about its arguments, and what to do."""
@@ -376,9 +436,14 @@ def about_arguments(path: str, message: str) -> str:
 
 def instead_of(option: str, path: str) -> str:
     """Return what to use instead of an option that the command at ``path`` does not have, or ""."""
+    return _of_option(option, path, OPTIONS) or ""
+
+
+def _of_option(option: str, path: str, table: Mapping[str, T]) -> T | None:
+    """Return what a table has for an option of the command at ``path``, or of its groups."""
     words = path.split()[1:]
     scopes = (" ".join([*words[:count], option]) for count in range(len(words), -1, -1))
-    return next((OPTIONS[scope] for scope in scopes if scope in OPTIONS), "")
+    return next((table[scope] for scope in scopes if scope in table), None)
 
 
 def lines_for_object(group: str, word: str) -> list[str]:

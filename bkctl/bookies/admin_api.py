@@ -89,6 +89,7 @@ def _last_round(v: GarbageRun) -> str:
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
 
+    bookie_id: str | None = field(BOOKIE, default=None)
     number: int = field("Number of the bookie's storage, from 0.", header="NO", rank=4)
     running: bool = field("Whether a collection runs now.")
     compacting: str | None = field("The compaction that runs now: major or minor.", rank=2)
@@ -473,6 +474,7 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
     return _value_of(
         GarbageRun,
         one,
+        bookie_id=None,
         number=number,
         last_ms=_ms(one["last_ended_s"]),
         next_ms=_ms(one.get("next_s")),  # None of a bookie of a release before.

@@ -154,12 +154,17 @@ class Command(click.Command):
         try:
             with augment_usage_errors(ctx):  # A missing value names no command by itself.
                 rest = super().parse_args(ctx, _with_seconds(args))
-        except click.NoSuchOption as error:
-            if error.option_name not in {"--watch", "--until"}:
+        except click.UsageError as error:
+            from bkctl.suggest import in_own_options
+
+            if (words := in_own_options(args, ctx.command_path)) != list(args):
+                ctx.params.clear()
+                return self.parse_args(ctx, words)
+            name = getattr(error, "option_name", "")
+            if not isinstance(error, click.NoSuchOption) or name not in {"--watch", "--until"}:
                 raise
             text = (
-                f"`{ctx.command_path}` changes something; "
-                f"{error.option_name} works only with commands that read"
+                f"`{ctx.command_path}` changes something; {name} works only with commands that read"
             )
             raise click.UsageError(text, ctx) from error
         options_of(ctx)  # Takes its own out of what the body gets.

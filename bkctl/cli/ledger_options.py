@@ -19,18 +19,21 @@ LEDGER_CHECKS: Final = Word(
 _DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
 
-def _quorum(letter: str, name: str, short: str, default: int, what: str) -> Any:
+def _quorum(letter: str, name: str, also: tuple[str, ...], default: int, what: str) -> Any:
     """Return an option for a number of bookies; Java's shell has the small letter."""
     kind = click.IntRange(1)
-    also = (letter.lower(), short)
+    also = (letter.lower(), *also)
     return option(letter, name, type=kind, default=default, also=also, help=what)
 
 
 QUORUMS: Final = (
-    _quorum("-E", "--ensemble-size", "--ensemble", 3, "Number of bookies that store a fragment."),
-    _quorum("-W", "--write-quorum", "--qw", 2, "Copies of each entry."),
     _quorum(
-        "-A", "--ack-quorum", "--qa", 2, "Copies that must be on disk before an add is confirmed."
+        *("-E", "--ensemble-size", ("--ensemble",), 3), "Number of bookies that store a fragment."
+    ),
+    _quorum("-W", "--write-quorum", ("--qw", "-Qw"), 2, "Copies of each entry."),
+    _quorum(
+        *("-A", "--ack-quorum", ("--qa", "-Qa"), 2),
+        "Copies that must be on disk before an add is confirmed.",
     ),
 )
 

@@ -131,22 +131,19 @@ ADMIN: Final = (
     Command(
         "gc-status",
         body="bkctl.commands.bookie.admin_requests:gc_status",
-        help="""Show the state of a bookie's garbage collection.
+        help="""Show the state of garbage collection, of a bookie or of every registered bookie.
 
     Counts begin at the bookie's start. A round begins every `gcWaitTime`, and the first round
     within twice that time after the start. Java bookies do not report when the next round begins.
     LOGS, TOTAL and LIVE leave out damaged entry logs, and logs that the bookie still writes.
     """,
-        params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
+        params=(argument("bookie_id", type=BOOKIE_ID, required=False), *WHERE),
         effect=Effect.READ,
         examples=(
-            (
-                "bkctl bookie gc-status 10.0.0.1:3181",
-                "the last and the next round, and the freed space",
-            ),
+            ("bkctl bookie gc-status", "the last and the next round, and the freed space"),
             ("bkctl bookie gc-status 10.0.0.1:3181 -o wide", "with the times of compactions"),
         ),
-        exits=_EXITS,
+        exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl http://BOOKIE:8080/api/v1/bookie/gc_details",
     ),
     Command(
@@ -187,17 +184,18 @@ ADMIN: Final = (
     of its file. `config-set` changes some settings.
 
     ORIGIN is where the value comes from: a line of a file, the environment, the command line,
-    default, or `set at run time`. BOOKIE_ID may be several ids, separated by commas.
+    default, or `set at run time`. BOOKIE_ID may be several ids, separated by commas. Without
+    BOOKIE_ID the command asks every registered bookie.
     """,
         params=(
-            argument("words", type=BOOKIE_WORDS, metavar="BOOKIE_ID [KEY...]", nargs=-1),
+            argument("words", type=BOOKIE_WORDS, metavar="[BOOKIE_ID] [KEY...]", nargs=-1),
             *WHERE,
             _ALL,
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
-            ("bkctl bookie config --all gcWaitTime", "one setting of every registered bookie"),
+            ("bkctl bookie config gcWaitTime", "one setting of every registered bookie"),
             (
                 "bkctl bookie config 10.0.0.1:3181 'journal*'",
                 "settings whose names begin with journal",

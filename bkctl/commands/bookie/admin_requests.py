@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import click
 
+from bkclient.config.declaration import declared
 from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_api import all_settings, masked
@@ -23,7 +24,7 @@ from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, Usag
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, evolve, field, shown
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import did_you_mean, keys_like
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -85,12 +86,23 @@ def gc(
             time.sleep(_POLL_EVERY_S)
 
         found = admin_api.wait_collected(admin, before, pause)
-    _show(session, found)
+    _show(session, _of(bookie_id, found))
 
 
-def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
-    """Show the state of a bookie's garbage collection."""
-    _show(session, admin_api.collections(_admin(session, bookie_id, where)))
+def gc_status(session: Session, bookie_id: BookieId | None, **where: Any) -> None:
+    """Show the state of the garbage collection of a bookie, or of every registered bookie."""
+    named = () if bookie_id is None else (bookie_id,)
+    bookies, _ = _bookies(session, named, every=not named, **where)
+    asked = _Each(session, bookies, where)
+    found = asked.of_each(lambda admin, one: _of(one, admin_api.collections(admin)))
+    _show(session, [run for some in found for run in some])
+    asked.finish()
+
+
+def _of(
+    bookie_id: BookieId, found: Sequence[admin_api.GarbageRun]
+) -> Sequence[admin_api.GarbageRun]:
+    return [evolve(one, bookie_id=bookie_id) for one in found]
 
 
 def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
@@ -134,6 +146,7 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
             "this only shows settings",
             next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
         )
+    every = every or not words or _names_setting(session, words[0])
     bookies, keys = _bookies(session, words, every=every, **where)
     asked = _Each(session, bookies, where)
     found = asked.of_each(lambda admin, one: admin_api.settings(admin, one, keys))
@@ -141,8 +154,18 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
     asked.finish()
 
 
+def _names_setting(session: Session, word: str) -> bool:
+    """Return whether a word is a setting, or a part of one, and no registered bookie."""
+    from bookied.config.bookie import BookieConfig
+
+    is_setting = bool(keys_like(word, [one.spec.key for one in declared(BookieConfig)]))
+    return is_setting and word not in session.call(lambda client: registered_bookies(client.store))
+
+
 def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
     """Change settings of running bookies."""
+    if words and "=" in words[0] and not every:
+        raise UsageError("which bookie?", next_step="name a BOOKIE_ID first, or all with --all")
     bookies, texts = _bookies(session, words, every=every, **where)
     if not texts:
         raise UsageError("which setting?", next_step="name it, as in gcWaitTime=600000")

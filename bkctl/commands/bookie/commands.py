@@ -29,6 +29,7 @@ bookie = SubGroup(
     commands=(*ADMIN, *OF_BOOKIES, *RETIRE),
     order=("list", "show", "test"),
     aliases={
+        "config-show": "bookie config",
         "expand-storage": "disk expand",
         "flip-id": "bookie rename",
         "info": "bookie show",

@@ -29,7 +29,11 @@ ledger = SubGroup(
     """,
     commands=REPLICAS,
     order=("create", "add", "write", "read", "tail", "close", "list", "show"),
-    aliases={"update-bookie": "bookie rename", "where": "ledger map"},
+    aliases={
+        "update-bookie": "bookie rename",
+        "usage": "ledger list -o wide --sort-by stored:desc",
+        "where": "ledger map",
+    },
 )
 
 metadata = SubGroup(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -45,7 +46,8 @@ def ids_from_arguments(
         UsageError: it names none, or all of them and some.
     """
     if everything == bool(given or from_file):
-        use = "give ids, or `-` and the ids of `bkctl ledger list -o id` on stdin"
+        picked = "".join(f" --filter {shlex.quote(one)}" for one in session.options.filters)
+        use = f"give ids, or `-` and the ids of `bkctl ledger list{picked} -o id` on stdin"
         raise UsageError("which ledgers?", next_step=use)
     return _all(session) if everything else _given(session, given, from_file)
 

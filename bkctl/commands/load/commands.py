@@ -143,6 +143,7 @@ bench = SubGroup(
     to them.
     """,
     order=("write", "read", "journal"),
+    aliases={"add": "bench write"},
 )
 
 

@@ -14,7 +14,11 @@ from bkctl.options import OUTPUTS, PROFILE
 config = SubGroup(
     name="config",
     help="Settings files: check, explain, compare, show.",
-    aliases={"explain": "config show --keys"},
+    aliases={
+        "explain": "config show --keys",
+        "list": "config show",
+        "set": "bookie config-set",
+    },
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -220,7 +221,16 @@ def diff(session: Session, first: str, second: str | None) -> None:
     Raises:
         NothingFoundError: there is no such file.
         PropertiesError: one breaks the syntax.
+        UsageError: a name is a bookie's id.
     """
+    if any(
+        re.fullmatch(r".+:[0-9]+", name) and not Path(name).exists()
+        for name in (first, second or "")
+    ):
+        raise UsageError(
+            "the command compares files",
+            next_step="`bkctl bookie config KEY` shows a setting of each running bookie",
+        )
     one = read_conf(Path(first))
     other = read_conf(Path(second)) if second is not None else None
     found = list(differences(one, other))

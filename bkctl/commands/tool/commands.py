@@ -84,7 +84,7 @@ explain = Command(
     The command also explains exit statuses (6), and these terms: ack quorum (qa), auditor,
     cookie, ensemble (e), entry, entry log, fence, fragment, headroom, input/output error (eio),
     instance id, journal, last add confirmed (lac), ledger, mark, metrics, orphan, quarantine, rack,
-    write quorum (qw).
+    write quorum (qw). Of a setting, or a part of its name, it prints what `config show` prints.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

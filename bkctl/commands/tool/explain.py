@@ -126,7 +126,7 @@ def _exit_status(given: str) -> Term | None:
 def explain(session: Session, *, names: Sequence[str]) -> None:
     """Print what errors mean, what they exit with, and what to do; or what a term means.
 
-    Without a name all errors are listed.
+    Without a name all errors are listed. One name may be a setting, or a part of it.
 
     Raises:
         NothingFoundError: there is no such error.
@@ -143,12 +143,25 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         name = "BK-" + re.sub(r"[\s_]+", "-", _word(given)).upper().removeprefix("BK-")
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
+            if len(names) == 1 and _explain_setting(session, given):
+                return
             raise NothingFoundError(
                 f"{given!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
                 next_step="`bkctl explain` lists errors and `bkctl explain --help` terms; "
                 "`bkctl config show KEY` explains settings",
             )
         session.emit(known[name])
+
+
+def _explain_setting(session: Session, word: str) -> bool:
+    """Print what `config show` prints for a setting, or a part of one; return whether one fits."""
+    from bkctl.commands.settings.config_files import show
+    from bkctl.commands.settings.config_keys import all_keys, matching
+
+    if not matching(word, all_keys()):
+        return False
+    show(session, keys=[word], all_keys=False, use=None, origin=False, every=False, side=None)
+    return True
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, is_global, options_of
 from bkctl.session.session import SESSION_META
-from bkctl.suggest import LINES
+from bkctl.suggest import LINES, SYNONYMS
 from tests.bkctl.support.imports import run_without
 from tests.bkctl.support.terminal import FakeHost
 
@@ -517,6 +517,55 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         assert not isinstance(command, click.Group), line
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("ledger write f --label a=b", "ledger write f --meta a=b"),
+        ("ledger write f --label=a=b", "ledger write f --meta a=b"),
+        ("ledger write f -Qw 3 -Qa 2", "ledger write f -W 3 -A 2"),
+        ("ledger list --open --sort id", "ledger list --state open --sort-by id"),
+        ("bench write --max-p99 20ms", "bench write --fail-if p99>20ms"),
+        ("bench add --max-p99=20ms", "bench write --fail-if p99>20ms"),
+        ("bench write --duration 20s", "bench write --for 20s"),
+        ("doctor --wait", "doctor --until healthy"),
+        ("export 1 --out d", "export 1 --to d"),
+        ("cluster format --override ledgers", "cluster format --force ledgers"),
+        ("metaformat --force ledgers", "metaformat --override ledgers"),
+        ("metaformat -n --force", "metaformat -n --force"),
+        ("bookie config-show b:1", "bookie config b:1"),
+        ("bookie gc-status --all", "bookie gc-status"),
+        ("config list gcWaitTime", "config show gcWaitTime"),
+        ("ledger read 7 --text", "ledger read 7 --entry-format string"),
+    ],
+)
+def test_another_name_of_an_option_or_a_command_does_the_same(line: str, meant: str) -> None:
+    assert _parsed(line.split()) == _parsed(meant.split())
+
+
+def _parsed(words: list[str]) -> Any:
+    """Return the command that a line runs, its parameters, and the options of every command."""
+    ctx = click.Context(cli, info_name="bkctl")
+    command: click.Command = cli
+    while isinstance(command, Group):
+        _, found, words = command.resolve_command(ctx, words)
+        assert found is not None
+        command, ctx = found, click.Context(found, parent=ctx, info_name=found.name)
+    ctx = command.make_context(command.name, words, parent=ctx.parent)
+    options = options_of(ctx)
+    return command, ctx.params, options.sort_by, options.until, options.entry_format
+
+
+def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> None:
+    for key, words in SYNONYMS.items():
+        path = key.partition("--")[0].partition(" -")[0].split()
+        command: Any = cli
+        for word in path:
+            command = command.get_command(click.Context(command), word)
+        if isinstance(command, Command):
+            known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+            assert {word for word in words if word.startswith("--")} <= known, key
+
+
 # Errors ----------------------------------------------------------------------------------------
 
 
@@ -572,7 +621,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["ledger", "read", "7", "--count", "5"], "`bkctl ledger read LEDGER_ID 0-4` prints the"),
         (["cluster", "backup", "--to", "f"], "FILE is an argument: `bkctl cluster backup FILE`"),
         (["backup", "--to", "f"], "did you mean `bkctl cluster backup FILE`?"),
-        (["bookie", "config"], "which bookie? Name a BOOKIE_ID, or all with --all"),
+        (["config", "set", "gcWaitTime=1"], "which bookie? Name a BOOKIE_ID first, or all"),
         (["bench", "--ensemble", "3"], "`bkctl bench write --ensemble N` measures adds"),
         (["ledger", "verify", "--bookie", "b:1"], "-o id | bkctl ledger verify -`"),
         (["ledger", "lac", "7"], "did you mean `bkctl ledger map LEDGER_ID`?"),
@@ -591,7 +640,9 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
         (["bookie", "list", "--columsn", "x"], "no such option '--columsn'; did you mean --co"),
         (["ledger", "list", "--orphans"], "`bkctl ledger orphans --keep-file FILE` lists unused"),
-        (["local", "3", "--tls"], "--set takes the bookies' keys; see docs/security.md"),
+        (["local", "3", "--tls"], "`bkctl config show --for bookie tls jaas` explains the keys"),
+        (["local", "3", "--password", "x"], "`bkctl config show --for bookie tls jaas` explains"),
+        (["ledger", "list", "--tls"], "`bkctl config show tls jaas` explains the keys"),
         (["ledger", "unused"], "did you mean `bkctl ledger orphans --keep-file FILE`?"),
         (["ledger", "list", "--nope"], "no such option '--nope'; did you mean --no-pager?"),
         (["ledger", "list", "--stae", "open"], "no such option '--stae'; did you mean --state?"),
@@ -600,26 +651,27 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["verify"], "did you mean `bkctl ledger verify --all`?"),
         (["bookie", "xverify"], "no such command 'xverify'; `bkctl bookie --help` shows how"),
         (["topic", "read", "t"], "did you mean `bkctl topic peek TOPIC`?"),
-        (["export", "1", "--out", "d"], "no such option '--out'; use --to"),
         (["--zookeeper", "zk1:2181", "doctor"], "name the cluster by -u 'zk+hierarchical://HOST"),
         (["disk", "check", "--dir", "d"], "no such option '--dir'; name the directories as DIR"),
         (["ledger", "read", "1", "-o", "raw"], "use --raw, or --out FILE for the original bytes"),
-        (["ledger", "create", "--metadata", "a=b"], "use --meta"),
         (["ledger", "delete"], "`-` and the ids of `bkctl ledger list -o id` on stdin"),
         (["profile", "set", "dev"], "did you mean `bkctl profile edit NAME -X KEY=VALUE`?"),
         (["bookie", "find", "b:1"], "did you mean `bkctl bookie show BOOKIE_ID`"),
         (["cluster", "diff"], "did you mean `bkctl config diff FILE FILE`"),
         (["cluster", "diff", "f"], "or `bkctl cluster restore FILE --dry-run`?"),
-        (["ledger", "write", "--label", "a"], "use --meta KEY=VALUE"),
-        (["export", "--incremental"], "use --since-last"),
+        (["ledger", "usage", "--by", "owner"], "`bkctl ledger list --columns custom.KEY,stored"),
+        (["ledger", "map"], "name a ledger of `bkctl ledger list`; `bkctl cluster map` draws all"),
+        (["ledger", "who", "1"], "did you mean `bkctl ledger map LEDGER_ID`"),
+        (["ledger", "list", "--meta", "owner"], "--filter custom=KEY keeps ledgers with any"),
+        (["ledger", "delete", "--filter", "a=b"], "ids of `bkctl ledger list --filter a=b -o id`"),
+        (["bookie", "set-rack", "b:1", "/r"], "did you mean `bkctl explain rack` or `bkctl cluste"),
+        (["cluster", "ping", "--fail-if", "p99>1ms"], "`bkctl bench write --fail-if 'p99>50ms'`"),
+        (["config", "diff", "b:1", "b:2"], "`bkctl bookie config KEY` shows a setting of each"),
         (["export", "orders"], "`bkctl export --log NAME --to DIR` exports a log"),
         (["bookie", "bench"], "did you mean `bkctl bench write`"),
-        (["bench", "write", "--duration", "20s"], "use --for 20s"),
         (["ledger", "top"], "did you mean `bkctl ledger list -o wide --sort-by stored:desc`"),
-        (["ledger", "usage"], "did you mean `bkctl ledger list -o wide --sort-by stored:desc`"),
         (["bookie", "gc"], "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc"),
         (["ledger", "read", "7", "10", "14"], "give the range as FIRST-LAST, as in 10-14"),
-        (["ledger", "read", "7", "--text"], "use --entry-format string"),
         (["disk", "move", "a", "b"], "did you mean `bkctl cookie repair`?"),
         (
             ["local", "restart", "d", "b:1"],

@@ -340,8 +340,8 @@ def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (80, "RUNNING COMPACTING LAST NEXT TOTAL LIVE FREED LAST ERROR"),
-        (40, "RUNNING COMPACTING FREED LAST ERROR"),
+        (88, "BOOKIE RUNNING COMPACTING LAST NEXT TOTAL LIVE FREED LAST ERROR"),
+        (48, "BOOKIE RUNNING COMPACTING FREED LAST ERROR"),
     ],
 )
 def test_a_narrow_terminal_shows_what_a_collection_freed_and_its_error(
