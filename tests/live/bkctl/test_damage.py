@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from bkctl.exit_status import ExitStatus
-from tests.bkctl.support.cluster import BKCTL, local_cluster
+from tests.bkctl.support.cluster import local_cluster
 from tests.bkctl.support.terminal import run_here
 
 pytestmark = pytest.mark.processes
-
-
-def _run(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [*BKCTL, *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
 
 
 def _damage(ledgers: Path, payload: bytes) -> None:
@@ -38,9 +32,9 @@ def test_damaged_copies_are_written_again_on_the_same_bookie(tmp_path: Path) -> 
         made = run_here(*at, "ledger", "write", lines, "-E3", "-W3", "-A3")
         ledger = made.stdout.strip()
         bookie = run_here("local", "status", directory, "-o", "id").stdout.split()[0]
-        assert _run("local", "stop", directory, bookie).returncode == 0
+        assert run_here("local", "stop", directory, bookie).returncode == 0
         _damage(directory / "bookie-1" / "ledgers", b"line 57 of all")
-        assert _run("local", "start", directory, bookie).returncode == 0
+        assert run_here("local", "start", directory, bookie).returncode == 0
         found = run_here(*at, "ledger", "verify", ledger)
         assert found.returncode == ExitStatus.PROBLEMS
         assert f"  {bookie}  damaged 1: entry 57\n" in found.stdout
@@ -51,7 +45,7 @@ def test_damaged_copies_are_written_again_on_the_same_bookie(tmp_path: Path) -> 
         assert "wrote 1 entry of 1 ledger again" in repaired.stdout
         assert "all sound" in run_here(*at, "ledger", "verify", ledger).stdout
         for word in ("stop", "start"):  # What was written is on the disk, and in the index.
-            assert _run("local", word, directory, bookie).returncode == 0
+            assert run_here("local", word, directory, bookie).returncode == 0
         assert "all sound" in run_here(*at, "ledger", "verify", ledger).stdout
 
 
@@ -63,7 +57,7 @@ def test_the_advice_of_a_disk_check_leads_to_a_bookie_without_problems(tmp_path:
         at = ("-u", cluster.uri)
         assert run_here(*at, "ledger", "write", lines, "-E3", "-W3", "-A3").returncode == 0
         bookie = run_here("local", "status", directory, "-o", "id").stdout.split()[0]
-        assert _run("local", "stop", directory, bookie).returncode == 0
+        assert run_here("local", "stop", directory, bookie).returncode == 0
         (log,) = (directory / "bookie-1" / "ledgers").rglob("*.log")
         at_line = log.read_bytes().index(b"line 57 of all")
         with log.open("r+b") as file:
@@ -76,10 +70,10 @@ def test_the_advice_of_a_disk_check_leads_to_a_bookie_without_problems(tmp_path:
         assert "of ledger 0 with 3 entries: wrong-digest, damaged-entry" in planned.stdout, (
             planned.stdout
         )
-        assert _run("local", "start", directory, bookie).returncode == 0
+        assert run_here("local", "start", directory, bookie).returncode == 0
         repaired = run_here(*at, *advice[1].split(), "--yes")
         assert repaired.returncode == 0, repaired.stderr
-        assert _run("local", "stop", directory, bookie).returncode == 0
+        assert run_here("local", "stop", directory, bookie).returncode == 0
         checked = run_here("disk", "check", "--deep", "-c", conf)
         assert checked.returncode == 0, checked.stdout
         assert "no index on the disk points at the damaged bytes" in checked.stdout

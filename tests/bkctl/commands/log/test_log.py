@@ -113,14 +113,14 @@ def test_the_end_of_a_log_whose_appender_was_killed_is_said_to_be_open_and_then_
 def test_an_appender_whose_input_breaks_off_says_what_it_appended(run: Run, tmp_path: Path) -> None:
     run("log", "create", "broken")
     lines = tmp_path / "lines"
-    lines.write_bytes(b"x\n" * 200_000 + b"y" * 6_000_000)
+    lines.write_bytes(b"x\n" * 20_000 + b"y" * 6_000_000)
     found = run("log", "append", "broken", "--file", str(lines), ok=False)
     assert found.status == ExitStatus.USAGE
     assert "longer than an entry can be" in found.err
     (ledger,) = json.loads(run("log", "show", "broken", "-o", "json").out)["ledgers"]
     assert ledger["state"] == "closed"
     entries = ledger["last_entry"] + 1
-    assert entries > 100_000
+    assert entries > 10_000
     assert f"{entries} entries appended, up to 0:{entries - 1}; `bkctl log tail" in found.err
 
 
