@@ -107,9 +107,12 @@ def _of(
 
 def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
     session.emit_all(found, admin_api.GarbageRun)
-    if any(one.logs == 0 for one in found):
+    if any(one.logs == 0 or one.freed_bytes == 0 for one in found):
         session.finish()
-        session.note("LOGS, TOTAL and LIVE leave out the entry log that is written to")
+        session.note(
+            "LOGS, TOTAL and LIVE leave out the entry log that the bookie writes to; its space "
+            "can be freed once the log is full (logSizeLimit) or the bookie was restarted"
+        )
     if damaged := sum(one.unreadable_logs or 0 for one in found):
         session.finish()
         session.warn(damaged_logs(damaged))
