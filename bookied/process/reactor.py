@@ -10,6 +10,9 @@ from twisted.internet.main import installReactor
 if sys.platform == "linux":
     from twisted.internet.epollreactor import EPollReactor
 
+    def _nothing(_: object) -> None:
+        """Do nothing."""
+
     class PromptReactor(EPollReactor):
         """Reads and writes as Twisted's reactor of this system does.
 
@@ -17,14 +20,18 @@ if sys.platform == "linux":
         some requests, and nothing of ours is logged with it.
         """
 
-        before_event: Callable[[object], object] = staticmethod(lambda _: None)
-        """Called with the reader or writer of each event, and with None after all of one poll."""
+        before_event: Callable[[object], object] = staticmethod(_nothing)
+        """Called before each event of several, with the reader or writer, and with None after all.
+
+        An event that comes alone has no others to be gathered with, and costs no call.
+        """
 
         def doPoll(self, timeout: float | None) -> None:
             """Wait for events, at most so many seconds, and tell whom they are for."""
-            before_event = self.before_event
+            events = self._poller.poll(timeout, len(self._selectables))
+            before_event = self.before_event if len(events) > 1 else _nothing
             try:
-                for fd, event in self._poller.poll(timeout, len(self._selectables)):
+                for fd, event in events:
                     selectable = self._selectables.get(fd)
                     if selectable is not None:  # It may have gone with an event before.
                         before_event(selectable)

@@ -118,11 +118,12 @@ class AddBatch:
     def begin_read(self, size_bytes: int, shape: AnswerShape) -> bool:
         """Return whether adds of another read, in so many bytes of frames, can come to these."""
         self._size_bytes_max = most = self.size_bytes + size_bytes
-        return (
-            shape is self._shape
-            and self.size_bytes <= SHARED_BYTES
-            and all(storage.adds.has_space(most) for storage in self._stored)
-        )
+        if shape is not self._shape or self.size_bytes > SHARED_BYTES:
+            return False
+        for storage in self._stored:  # noqa: SIM110 -- a generator takes three times as long
+            if not storage.adds.has_space(most):
+                return False
+        return True
 
     def begin_run(self, ledger_id: int, master_key: bytes, at: int) -> CachedLedger | None:
         """Return the ledger if plain adds with this key are what it takes, else None.

@@ -10,6 +10,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.limits.add_shares import SharedAdds
+from bookied.storage.index.format import PAGE_BYTES
 
 RECHECK_S: Final = 0.01
 """How often to look whether the entry log has caught up; nothing calls us when it has."""
@@ -67,6 +68,12 @@ FULL_ENDS: Final = 0.9
 
 NEW_PART: Final = 0.125
 """Of the entries not yet written, the part that clients may add while they share, all together."""
+
+LOOKS: Final = 64
+"""So often, while a limit's worth of entries comes, is it looked at how many are not written.
+
+That takes as long as an add. A request counts as its bytes and a page of an index for each entry.
+"""
 
 READ_BYTES: Final = 128 * 1024
 """The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
@@ -142,7 +149,7 @@ class Backpressure:
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
-        self._last_unwritten_bytes = 0
+        self._last_unwritten_bytes = self._unseen_bytes = 0
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
         self.level = PressureLevel.NONE
@@ -188,11 +195,12 @@ class Backpressure:
         load.new_bytes += size_bytes
         if adds:
             self._shared_adds.received(load, size_bytes, adds)
-        next_level = (
-            PressureLevel.FULL if self.level is PressureLevel.SHARED else PressureLevel.SHARED
-        )
-        if self._is_over(_OVER[next_level]):
-            self._grow()
+        self._unseen_bytes += size_bytes + PAGE_BYTES * (adds or 1)
+        if self.level is not PressureLevel.NONE or self._may_be_over():
+            is_shared = self.level is PressureLevel.SHARED
+            next_level = PressureLevel.FULL if is_shared else PressureLevel.SHARED
+            if self._is_over(_OVER[next_level]):
+                self._grow()
         if adds or self.level is PressureLevel.SHARED:
             self._judge(load)
 
@@ -289,6 +297,19 @@ class Backpressure:
                 and load.new_bytes > unwritten_max * NEW_PART / self._sharers
                 and self._unwritten_bytes() > unwritten_max * _OVER[PressureLevel.NONE]
             )
+        )
+
+    def _may_be_over(self) -> bool:
+        """Whether to look at all limits; what is not written may be a little above its own."""
+        limits, part = self.limits, _OVER[PressureLevel.SHARED]
+        unwritten_max, adds_max = limits.unwritten_bytes_max, limits.adds_max
+        is_unseen = unwritten_max is not None and self._unseen_bytes * LOOKS >= unwritten_max
+        if is_unseen:
+            self._unseen_bytes = 0
+        return (
+            is_unseen
+            or self.in_flight_bytes > limits.in_flight_bytes_max * part
+            or (adds_max is not None and self.adds_in_flight > adds_max * part)
         )
 
     def _is_over(self, part: float) -> bool:

@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from bookied.server.limits.add_shares import ADDS_LATELY_S
 from bookied.server.limits.backpressure import (
     LARGE_READ_BYTES,
+    LOOKS,
     READ_BYTES,
     RECHECK_S,
     SHARED_READ_BYTES,
@@ -64,6 +65,25 @@ class World:
 
 def held(*loads: ConnectionLoad) -> list[bool]:
     return [load.is_held for load in loads]
+
+
+def test_what_is_not_written_is_noticed_within_a_small_part_of_its_limit() -> None:
+    limit = 64 << 20
+    looks = []
+    pressure = Backpressure(
+        ServerLimits(unwritten_bytes_max=limit),
+        Clock(),
+        lambda: looks.append(1) or limit,
+        limited=lambda: None,
+        freed=lambda: None,
+    )
+    load, sent_bytes = ConnectionLoad(lambda: None), 0
+    pressure.begin(load)
+    while pressure.level is PressureLevel.NONE:
+        assert not looks, "looked, and went on"
+        pressure.received(load, 5000, 5)
+        sent_bytes += 5000
+    assert 5000 < sent_bytes <= limit // LOOKS
 
 
 def test_who_fills_the_bytes_in_flight_waits_and_others_do_not() -> None:
