@@ -81,6 +81,8 @@ class PromptConnection(tcp.Server):
         self.protocol.dataReceived(data)
         plain_bytes = reads.end_read(len(data))
         is_tiny = records >= TINY_RECORDS_MIN and plain_bytes < records * TINY_BYTES
+        if is_tiny:
+            reads.read_bytes_max = READ_BYTES_MIN
         if self.connected and (is_tiny or not reads.is_greeted):
             self._is_waiting = True
             super().stopReading()  # type: ignore[no-untyped-call]

@@ -122,7 +122,7 @@ def test_records_of_a_byte_each_are_few_calls_and_each_turn_has_few_records(in_t
     in_tls.send()
     in_tls.turns()
     assert b"".join(in_tls.heard.parts) == data
-    assert len(in_tls.heard.parts) < BYTES / 50
+    assert len(in_tls.heard.parts) < BYTES / 40
     assert max(map(len, in_tls.heard.parts)) <= CALL_BYTES_MAX
 
 
