@@ -43,7 +43,7 @@ doctor = Command(
     effect=Effect.READ,
     examples=(
         ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
-        ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on this machine"),
+        ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on its host"),
         ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
         ("bkctl doctor --stale 15m --open-for 1d --full 80%", "report sooner"),
     ),

@@ -353,6 +353,7 @@ def examine_local(session: Session, now_ms: int) -> LocalSurvey:
         is_at_work=any(use.is_used for use in uses(found.roots)),
         settings=_settings(session),
         missing=missing,
+        has_no_directory=len(missing) == len(found.roots),
         cookie=cookie,
         stored=stored,
         differs=() if cookie is None else tuple(cookie_differences(master, cookie)),

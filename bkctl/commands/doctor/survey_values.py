@@ -265,6 +265,8 @@ class LocalSurvey:
     settings: Findings = ()
     missing: tuple[Path, ...] = ()
     """Directories of the settings that are not there."""
+    has_no_directory: bool = False
+    """Whether no directory of the settings is there."""
     cookie: Cookie | None = None
     """What the VERSION files say, where any does."""
     stored: Cookie | None = None
@@ -284,3 +286,8 @@ class LocalSurvey:
     newest_ms: int = 0
     """When the newest of the bookie's files was written, by its own disk."""
     now_ms: int = 0
+
+    @property
+    def is_of_another_host(self) -> bool:
+        """Whether this host has no directory of a bookie that runs, or that has no cookie."""
+        return self.has_no_directory and (self.is_registered or self.stored is None)

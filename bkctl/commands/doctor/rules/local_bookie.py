@@ -19,6 +19,13 @@ _OF_PROBLEM: Final = {
 
 def local_findings(seen: LocalSurvey) -> list[ClusterFinding]:
     """Return everything that is wrong with the bookie, in the order of the rules."""
+    if seen.is_of_another_host:
+        what = (
+            f"no directory of {seen.conf} is on this host: the bookie is on another host, or new; "
+            "its directories were not checked"
+        )
+        fix = f"to check them: bkctl doctor -c {seen.conf}, on the host of the bookie"
+        return [ClusterFinding(Severity.NOTE, "local-on-another-host", what, fix=fix)]
     return [one for rule in _RULES for one in rule(seen)]
 
 

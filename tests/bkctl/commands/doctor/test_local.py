@@ -139,6 +139,21 @@ def test_a_bookie_that_runs_elsewhere_under_its_id_is_told(bookie: Bookie) -> No
     assert "runs elsewhere" in bookie.store(registered)["local-runs-elsewhere"]["what"]
 
 
+def test_the_file_of_a_bookie_on_another_host_is_no_risk(bookie: Bookie) -> None:
+    async def registered(store: Any) -> dict[str, Any]:
+        await store.register(bookie.old, info(bookie.old), read_only=False)
+        return await threads.deferToThread(findings, bookie)
+
+    bookie.settings["ledgerDirectories"] = "/nowhere/ledgers"
+    bookie.settings["journalDirectories"] = "/nowhere/journal"
+    found = bookie.store(registered)
+    assert set(found) == {"local-on-another-host"}
+    assert found["local-on-another-host"]["danger"] == "note"
+    assert "local-directory-missing" in findings(bookie), "it has a cookie, and runs nowhere"
+    bookie.settings["bookiePort"] = "1"
+    assert set(findings(bookie)) == {"local-on-another-host"}
+
+
 def test_23_another_storage_class_than_the_data_s_is_told(bookie: Bookie) -> None:
     (bookie.base / "ledgers" / CURRENT / "0" / "1").mkdir(parents=True)
     (bookie.base / "ledgers" / CURRENT / "0" / "1" / "a.idx").touch()
