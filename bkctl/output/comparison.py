@@ -149,10 +149,10 @@ class Comparison:
             parses = (float, parse_duration)
         for parse in parses:
             try:
-                return parse(self.text)
+                return parse(self.text.replace(" ", ""))
             except ValueError:
                 continue
-        raise UsageError(f"{self}: the field is a number")
+        raise UsageError(f"{self}: the field is a {'duration' if self.in_seconds else 'number'}")
 
 
 def parse_comparison(text: str) -> Comparison:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bkctl.errors import UsageError
-from bkctl.output.comparison import parse_comparison
+from bkctl.output.comparison import Comparison, parse_comparison
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,13 @@ def test_a_time_without_a_zone_is_one_of_this_machine(monkeypatch: pytest.Monkey
 def test_what_is_no_time_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="is not a time; try 2026-01-31, "):
         parse_comparison(f"x>{word}").of_time(NOON_S, utc=False)
+
+
+def test_a_space_before_a_unit_is_ignored() -> None:
+    assert Comparison("p99", ">", "5 ms", in_seconds=True).holds({"p99": 0.006})
+
+
+def test_a_field_of_durations_says_so() -> None:
+    wrong = Comparison("p99", ">", "20ms,bookies<4", in_seconds=True)
+    with pytest.raises(UsageError, match="the field is a duration"):
+        wrong.insist_number()
