@@ -165,12 +165,14 @@ class SimCluster:
         """Compare what a bookie has with what it promised in its former lives."""
         self.note(f"{bookie.name}: serves")
         try:
+            self._tell_drops(bookie)
             if not bookie.is_wiped:
                 self.oracle.check_bookie(bookie.name, bookie.held)
-            self._tell_drops(bookie)
         except Exception as error:  # noqa: BLE001 -- a Deferred would keep it to itself
             what = f"what {bookie.name} has cannot be looked at: {error!r}"
-            self.oracle.insist("I1", holds=False, what=what)
+            # A directory that died while the bookie started denies nothing: its reads fail.
+            has_died = isinstance(error, OSError) and bookie.files.read_fault is not None
+            self.oracle.insist("I1", holds=has_died, what=what)
 
     def _tell_drops(self, bookie: SimBookie) -> None:
         """Let the oracle know of each ledger that is dropped from the bookie's storages."""
