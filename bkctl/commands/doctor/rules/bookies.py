@@ -214,6 +214,11 @@ def cookies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     ]
     what = f"{verb(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
+    if without and not seen.cookies:
+        fix = (
+            "if the cluster was formatted: bkctl cluster restore FILE, with the backup that the "
+            f"format wrote; else {fix}"
+        )
     yield from bookie_finding(Severity.RISK, "cookies-missing", without, what, fix)
 
 
