@@ -23,7 +23,7 @@ from bkclient.errors import (
     ReadFailedError,
 )
 from bkclient.ledger.adds.closing import ForcedAdds, LedgerClosing, WriterEnd
-from bkclient.ledger.adds.ensemble_members import EnsembleChanges
+from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster, PendingCopies
 from bkclient.ledger.explicit_lac import ExplicitLac

@@ -1,7 +1,7 @@
 """Which adds of one ledger are confirmed, and what to do when a bookie fails: rules, no I/O.
 
 Events go in, commands come out; the caller carries them out in order and hands back what came of
-them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_members`` chooses
+them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_changes`` chooses
 the new bookies and stores the ensemble.
 
 Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:

@@ -1,18 +1,13 @@
-"""The ensemble of one handle: the way to each bookie, what is striped to it, who replaces it.
-
-``bkclient.quorum.add_rules`` decides when a bookie is replaced: its ``AddQuorum`` returns the
-``ChangeEnsemble``.
-"""
+"""The ensemble of one handle: the way to each bookie, and what is striped to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import deferLater
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
@@ -20,15 +15,12 @@ from bkclient.connection.add_stream import AddStream, Writability
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
-from bkclient.ledger.context import Cluster, PendingCopies
-from bkclient.metadata.ledger_changes import LocalMetadata, lists_a_failed_bookie, with_ensemble
+from bkclient.ledger.context import PendingCopies
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.distribution import is_striped_to
-from bkclient.quorum.pending_adds import ChangeEnsemble
 from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Packed
-from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
-from wire.ledger_metadata import LedgerMetadata
+from wire.ids import NO_ENTRY, BookieId, EntryId
 
 log = Logger()
 
@@ -350,64 +342,3 @@ class EnsembleMembers:
     def in_flight(self) -> int:
         """How many sends have not been answered, those of confirmed entries included."""
         return sum(member.in_flight for member in self._members)
-
-
-CHANGES_BEFORE_PAUSE: Final = 5
-"""Ensemble changes without a confirmation in between, before each waits a little."""
-
-PAUSE_S_MAX: Final = 1.0
-
-
-class EnsembleChanges:
-    """Replaces bookies in the last fragment of one ledger, and stores its metadata."""
-
-    def __init__(self, cluster: Cluster, ledger_id: LedgerId, local: LocalMetadata) -> None:
-        self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
-
-    def spans_enough(self, acked: Ensemble) -> bool:
-        """Return whether these bookies are in enough fault domains for an ack."""
-        return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
-
-    async def carry_out(self, command: ChangeEnsemble) -> Ensemble:
-        """Replace the failed bookies; return the ensemble that is stored then.
-
-        Raises:
-            NotEnoughBookiesError: no bookie can be replaced.
-            ClientError: the ledger is in recovery or closed, or its metadata cannot be written.
-        """
-        failed = command.failed
-        replacement = await self._cluster.replacement(self._local.value, failed)
-        log.info(
-            "ledger {ledger_id}: replacing {names} from entry {first} on",
-            ledger_id=self._ledger_id,
-            names=", ".join(bookie for _, bookie in failed),
-            first=command.first_entry,
-        )
-
-        def changed(metadata: LedgerMetadata) -> LedgerMetadata:
-            ensemble = replacement.of(metadata.last_fragment.ensemble)
-            return with_ensemble(metadata, command.first_entry, ensemble)
-
-        metadata = await self._cluster.updater.update(
-            self._ledger_id, self._local, lambda m: lists_a_failed_bookie(m, failed), changed
-        )
-        return metadata.last_fragment.ensemble
-
-
-class ChangePause:
-    """Keeps a writer from going round and round among bookies that all refuse."""
-
-    def __init__(self, clock: IReactorTime) -> None:
-        """Begin without a change."""
-        self._clock, self._changes = clock, 0
-
-    def confirmed(self) -> None:
-        """Note that an entry was confirmed."""
-        self._changes = 0
-
-    async def before_change(self) -> None:
-        """Wait before a change, the longer the more there were in a row; at most a second."""
-        self._changes += 1
-        excess = self._changes - CHANGES_BEFORE_PAUSE
-        if excess > 0:
-            await deferLater(self._clock, min(PAUSE_S_MAX, 0.01 * 2**excess))

@@ -30,7 +30,8 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.adds.ensemble_members import AddFraming, ChangePause, EnsembleMembers, Member
+from bkclient.ledger.adds.ensemble_changes import ChangePause
+from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
 from bkclient.ledger.context import PendingCopies
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.pending_adds import (
