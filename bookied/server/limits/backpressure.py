@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.limits.add_shares import SharedAdds
+from bookied.server.limits.journal_queue_shares import SharedAdds
 from bookied.storage.index.format import PAGE_BYTES
 
 RECHECK_S: Final = 0.01

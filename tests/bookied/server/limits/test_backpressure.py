@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from bookied.server.limits.add_shares import ADDS_LATELY_S
 from bookied.server.limits.backpressure import (
     LARGE_READ_BYTES,
     LOOKS,
@@ -21,6 +20,7 @@ from bookied.server.limits.backpressure import (
     PressureLevel,
     ServerLimits,
 )
+from bookied.server.limits.journal_queue_shares import ADDS_LATELY_S
 from bookied.server.rules.add_requests import Writes
 from tests.bookied.worlds.served_bookie import KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
