@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.server.rules.add_requests import Adds
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead
-from bookied.server.rules.entry_reads import EntryReads
+from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.master_keys import LedgerWrites

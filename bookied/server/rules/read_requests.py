@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.server.rules.entry_reads import EntryReads
+from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.limbo import in_limbo, insist_sure
 from bookied.server.rules.long_poll import Cancel, LongPolls

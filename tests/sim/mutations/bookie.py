@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.connection import BookieConnection
-from bookied.server.rules import entry_reads, metadata_fence_check
+from bookied.server.rules import entry_and_batch_reads, metadata_fence_check
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
@@ -91,13 +91,13 @@ def _closed_is_open(stack: contextlib.ExitStack) -> None:
 
 def _first_error_is_empty(stack: contextlib.ExitStack) -> None:
     """A batch whose first entry cannot be read is answered as one without entries."""
-    usual = entry_reads._fetch_rows
+    usual = entry_and_batch_reads._fetch_rows
 
     def fetch_rows(storage: Any, needed: Any, entry_id: Any, more: Any, bytes_max: Any) -> Any:
         some = 0 if bytes_max is None else bytes_max
         return usual(storage, needed, entry_id, more, some)
 
-    put(stack, entry_reads, _fetch_rows=fetch_rows)
+    put(stack, entry_and_batch_reads, _fetch_rows=fetch_rows)
 
 
 def _fence_of_the_former(stack: contextlib.ExitStack) -> None:

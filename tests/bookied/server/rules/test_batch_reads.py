@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.server.rules.entry_reads import EntryReads
+from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.gc_world import GcWorld, index_of
