@@ -14,7 +14,7 @@ from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import IdRange, LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
-from bkctl.commands.ledger.listing import metadata_of
+from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import evolve

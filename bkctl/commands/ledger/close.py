@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkclient.admin import handover, operations
 from bkctl.commands.ledger import ids as ledger_ids
-from bkctl.commands.ledger.listing import metadata_of, writer_text
+from bkctl.commands.ledger.list_and_show import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes

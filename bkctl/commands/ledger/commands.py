@@ -238,7 +238,7 @@ ledger.command(
 
 ledger.command(
     "list",
-    body="bkctl.commands.ledger.listing:print_ledgers",
+    body="bkctl.commands.ledger.list_and_show:print_ledgers",
     help="""List ledgers in the order of their ids, as they are found.
 
     `bkctl autorecovery list` lists the ledgers that are marked as lacking replicas. --bookie with
@@ -295,7 +295,7 @@ ledger.command(
 
 ledger.command(
     "show",
-    body="bkctl.commands.ledger.listing:show",
+    body="bkctl.commands.ledger.list_and_show:show",
     help="""\
     Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin.
     """,

@@ -42,7 +42,7 @@ def read(
 ) -> None:
     """Print the payloads of LEDGER_ID's entries."""
     from bkctl.commands.ledger import ranges
-    from bkctl.commands.ledger.listing import metadata_of
+    from bkctl.commands.ledger.list_and_show import metadata_of
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"
@@ -126,7 +126,7 @@ def tail(
     ``last`` is ``count`` under its older name.
     """
     from bkctl.commands.ledger import ranges
-    from bkctl.commands.ledger.listing import metadata_of
+    from bkctl.commands.ledger.list_and_show import metadata_of
 
     session.about = f"ledger {ledger_id}"
     metadata = metadata_of(session, ledger_id)

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from bkclient.admin import handover
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
-from bkctl.commands.ledger.listing import metadata_of
+from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown

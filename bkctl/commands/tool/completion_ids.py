@@ -33,7 +33,7 @@ SPACE_WAIT_S: Final = 1.0
 
 async def ledgers(client: Client, prefix: str, form: str) -> Candidates:
     """Return the newest ledgers whose ids begin with ``prefix``, and whether these are all."""
-    from bkctl.commands.ledger.listing import summaries
+    from bkctl.commands.ledger.list_and_show import summaries
 
     newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
     seen = matching = 0

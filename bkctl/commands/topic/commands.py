@@ -29,7 +29,7 @@ _KINDS = ("string", "json", "avro")
 
 topic.command(
     "list",
-    body="bkctl.commands.topic.listing:list_all",
+    body="bkctl.commands.topic.list_and_show:list_all",
     help="List the topics and partitions that have ledgers, namespace by namespace.",
     params=(
         option("--pattern", metavar="REGEX", help="Only topics whose complete name matches REGEX."),
@@ -45,7 +45,7 @@ topic.command(
 
 topic.command(
     "show",
-    body="bkctl.commands.topic.listing:show",
+    body="bkctl.commands.topic.list_and_show:show",
     help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
@@ -59,7 +59,7 @@ topic.command(
 
 topic.command(
     "ledgers",
-    body="bkctl.commands.topic.listing:ledgers",
+    body="bkctl.commands.topic.list_and_show:ledgers",
     help="""\
     List the ledgers of TOPIC, oldest first. A partitioned topic is listed partition by partition.
     """,

@@ -13,7 +13,7 @@ import attrs
 from bkclient.client import Client
 from bkclient.config.findings import Severity
 from bkclient.errors import NoSuchLedgerError
-from bkctl.commands.ledger.listing import metadata_of
+from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.errors import UsageError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

@@ -13,7 +13,7 @@ from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import ids_in_file
-from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
+from bkctl.commands.ledger.list_and_show import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.output.units import counted
 from bkctl.output.views import LEDGER, Column, field, shown

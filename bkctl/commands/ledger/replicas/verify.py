@@ -16,7 +16,7 @@ from bkclient.replication import verify as verifying
 from bkclient.replication.verify import LedgerVerification
 from bkctl.bookies.columns import LOGIN_NEEDED
 from bkctl.commands.ledger.ids import ids_from_arguments
-from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
+from bkctl.commands.ledger.list_and_show import LedgerFilter, each, ledgers
 from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted

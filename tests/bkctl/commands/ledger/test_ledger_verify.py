@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from bkclient.metadata import zk_paths
-from bkctl.commands.ledger.listing import writer_text
+from bkctl.commands.ledger.list_and_show import writer_text
 from bkctl.commands.ledger.metadata_dump import differences
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.replication_world import STRIPED, TRIPLE, closed_ledger, member, open_writer

@@ -8,7 +8,7 @@ import pytest
 from bkclient.metadata.api import Versioned
 from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.ledger.delete import DeletionCandidate, loss
-from bkctl.commands.ledger.listing import LedgerFilter
+from bkctl.commands.ledger.list_and_show import LedgerFilter
 from bkctl.output.views import view_of
 from tests.bkctl.output.test_results import METADATA
 from wire.codes import LedgerState
