@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bkclient.ledger.recovery import ProgressReport
     from bkclient.ledger.writer import LedgerWriter
     from bkclient.placement.policy import Placement
-    from bkclient.placement.topology import RackScript
+    from bkclient.placement.rack_script import RackScript
 
 log = Logger()
 

@@ -15,8 +15,8 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.placement.free_space import WeightedDraw
 from bkclient.placement.policy import Draw, Ensemble, Placement, PlacementRequest, RandomPlacement
 from bkclient.placement.rack import RackAwarePlacement
+from bkclient.placement.rack_script import HostOf, RackScript, RunScript, Topology, run_script
 from bkclient.placement.region import RegionAwarePlacement
-from bkclient.placement.topology import HostOf, RackScript, RunScript, Topology, run_script
 from bkclient.placement.zone import ZoneAwarePlacement
 from wire.ids import BookieId
 

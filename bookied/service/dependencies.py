@@ -107,7 +107,7 @@ def make_client(parts: Dependencies, store: MetadataStore) -> Client:
     """
     from bkclient.client import Client
     from bkclient.placement.from_config import real_script
-    from bkclient.placement.topology import RackScript
+    from bkclient.placement.rack_script import RackScript
 
     config = parts.client_config
     script = real_script(config, parts.run_blocking)

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.placement.topology import RackScript, RunScript
+from bkclient.placement.rack_script import RackScript, RunScript
 from bkclient.quorum.distribution import write_set
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper
 from wire import digest

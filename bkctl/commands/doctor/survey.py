@@ -19,7 +19,7 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
 from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
-from bkclient.placement.topology import ScriptError
+from bkclient.placement.rack_script import ScriptError
 from bkclient.replication import autorecovery_admin
 from bkclient.replication.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates

@@ -18,7 +18,7 @@ from bkclient.config.findings import Findings
 from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.metadata.stored_values import BookieState
-from bkclient.placement.topology import ScriptError
+from bkclient.placement.rack_script import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.replication.autorecovery_admin import Mark, Pause
 from bkctl.bookies.columns import BookieSummary, is_loopback

@@ -35,7 +35,7 @@ MODULES: Final = (
     "bkclient.config.properties",
     "bkclient.replication.fragment_copy",
     "bkclient.admin.cookies",
-    "bkclient.placement.topology",
+    "bkclient.placement.rack_script",
     "bkclient.topic.names",
     "bkctl.commands.cluster.backup.backup_file",
     "bkctl.commands.export.errors",

@@ -9,7 +9,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.placement.topology import ScriptError
+from bkclient.placement.rack_script import ScriptError
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
 from wire.messages import BatchReadRequest, ReadRequest
 

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.placement.topology import RackScript, RunScript
+from bkclient.placement.rack_script import RackScript, RunScript
 from bookied.service.bookie import BookieService
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.world.bookie import SESSION_S, SimBookie, some_config

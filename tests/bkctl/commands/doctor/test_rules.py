@@ -13,7 +13,7 @@ import pytest
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
 from bkclient.metadata.stored_values import BookieState
-from bkclient.placement.topology import ScriptError
+from bkclient.placement.rack_script import ScriptError
 from bkclient.replication.autorecovery_admin import Mark
 from bkctl.bookies.columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import BookieUnavailableError
 from bkclient.placement.rack import DEFAULT_RACK
-from bkclient.placement.topology import ASK_AGAIN_S, ScriptError, Topology, run_script
+from bkclient.placement.rack_script import ASK_AGAIN_S, ScriptError, Topology, run_script
 from wire.ids import BookieId
 
 A, B, C = BookieId("a:3181"), BookieId("b:3181"), BookieId("c:3181")
