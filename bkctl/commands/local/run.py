@@ -154,8 +154,12 @@ def _local(
 
     if background and directory is None:
         raise UsageError("--background needs --dir DIR, to know where it is")
-    is_plain = not (zookeeper or uri or settings or racks)
-    if is_plain and directory and start_and_stop_bookie.add(session, Path(directory), bookies):
+    is_plain = not (zookeeper or uri or settings)
+    if (
+        is_plain
+        and directory
+        and start_and_stop_bookie.add(session, Path(directory), bookies, racks)
+    ):
         if not session.dry_run:
             status_and_stop.status(session, Path(directory))
         return

@@ -73,8 +73,10 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         _start(session, found.uri, one)
 
 
-def add(session: Session, directory: Path, bookies: int) -> bool:
+def add(session: Session, directory: Path, bookies: int, racks: int | None) -> bool:
     """Add bookies to a cluster that runs, so that it has so many; return whether it has fewer.
+
+    Return False, too, if the cluster has another number of ``racks`` than is asked for.
 
     Raises:
         LocalStartError: a new bookie did not start; the message has its reason.
@@ -84,6 +86,8 @@ def add(session: Session, directory: Path, bookies: int) -> bool:
     refuse_others_directory(directory)
     known = read_record(directory)
     if known is None or bookies <= len(known.ports) or not is_locked(directory):
+        return False
+    if racks not in {None, known.racks}:
         return False
     numbers = range(len(known.ports) + 1, bookies + 1)
     if session.dry_run:

@@ -544,3 +544,17 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> Non
     (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(RefusedError, match=r"cluster\.json is not the record of a local cluster"):
         LocalCluster(tmp_path, 1)
+
+
+@pytest.mark.parametrize(("racks", "adds"), [(2, True), (3, False)])
+def test_bookies_are_added_to_a_running_cluster_with_its_number_of_racks(
+    tmp_path: Path, racks: int, *, adds: bool
+) -> None:
+    directory = LocalDirectory(tmp_path / "d")
+    directory.take()
+    directory.save(ClusterRecord(uri=f"sqlite://{tmp_path}/m.db", ports=(1, 2), racks=2))
+    host = FakeHost()
+    words = ["local", "3", "--racks", str(racks), "--dir", str(directory.path), "--dry-run"]
+    cli.run(words, host)
+    directory.release()
+    assert ("1 bookie more" in host.out.text + host.err.text) is adds
