@@ -18,7 +18,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
 )
 from bkclient.ledger import explicit_lac
-from bkclient.ledger.adds import closing, ensemble_members
+from bkclient.ledger.adds import closing, ensemble_changes
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.writer import LedgerWriter
@@ -237,7 +237,7 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
 
     put(
         stack,
-        ensemble_members,
+        ensemble_changes,
         lists_a_failed_bookie=lists_a_failed_bookie,
         with_ensemble=with_ensemble,
     )
