@@ -18,7 +18,7 @@ from bkclient.config.findings import ConfigError, Findings, Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import non_default_settings
-from bookied.config.bookie import BookieConfig, worst
+from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError
 from bookied.process.command_line import (
@@ -62,51 +62,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PropertiesError as error:
         return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
-        return _checked(options, config, client_config, findings)
+        from bookied.process.config_check import check_config
+
+        return check_config(options, config, client_config, findings)
     return _run(config, client_config, findings, options)
 
 
 def _refused(options: DaemonOptions, error: ConfigError) -> int:
     if options.check_config:
-        return _show(error.findings)
+        from bookied.process.config_check import show_findings
+
+        return show_findings(error.findings)
     for found in error.findings:
         if found.severity is Severity.ERROR:
             sys.stderr.write(f"bookied: {found}\n")
     return BookieExitStatus.INVALID_CONFIGURATION
-
-
-def _checked(
-    options: DaemonOptions,
-    config: BookieConfig,
-    client_config: ClientConfig | None,
-    findings: Findings,
-) -> int:
-    """Show what is odd about settings that can be used, and about the files that they name."""
-    from bkclient.connection.security.file_checks import check_files
-
-    if not options.autorecovery_only:
-        findings = (*findings, *check_files(config))
-    if client_config is not None:
-        own = (one for one in check_files(client_config) if one not in findings)
-        findings = (*findings, *own)
-    return _show(findings)
-
-
-def _show(findings: Findings) -> int:
-    for found in findings:
-        sys.stdout.write(f"{found.severity.value}: {found}\n")
-    worst_of_all = worst(findings)
-    can = "cannot" if worst_of_all is Severity.ERROR else "can"
-    sys.stdout.write(f"the settings {can} be used\n")
-    return _STATUS_OF_CHECK[worst_of_all]
-
-
-_STATUS_OF_CHECK: Final = {
-    Severity.NOTE: BookieExitStatus.OK,
-    Severity.WARNING: BookieExitStatus.WARNINGS,
-    Severity.ERROR: BookieExitStatus.PROBLEMS,
-}
-"""As ``bkctl config check`` ends."""
 
 
 def _end(error: BaseException, status: int) -> int:
