@@ -1,6 +1,6 @@
 """Safety checks: what speaks against a command, and overriding each by its name.
 
-The question before a change (yes or no, or an id to type) is in ``messages``.
+The question before a change (yes or no, or an id to type) is in ``questions``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from bkctl.host import Host
 from bkctl.options import Options, options_of
 from bkctl.session.cluster import SessionCluster
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.messages import Input, Messages, Questions
+from bkctl.session.messages import Input, Messages
+from bkctl.session.questions import Questions
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
