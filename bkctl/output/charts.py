@@ -13,15 +13,12 @@ import attrs
 
 from bkctl.output.forms.table import display_width, first_columns
 from bkctl.output.forms.text import safe
+from bkctl.output.state_colors import GREEN, RED, STATE_COLORS, YELLOW
 
 WIDTH_DEFAULT: Final = 80
 """Where there is no terminal that has one."""
 
-_GREEN, _YELLOW, _RED, _DIM, _BOLD = "32", "33", "31", "2", "1"
-STATE_COLORS: Final = {
-    "writable": _GREEN, "ok": _GREEN, "read-only": _YELLOW, "unknown": _YELLOW,
-    "unreachable": _RED, "down": _RED, "missing": _RED,
-}  # fmt: skip
+_DIM, _BOLD = "2", "1"
 
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _LEVELS_ASCII: Final = " .:-=+*#@"
@@ -88,7 +85,7 @@ class Canvas:
         else:
             filled = "#" * round(share * width)
             empty = "." * (width - len(filled))
-        code = _RED if share >= _FULL else _YELLOW if share >= _NEARLY_FULL else _GREEN
+        code = RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
         return self.paint(filled, code) + self.dim(empty)
 
     def sparkline(self, values: Sequence[float | None], width: int) -> str:

@@ -13,17 +13,14 @@ from typing import Any, Final
 
 import attrs
 
+from bkctl.output.state_colors import STATE_COLORS
+
 _GAP: Final = "  "
 _WRAPPED_MIN: Final = 24
 """Columns below are never wrapped: a text in them would be a ladder of words."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
-_STATE_COLORS: Final = {
-    "\x1b[32m": ("open", "writable", "up", "ready", "ok"),
-    "\x1b[33m": ("in-recovery", "read-only", "starting", "stopping"),
-    "\x1b[31m": ("down", "unreachable", "failed", "missing"),
-}
 
 
 @attrs.frozen
@@ -235,10 +232,8 @@ def colored(cell: Cell) -> str:
     if not cell.state:
         return cell.text
     word = cell.text.lower().partition(" ")[0]
-    for code, words in _STATE_COLORS.items():
-        if word in words:
-            return f"{code}{cell.text}{_RESET}"
-    return cell.text
+    code = STATE_COLORS.get(word)
+    return f"\x1b[{code}m{cell.text}{_RESET}" if code else cell.text
 
 
 def display_width(text: str) -> int:

@@ -1,0 +1,15 @@
+"""In which colour a terminal shows a state, in tables and in drawings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GREEN, YELLOW, RED = "32", "33", "31"
+
+STATE_COLORS: Final = {
+    "open": GREEN, "writable": GREEN, "up": GREEN, "ready": GREEN, "ok": GREEN,
+    "in-recovery": YELLOW, "read-only": YELLOW, "starting": YELLOW, "stopping": YELLOW,
+    "unknown": YELLOW,
+    "down": RED, "unreachable": RED, "failed": RED, "missing": RED,
+}  # fmt: skip
+"""The code of each; a state that is not here has none."""
