@@ -77,7 +77,8 @@ class LocalCluster:
         """Whether bookies that fail leave the others running: not in a new cluster, and not with
         new settings, which all bookies have to start with."""
         if known is None:
-            known = ClusterRecord(uri, (), racks=racks or 1)
+            # Kept also if this start fails: the next must not make a cluster without its login.
+            known = ClusterRecord(uri, (), racks=racks or 1, settings=dict(settings))
         else:
             if racks not in {None, known.racks}:
                 raise ConflictError(
@@ -152,7 +153,7 @@ class LocalCluster:
         self._wait(registered, started, failed, report)
         if len(failed) == len(wanted):
             raise failed[0]
-        self.keep_settings()  # Only now: settings that stop a start are not kept for the next one.
+        self.keep_settings()  # Only now: new settings that stop a start are not kept.
         return failed
 
     def _succeeds(self, step: Callable[[], None], failed: list[BookKeeperError]) -> bool:

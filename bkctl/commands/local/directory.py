@@ -89,7 +89,8 @@ class ClusterRecord:
     settings: Mapping[str, str] = attrs.field(
         factory=dict, validator=validators.deep_mapping(_TEXT, _TEXT)
     )
-    """Settings that every bookie has started with, beyond those of each local cluster."""
+    """Settings that every bookie starts with, beyond those of each local cluster: those that the
+    cluster was made with, and later ones with which a start succeeded."""
 
 
 def _has_profile(path: Path, wanted: Profile) -> bool:

@@ -169,13 +169,15 @@ def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
         LocalCluster(tmp_path, 3, zookeeper=True)
 
 
-def test_settings_that_a_start_has_proven_are_kept_for_the_next(tmp_path: Path) -> None:
-    first = LocalCluster(tmp_path, 1, settings={"a": "1", "b": "2"})
-    first.save()
-    assert LocalCluster(tmp_path, 1).settings == {}  # It has never come up with them.
-    first.keep_settings()
+def test_later_settings_are_kept_once_a_start_has_proven_them(tmp_path: Path) -> None:
+    """A cluster keeps those that it was made with at once: the next start must not drop a login."""
+    LocalCluster(tmp_path, 1, settings={"a": "1", "b": "2"}).save()  # As a start does at first.
     assert LocalCluster(tmp_path, 1).settings == {"a": "1", "b": "2"}
-    assert LocalCluster(tmp_path, 1, settings={"b": "3"}).settings == {"a": "1", "b": "3"}
+    later = LocalCluster(tmp_path, 1, settings={"b": "3"})
+    later.save()
+    assert LocalCluster(tmp_path, 1).settings == {"a": "1", "b": "2"}
+    later.keep_settings()
+    assert LocalCluster(tmp_path, 1).settings == {"a": "1", "b": "3"}
 
 
 def test_new_values_replace_the_statements_of_a_settings_file_that_have_the_key() -> None:
