@@ -28,14 +28,16 @@ from wire.ids import LedgerId
 def disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if not seen.enabled:
         needed = _is_needed(seen)
+        until_ms = pause_end_ms(seen)
+        severity = Severity.TROUBLE if until_ms is None else Severity.NOTE
         why = "" if seen.pause is None else pause_text(seen.pause, seen.now_ms / 1000)
         yield ClusterFinding(
-            Severity.RISK if needed else Severity.TROUBLE,
+            Severity.RISK if needed else severity,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
             fix=f"the pause ends by itself at {human_time(until_ms, utc=True)}; to end it now: "
             f"{ENABLE}"
-            if (until_ms := pause_end_ms(seen)) is not None
+            if until_ms is not None
             else ENABLE,
         )
 

@@ -605,6 +605,24 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     assert found["ledgers-lack-copies"]["fix"] == "bkctl explain autorecovery-disabled"
 
 
+def test_a_pause_that_ends_by_itself_is_a_note_while_no_ledger_lacks_a_copy(
+    patient: Patient,
+) -> None:
+    """So that `doctor --until healthy` can stand between the steps of a rolling restart."""
+    patient.ledger(1, A, B, C)
+    patient.world.run(patient.store.set_replication_enabled(enabled=False))
+    assert patient.findings()["autorecovery-disabled"]["danger"] == "trouble"
+    for until_ms, danger in ((4_000_000_000_000, "note"), (1, "trouble")):
+        note = Pause(until_ms=until_ms).encode()
+        patient.world.run(patient.store.set_replication_note(note))
+        assert patient.findings()["autorecovery-disabled"]["danger"] == danger
+    patient.world.run(
+        patient.store.set_replication_note(Pause(until_ms=4_000_000_000_000).encode())
+    )
+    patient.world.kill("b2")
+    assert patient.findings()["autorecovery-disabled"]["danger"] == "risk"
+
+
 def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:
     patient.world.run(patient.store.set_lost_bookie_recovery_delay(2 * 3600))
     assert "only after 2h" in patient.findings()["delay-long"]["what"]
