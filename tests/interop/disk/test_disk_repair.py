@@ -106,7 +106,8 @@ def test_an_old_layout_is_upgraded_and_serves_under_both(peers: Peers, version: 
     bkctl(handover, "upgrade", "--finalize", "--yes")
     for root in roots(handover):
         names = {path.name for path in root.iterdir()}
-        assert names <= {"current", "bookied.lock", "bookied.journal", "bookied.held"}
+        noted = {"bookied.journal", "bookied.held", "bookied.path"}
+        assert names <= {"current", "bookied.lock", *noted}
     read_by(handover, JavaBookie)
     bkctl(handover, "upgrade", "--rollback", "--yes", status=4)
     read_by(handover, OurBookie)

@@ -52,6 +52,9 @@ SHIPPED_JVM: Final = (
 )
 """What the release's start script gives a bookie where conf/bkenv.sh is left as shipped."""
 
+_PORTS_GIVEN: Final[set[int]] = set()
+"""None is given twice: a bookie that has ended leaves its cookie, which has the port in its id."""
+
 FAST_CONF: Final = {
     **PATIENT,
     "journalPreAllocSizeMB": 4,
@@ -141,7 +144,10 @@ class JavaBookie(ServerProcess):
         """Start the process and return at once; several start side by side this way."""
         assert not self.running, "started twice"
         if self.port == 0:
-            self.port = free_port()
+            while (port := free_port()) in _PORTS_GIVEN:
+                pass
+            _PORTS_GIVEN.add(port)
+            self.port = port
         elif not port_is_free("127.0.0.1", self.port):
             raise PeerFailed(f"port {self.port} is in use")
         for directory in (self.directory, self.journal_directory, self.ledger_directory):

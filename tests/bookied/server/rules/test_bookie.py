@@ -976,7 +976,9 @@ def test_a_part_of_a_batch_is_bounded_in_bytes_and_adds_are_taken_before_the_nex
         serving.take_turn()
     part_bytes = 4 * payload_bytes
     turns_each = PART_REQUESTS + part_bytes // PART_REQUEST_BYTES
-    assert adds >= (entries // 4 - 1) * turns_each, "adds waited for more than one part"
+    # Of a part that the system just has not in its cache, a thread reads some; it counts as less.
+    parts = entries // 4 - (2 if is_in_file else 1)
+    assert adds >= parts * turns_each, "adds waited for more than one part"
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(entries))
 
