@@ -8,7 +8,6 @@ from typing import Any, Final
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.interfaces import IAsyncResult
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
@@ -21,6 +20,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
+from bkclient.metadata.zookeeper.access_control import node_acl
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
 
@@ -279,7 +279,7 @@ class KazooTree:
         return self._root + path
 
     def _acl(self, *, open_to_all: bool) -> Any:
-        return CREATOR_ALL_ACL if self._secure and not open_to_all else OPEN_ACL_UNSAFE
+        return node_acl(for_creator=self._secure and not open_to_all)
 
 
 def _stat(stat: Any) -> Stat:

@@ -1,0 +1,62 @@
+"""Who we are to ZooKeeper, and who may touch the nodes that we make.
+
+Agrees with BookKeeper 4.18.0, ZkUtils.getACLs: with ``zkEnableSecurity`` nodes are for their
+creator only. Java's clients show who they are by SASL, as the section ``Client`` of their JAAS file
+says; ``zkDigestAuthFile`` is ours, for servers that know no users: the digest scheme takes any.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bkclient.config.jaas import read_jaas
+from bkclient.errors import SecurityError
+
+if TYPE_CHECKING:
+    from bkclient.config.client import MetadataConfig
+
+SECTION: Final = "Client"
+"""The section of the JAAS file that is for ZooKeeper, in Java too."""
+
+
+def node_acl(*, for_creator: bool) -> Any:
+    """Return the ACL of a node that only its creator may touch, or anybody."""
+    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+    return CREATOR_ALL_ACL if for_creator else OPEN_ACL_UNSAFE
+
+
+def credentials(config: MetadataConfig) -> dict[str, Any]:
+    """Return those of the settings, as ``open_zookeeper`` takes them.
+
+    Raises:
+        SecurityError: they cannot be read, or ``zkEnableSecurity`` has none.
+    """
+    found: dict[str, Any] = {}
+    if config.zk_digest_path:
+        found["auth_data"] = [("digest", _digest(config.zk_digest_path))]
+    jaas = read_jaas(config.jaas_path) if config.jaas_path else None
+    if jaas is not None and SECTION in jaas:
+        login = jaas.login(SECTION)
+        found["sasl_options"] = {
+            "mechanism": "DIGEST-MD5",
+            "username": login.user,
+            "password": login.password,
+        }
+    if config.zk_enable_security and not found:
+        raise SecurityError(
+            "zkEnableSecurity needs credentials: a section Client in saslJaasConfigFile, or"
+            " zkDigestAuthFile"
+        )
+    return found
+
+
+def _digest(path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SecurityError(f"zkDigestAuthFile: cannot read {path}: {error.strerror}") from error
+    if not text.partition(":")[2] or "\n" in text:
+        raise SecurityError(f"zkDigestAuthFile: {path} is not one line USER:PASSWORD")
+    return text
