@@ -367,6 +367,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger create --label": ("--meta",),
     "ledger create --metadata": ("--meta",),
     "ledger list --closed": ("--state", "closed"),
+    "ledger list --label": ("--meta",),
     "ledger list --open": ("--state", "open"),
     "ledger list -n": ("--limit",),
     "ledger read --text": ("--entry-format", "string"),

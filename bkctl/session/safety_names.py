@@ -42,3 +42,6 @@ CONTENT: Final = "content"
 
 DAMAGED_MARK: Final = "damaged-mark"
 """The mark of an under-replicated ledger can be read."""
+
+UNREAD: Final = "unread-entries"
+"""No cursor of the log has yet to read what is deleted."""

@@ -6,8 +6,9 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import COPIES, FORMS, FRAMING
-from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, flag, option
+from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, flag, force, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
+from bkctl.session.safety_names import UNREAD
 
 log = SubGroup(
     name="log",
@@ -201,7 +202,8 @@ log.command(
     The command deletes only closed ledgers, each with all its entries, and never the last ledger.
     So the log may keep more than you asked for: entries before the position, entries older than
     TIME, or more than N entries. --roll-size, --roll-entries and --roll-after of `log create` set
-    when a running writer begins a new ledger.
+    when a running writer begins a new ledger. The command is refused if a cursor of the log has
+    entries to read that would be deleted: `bkctl log cursors NAME` shows the cursors.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -224,6 +226,7 @@ log.command(
         option(
             "--keep-ledgers", type=click.IntRange(1), metavar="N", help="Keep the last N ledgers."
         ),
+        force(UNREAD),
     ),
     effect=Effect.LOSES_DATA,
     examples=(

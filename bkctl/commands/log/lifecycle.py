@@ -12,10 +12,13 @@ from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogOptions, Position
+from bkclient.log.cursors import Cursors
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.session.safety import Objection, refuse_unless_forced, some_names
+from bkctl.session.safety_names import UNREAD
 from bkctl.session.session import Session
 from wire.codes import DigestType
 
@@ -75,10 +78,12 @@ def trim(
     age_s: float | None,
     keep_entries: int | None,
     keep_ledgers: int | None,
+    force: tuple[str, ...],
 ) -> None:
     """Delete the first ledgers of the log NAME, up to one of the limits.
 
     Raises:
+        RefusedError: a cursor has not read the entries; not with ``force``.
         UsageError: none of the limits is given, or several.
     """
     session.about = f"log {name}"
@@ -98,6 +103,8 @@ def trim(
     assert before is not None  # One of them is given.
     before, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
+    if going and UNREAD not in force:
+        refuse_unless_forced(session, session.call(_unread, name, going), force)
     if session.dry_run:
         session.plan(steps)
         if going:
@@ -170,6 +177,21 @@ async def removed_by_trim(
         going.append(one)
     ledger_id = next((one.ledger_id for one in info.ledgers if one.index == before.index), None)
     return attrs.evolve(before, ledger_id=ledger_id), going
+
+
+async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objection]:
+    """Return what speaks against deleting these ledgers of a log."""
+    ends = [one for one in going if one.last_entry_id is not None and one.last_entry_id >= 0]
+    last = Position(ends[-1].index, ends[-1].last_entry_id) if ends else Position(0, -1)
+    behind = [one for one in await Cursors(client, name).list() if one.position <= last]
+    if not behind:
+        return []
+    slowest = min(one.position for one in behind)
+    names = some_names([f"{one.name} at {one.position}" for one in behind])
+    what = "1 cursor has" if len(behind) == 1 else f"{len(behind)} cursors have"
+    why = f"{what} not read all of this: {names}"
+    trim = f"`bkctl log trim {shlex.quote(name)} --before {slowest}` stops before the slowest"
+    return [Objection(UNREAD, why, trim)]
 
 
 def _first_after(going: Sequence[Any]) -> Position:

@@ -51,7 +51,15 @@ def test_cursors_are_listed_with_what_is_left_to_read(run: Run, cluster: Cluster
         "etl": 2,
         "late": 1,
     }
-    run("log", "trim", "events", "--before", "1:0", "--yes")
+    trim = ("log", "trim", "events", "--before", "1:0", "--yes")
+    refused = run(*trim, ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    assert "1 cursor has not read all of this: etl at 0:1" in refused.err
+    assert "`bkctl log trim events --before 0:1` stops before the slowest" in refused.err
+    assert "--force unread-entries" in refused.err
+    assert "etl at 0:1" in run(*trim, "--dry-run", ok=False).err
+    assert run("log", "trim", "events", "--before", "0:1", "--yes").status == 0
+    run(*trim, "--force", "unread-entries")
     file = tmp_path / "bkctl.prom"
     rows = {
         row["name"]: row
