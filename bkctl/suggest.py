@@ -344,7 +344,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger read --entries": "give the range as an argument: `bkctl ledger read LEDGER_ID 5-9`",
     "ledger read --to": "use --out FILE",
     "log trim --keep": "use --keep-entries N or --keep-ledgers N",
-    "log tail --cursor": "only Spark keeps cursors; use --from INDEX:ENTRY of the last entry",
+    "log tail --cursor": "no cursor is kept; use --from INDEX:ENTRY, the first entry to show",
     "log tail --since": "entries have no times; use --from INDEX:0 of a ledger by `bkctl log show`",
     "profile --tls": _TLS_FILES,
     "profile --tls-ca": _TLS_FILES,

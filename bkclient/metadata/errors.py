@@ -42,7 +42,7 @@ UNREADABLE: Final = (FormatError, MetadataAccessError)
 class NotInitializedError(MetadataStoreError):
     """The metadata root does not exist, or has no layout."""
 
-    hint: ClassVar[str] = "`bkctl cluster init` makes a new cluster; or check the service URI"
+    hint: ClassVar[str] = "check the service URI; for a new cluster: `bkctl cluster init`"
 
 
 class IncompatibleLayoutError(MetadataStoreError):

@@ -108,7 +108,7 @@ log.command(
             "start",
             type=POSITION,
             metavar="INDEX:ENTRY|earliest|latest",
-            help="Where to begin; without it, at the first entry that is kept.",
+            help="The first entry to show; without it, the first entry of the log.",
         ),
         option("-n", "--count", type=click.IntRange(0), help="Begin N entries before the end."),
         option(
