@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata.api import BookieRegistry, Watch
+from bookied.autorecovery.repeated_failure import note_reason
 from bookied.autorecovery.wake_up import WakeUp
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, EntryId, LedgerId
@@ -17,9 +18,6 @@ T = TypeVar("T")
 
 REMEMBERED_MAX: Final = 2000
 """Ledgers whose failures are remembered; the oldest are forgotten first."""
-
-REASONS_MAX: Final = 20
-"""Reasons that are remembered for one ledger."""
 
 DOUBLINGS: Final = 5
 """RepairFailures after which the pause is as long as it gets."""
@@ -51,10 +49,7 @@ class RepairFailures:
     def is_news(self, ledger_id: LedgerId, why: str) -> bool:
         """Note why a ledger is not repaired; return whether that was not the reason before."""
         reasons = self._reasons.get(ledger_id, set())
-        is_news = why not in reasons
-        if len(reasons) == REASONS_MAX:
-            reasons.clear()
-        reasons.add(why)
+        is_news = note_reason(reasons, why)
         _keep(self._reasons, ledger_id, reasons)
         return is_news
 

@@ -7,9 +7,19 @@ from typing import Final
 from twisted.logger import Logger
 
 REASONS_MAX: Final = 20
-"""Reasons that are remembered; with more they are told again."""
+"""Reasons that are remembered of one failure; with more they are logged again."""
 
 log = Logger()
+
+
+def note_reason(reasons: set[str], why: str) -> bool:
+    """Note why something failed; return whether that was not one of the reasons before."""
+    if why in reasons:
+        return False
+    if len(reasons) == REASONS_MAX:
+        reasons.clear()
+    reasons.add(why)
+    return True
 
 
 class RepeatedFailure:
@@ -24,12 +34,8 @@ class RepeatedFailure:
         """Note a failure."""
         self._times += 1
         why = str(error)
-        if why in self._reasons:
-            return
-        if len(self._reasons) == REASONS_MAX:
-            self._reasons.clear()
-        self._reasons.add(why)
-        log.warn("{what}: {why}", what=self._what, why=why)
+        if note_reason(self._reasons, why):
+            log.warn("{what}: {why}", what=self._what, why=why)
 
     def worked(self) -> None:
         """Note that it works."""
