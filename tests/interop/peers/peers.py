@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 
 from bkctl.commands.local.child_process import ChildProcess, ServerProcess
 from bkctl.commands.local.java import Java
-from bkctl.commands.local.ports import free_port, port_is_free
+from bkctl.commands.local.ports import bookie_ports, port_is_free
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.java_client import (
@@ -52,7 +52,7 @@ SHIPPED_JVM: Final = (
 )
 """What the release's start script gives a bookie where conf/bkenv.sh is left as shipped."""
 
-_PORTS_GIVEN: Final[set[int]] = set()
+_PORTS_GIVEN: Final[list[int]] = []
 """None is given twice: a bookie that has ended leaves its cookie, which has the port in its id."""
 
 FAST_CONF: Final = {
@@ -144,10 +144,8 @@ class JavaBookie(ServerProcess):
         """Start the process and return at once; several start side by side this way."""
         assert not self.running, "started twice"
         if self.port == 0:
-            while (port := free_port()) in _PORTS_GIVEN:
-                pass
-            _PORTS_GIVEN.add(port)
-            self.port = port
+            (self.port,) = bookie_ports(1, 0, _PORTS_GIVEN)
+            _PORTS_GIVEN.append(self.port)
         elif not port_is_free("127.0.0.1", self.port):
             raise PeerFailed(f"port {self.port} is in use")
         for directory in (self.directory, self.journal_directory, self.ledger_directory):
