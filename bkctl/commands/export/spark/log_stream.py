@@ -66,6 +66,8 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset that the cursor was moved to."""
         self._warned_of: dict[str, Any] | None = None
         """The offset that the cursor could not be moved to."""
+        self._initial: dict[str, Any] | None = None
+        """Where a query begins that begins at ``latest``, until its first micro-batch is found."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -75,6 +77,23 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._client is None:
                 self._client = self._query.client()
             return self._client.call(function, *args, **kwargs)
+
+    def _begin_at(self, offset: dict[str, Any]) -> dict[str, Any]:
+        """Return where a new query begins, and note it if that is ``latest``."""
+        options = self._query.options
+        if options.starting_ms is None and options.starting in {None, LATEST}:
+            self._initial = offset
+        return offset
+
+    def _is_first(self, begin: dict[str, Any]) -> bool:
+        """Whether a micro-batch is the first one of a query that begins at ``latest``.
+
+        The first one has no rows. Spark writes the ends of micro-batches to the checkpoint, and
+        asks again where the first one begins if the query was killed in it: the rows between would
+        be lost.
+        """
+        initial, self._initial = self._initial, None
+        return begin == initial
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return the limit of a micro-batch that the options set."""
@@ -167,7 +186,7 @@ class LogStreamReader(FollowingReader):
         """Return where a new query begins: ``startingPosition``, by default the log's end."""
         start: LogPosition = self._call(log_start, self._query.options, LATEST)
         self._start = start
-        return _to_offset(start)
+        return self._begin_at(_to_offset(start))
 
     def latestOffset(  # noqa: N802 -- Spark's name
         self, start: dict[str, Any] | None = None, limit: Any = None
@@ -188,6 +207,8 @@ class LogStreamReader(FollowingReader):
         begin = self._start if start is None else _to_position(start)
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
             begin = self._call(log_start, _at_latest(self._query), LATEST)
+        if self._is_first(_to_offset(begin)):
+            return _to_offset(begin)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         extents, end = self._call(
             log_extents,

@@ -65,7 +65,7 @@ class TopicStreamReader(FollowingReader):
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """Return where a new query begins: by default at the end of all topics."""
         self._start = self._begin()
-        return self._start
+        return self._begin_at(self._start)
 
     def _begin(self) -> Offset:
         return _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))
@@ -85,6 +85,8 @@ class TopicStreamReader(FollowingReader):
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         # An old PySpark, and a query that goes on from a checkpoint: the topics' ends come of it.
         begin = start or self._start or self._begin()
+        if self._is_first(begin):
+            return begin
         found: Offset = self._call(self._next, begin, entries_max, bytes_max)
         return found
 

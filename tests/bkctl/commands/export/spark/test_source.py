@@ -232,6 +232,26 @@ class TestStream:
         run()
 
     @needs_read_limits
+    def test_a_new_query_loses_no_row_if_it_is_killed_in_its_first_micro_batch(
+        self, cluster, client
+    ) -> None:
+        """Spark asks where the first one begins once more."""
+        make_log(client, "first")
+        append(client, "first", [b"old"])
+        reader = stream_reader(cluster, log="first")
+        start = reader.initialOffset()
+        append(client, "first", [b"a", b"b"])
+        first = reader.latestOffset(start, reader.getDefaultReadLimit())
+        reader.stop()
+        reader = stream_reader(cluster, log="first")
+        assert reader.initialOffset() != start
+        assert reader.partitions(reader.initialOffset(), first) == []
+        second = reader.latestOffset(first, reader.getDefaultReadLimit())
+        (partition,) = reader.partitions(first, second)
+        assert [(one.first, one.last) for one in partition.ranges] == [(0, 1)]
+        reader.stop()
+
+    @needs_read_limits
     def test_the_limits_of_entries_and_bytes_hold_together(self, cluster, client) -> None:
         make_log(client, "limits")
         append(client, "limits", [b"x" * 1000] * 8)

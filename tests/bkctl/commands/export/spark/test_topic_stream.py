@@ -37,6 +37,24 @@ def driver(broker: Broker, **more: str) -> TopicStreamReader:
     return reader
 
 
+def test_a_new_query_loses_no_message_if_it_is_killed_in_its_first_micro_batch() -> None:
+    """Spark asks where the first one begins once more."""
+    broker = Broker()
+    broker.topic([entry(b"1")])
+    reader = driver(broker, startingPosition="latest")
+    start = reader.initialOffset()
+    more = broker.ledger(entry(b"2"))
+    broker.list_ledgers(*broker.ledgers, more)
+    first = reader.latestOffset(start)
+    second = reader.latestOffset(first)
+    again = driver(broker, startingPosition="latest")
+    end = again.initialOffset()
+    assert end != start
+    assert values(broker, end, first) == []
+    assert values(broker, first, again.latestOffset(first)) == [b"2"]
+    assert values(broker, first, second) == [b"2"]
+
+
 def values(broker: Broker, start: Any, end: Any) -> list[bytes]:
     """Return what a driver that was started anew reads between two offsets."""
     partitions = driver(broker).partitions(*json.loads(json.dumps([start, end])))
