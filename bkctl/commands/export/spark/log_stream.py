@@ -78,10 +78,21 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._client = self._query.client()
             return self._client.call(function, *args, **kwargs)
 
-    def _begin_at(self, offset: dict[str, Any]) -> dict[str, Any]:
-        """Return where a new query begins, and note it if that is ``latest``."""
+    def _begin_at(self, offset: dict[str, Any], *, is_available_now: bool) -> dict[str, Any]:
+        """Return where a new query begins, and note it if that is ``latest``.
+
+        Raises:
+            SourceOptionError: a query with ``availableNow`` would end without rows, and no option
+                asks for it.
+        """
         options = self._query.options
         if options.starting_ms is None and options.starting in {None, LATEST}:
+            if is_available_now and options.starting is None:
+                raise SourceOptionError(
+                    "a new query with availableNow would read no rows, as streams start at latest: "
+                    "set startingPosition to earliest, or to latest to read only what is appended "
+                    "after this query"
+                )
             self._initial = offset
         return offset
 
@@ -183,10 +194,14 @@ class LogStreamReader(FollowingReader):
         self._planned: _Planned | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where a new query begins: ``startingPosition``, by default the log's end."""
+        """Return where a new query begins: ``startingPosition``, by default the log's end.
+
+        Raises:
+            SourceOptionError: see ``_begin_at``.
+        """
         start: LogPosition = self._call(log_start, self._query.options, LATEST)
         self._start = start
-        return self._begin_at(_to_offset(start))
+        return self._begin_at(_to_offset(start), is_available_now=self._stop_at is not None)
 
     def latestOffset(  # noqa: N802 -- Spark's name
         self, start: dict[str, Any] | None = None, limit: Any = None

@@ -63,9 +63,13 @@ class TopicStreamReader(FollowingReader):
         """Where the cursors are, as far as they were moved here."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
-        """Return where a new query begins: by default at the end of all topics."""
+        """Return where a new query begins: by default at the end of all topics.
+
+        Raises:
+            SourceOptionError: see ``_begin_at``.
+        """
         self._start = self._begin()
-        return self._begin_at(self._start)
+        return self._begin_at(self._start, is_available_now=self._stop_at is not None)
 
     def _begin(self) -> Offset:
         return _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))

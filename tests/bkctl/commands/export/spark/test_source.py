@@ -232,6 +232,30 @@ class TestStream:
         run()
 
     @needs_read_limits
+    def test_a_new_query_that_would_end_without_rows_asks_where_to_begin(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "begin")
+        append(client, "begin", [b"old"])
+        seen: list[bytes] = []
+
+        def sink(frame, _batch: int) -> None:
+            seen.extend(payloads_of(frame, "log_index", "entry_id"))
+
+        def run(**options) -> None:
+            stream = spark.readStream.format("bookkeeper").options(uri=cluster.uri, log="begin")
+            writer = stream.options(**options).load().writeStream.foreachBatch(sink)
+            writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+        with pytest.raises(Exception, match="SourceOptionError: .*set startingPosition to earliest"):
+            run(cursor="new")
+        run(startingPosition="latest")
+        append(client, "begin", [b"new"])
+        run()  # It goes on from the checkpoint.
+        assert seen == [b"new"]
+
+    @needs_read_limits
     def test_a_new_query_loses_no_row_if_it_is_killed_in_its_first_micro_batch(
         self, cluster, client
     ) -> None:

@@ -14,7 +14,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.topic.names import TopicTrimmedError
 from bkctl.commands.export.spark.log_stream import limits
 from bkctl.commands.export.spark.query import Query, read_messages
-from bkctl.commands.export.spark.source_options import parse_options
+from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, managed_ledger
@@ -35,6 +35,18 @@ def driver(broker: Broker, **more: str) -> TopicStreamReader:
     reader = TopicStreamReader(Query(options, ("value",), frozenset(), "", ClientConfig()))
     reader._client = CallingWorld(broker)
     return reader
+
+
+def test_a_new_query_that_would_end_without_rows_asks_where_to_begin() -> None:
+    broker = Broker()
+    broker.topic([entry(b"1")])
+    options = parse_options({"topic": str(TOPIC)})
+    reader = TopicStreamReader(Query(options, ("value",), frozenset(), "", ClientConfig()))
+    reader._client = CallingWorld(broker)
+    assert reader.initialOffset()["topics"] == {str(TOPIC): f"{broker.ledgers[0]}:1"}
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(SourceOptionError, match="set startingPosition to earliest"):
+        reader.initialOffset()
 
 
 def test_a_new_query_loses_no_message_if_it_is_killed_in_its_first_micro_batch() -> None:
