@@ -247,9 +247,10 @@ def _check_untrimmed(
     for at, has_entries in ((start, not was_empty), (end, end.entry_id > 0)):
         if at.ledger_id >= 0 and at.ledger_id not in listed and has_entries:
             begins = "it is empty" if first is None else f"it begins with {first}:0"
+            unless = "" if at.entry_id else ", unless the ledger was empty"
             raise TopicTrimmedError(
                 f"{topic}: ledger {at.ledger_id} was deleted, so messages from {start} on may be "
-                f"lost; {begins} {_OR_SKIP}"
+                f"lost{unless}; {begins} {_OR_SKIP}"
             )
 
 

@@ -67,9 +67,9 @@ def test_a_new_query_loses_no_message_if_it_is_killed_in_its_first_micro_batch()
     assert values(broker, first, second) == [b"2"]
 
 
-def values(broker: Broker, start: Any, end: Any) -> list[bytes]:
+def values(broker: Broker, start: Any, end: Any, **more: str) -> list[bytes]:
     """Return what a driver that was started anew reads between two offsets."""
-    partitions = driver(broker).partitions(*json.loads(json.dumps([start, end])))
+    partitions = driver(broker, **more).partitions(*json.loads(json.dumps([start, end])))
 
     async def read() -> list[bytes]:
         return [
@@ -148,6 +148,24 @@ def test_a_trimmed_topic_that_had_more_messages_stops_the_stream(is_created_agai
         broker.list_ledgers(more)
     with pytest.raises(TopicTrimmedError, match=f"messages from {read_to}:0 on may be lost"):
         reader.latestOffset(idle)
+
+
+def test_a_trimmed_topic_whose_broker_started_twice_goes_on_if_data_loss_may_be() -> None:
+    """Nothing shows that the ledgers were empty, and so that no message was lost."""
+    broker = Broker()
+    reader, idle, empty = idle_stream(broker)
+    broker.list_ledgers(broker.ledger())
+    last = broker.ledger(entry(b"2"))
+    broker.list_ledgers(last)
+    with pytest.raises(
+        TopicTrimmedError,
+        match=rf"from {empty}:0 on may be lost, unless .* was empty.*\(failOnDataLoss=false continues",
+    ):
+        reader.latestOffset(idle)
+    end = driver(broker, failOnDataLoss="false").latestOffset(idle)
+    assert values(broker, idle, end, failOnDataLoss="false") == [b"2"]
+    broker.list_ledgers(last, broker.ledger(entry(b"3")))
+    assert values(broker, end, driver(broker).latestOffset(end)) == [b"3"]
 
 
 def test_a_ledger_that_was_read_to_its_end_may_be_trimmed_before_the_batch_is_planned() -> None:
