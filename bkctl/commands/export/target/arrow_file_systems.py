@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -246,8 +246,11 @@ class ArrowFiles:
         self.system.create_dir(file.rpartition("/")[0], recursive=True)
         return self.system.open_output_stream(file)
 
-    def settle(self, path: str) -> int:
-        return int(self.system.get_file_info(self._path(path)).size)
+    def settle(self, paths: Iterable[str]) -> None:
+        """Nothing to do: a file that was closed is stored."""
+
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        """Nothing to do: a move that was answered is stored."""
 
     def open(self, path: str) -> Any:
         return self.system.open_input_file(self._path(path))

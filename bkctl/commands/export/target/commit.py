@@ -15,6 +15,7 @@ nothing and removes nothing: the next export finishes the run, or has finished i
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -154,8 +155,10 @@ def gather(files: TargetFiles, staged: str, paths: Iterable[str]) -> str:
     ready = f"{staged}/{READY}"
     if files.is_object_store:  # It moves files one by one: nothing else comes along.
         return staged
-    for path in paths:
-        files.move(f"{staged}/{path}", f"{ready}/{path}")
+    moves = [(f"{staged}/{path}", f"{ready}/{path}") for path in paths]
+    for source, target in moves:
+        files.move(source, target)
+    files.settle_moves(target for _, target in moves)
     return ready
 
 
@@ -190,9 +193,10 @@ def commit(files: TargetFiles, change: Commit) -> None:
     except OSError:
         files.check_locked()
         for source, target in reversed(change.moves[:begun]):
-            # The move that failed may have been made: its answer was lost, or its directory's sync.
+            # The move that failed may have been made: its answer was lost.
             if not files.exists(source):
                 files.finish_move(target, source)
+        files.settle_moves(_paths_of(change))
         files.remove(COMMIT_PATH)
         raise
     _record(files, change)
@@ -205,7 +209,12 @@ def _carry_out(files: TargetFiles, change: Commit) -> None:
     _record(files, change)
 
 
+def _paths_of(change: Commit) -> Iterable[str]:
+    return itertools.chain.from_iterable(change.moves)
+
+
 def _record(files: TargetFiles, change: Commit) -> None:
+    files.settle_moves(_paths_of(change))
     files.check_locked()
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:

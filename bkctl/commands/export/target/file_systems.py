@@ -11,12 +11,17 @@ import os
 import stat
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX, ArrowFiles
+
+T = TypeVar("T")
+
+SYNCS_AT_ONCE: Final = 8
 
 
 class TargetFiles(Protocol):
@@ -44,8 +49,11 @@ class TargetFiles(Protocol):
     def create(self, path: str) -> Any:
         """Return a stream that writes a new file; its directory is made."""
 
-    def settle(self, path: str) -> int:
-        """Make a file that was written survive a power failure; return its size in bytes."""
+    def settle(self, paths: Iterable[str]) -> None:
+        """Make files that were written survive a power failure."""
+
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        """Make the moves from and to these paths survive a power failure."""
 
     def open(self, path: str) -> Any:
         """Return a file for random reading."""
@@ -60,6 +68,7 @@ class TargetFiles(Protocol):
         """Rename a file or directory to a name that nothing has; an object store moves only files.
 
         A move that fails leaves the file at the source, or has been made: its answer was lost.
+        ``settle_moves`` comes after many of them.
         """
 
     def finish_move(self, source: str, target: str) -> None:
@@ -183,10 +192,21 @@ class LocalFiles:
     def create(self, path: str) -> Any:
         return self._open(path, "xb")
 
-    def settle(self, path: str) -> int:
+    def settle(self, paths: Iterable[str]) -> None:
+        _in_threads(self._settle_file, paths)
+
+    def _settle_file(self, path: str) -> None:
         with self.open(path) as file:
             os.fsync(file.fileno())
-            return os.fstat(file.fileno()).st_size
+
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        # Also the directories above: those that are new have a name that may be lost.
+        above = {parent for path in paths for parent in PurePosixPath(path).parents}
+        _in_threads(self._settle_directory, above)
+
+    def _settle_directory(self, path: PurePosixPath) -> None:
+        with contextlib.suppress(FileNotFoundError), self._directory(path) as number:
+            os.fsync(number)
 
     def open(self, path: str) -> Any:
         return self._open(path, "rb")
@@ -206,6 +226,8 @@ class LocalFiles:
                 stream.flush()
                 os.fsync(stream.fileno())
             self._rename(draft, path, os.replace)
+            for above in PurePosixPath(path).parents:
+                self._settle_directory(above)
         except OSError:
             with contextlib.suppress(OSError):
                 self.remove(draft)
@@ -220,7 +242,6 @@ class LocalFiles:
         old, new = PurePosixPath(source), PurePosixPath(target)
         with self._directory(old.parent) as here, self._directory(new.parent, make=True) as there:
             rename(old.name, new.name, src_dir_fd=here, dst_dir_fd=there)
-            os.fsync(there)
 
     def finish_move(self, source: str, target: str) -> None:
         if self.exists(source):
@@ -255,6 +276,13 @@ class LocalFiles:
 
     def check_locked(self) -> None:
         """Nothing to check: the kernel keeps the lock."""
+
+
+def _in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
+    """Do the work for all items, several at a time: a disk syncs many files as fast as one."""
+    with ThreadPoolExecutor(SYNCS_AT_ONCE, "export-sync") as pool:
+        for _ in pool.map(work, items):
+            pass
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -169,8 +168,7 @@ def copy_task(job: CopyJob, number: int, task: Task) -> TaskResult:
     try:
         with connect(job.uri, job.config) as client:
             copying = _Copying(job, client, report)
-            for folder, ranges in _by_folder(task):
-                copying.copy(folder, ranges)
+            copying.copy(task)
             return copying.result(number)
     finally:
         report.close()
@@ -191,39 +189,46 @@ def connect(uri: str | None, config: ClientConfig | None) -> BlockingClient:
 
 
 class _Copying:
-    """Copies the folders of one task."""
+    """Copies the ranges of one task, folder by folder."""
 
     def __init__(self, job: CopyJob, client: BlockingClient, report: ProgressReporter) -> None:
         self._job, self._client, self._report = job, client, report
-        self._files: list[WrittenFile] = []
+        self._writer: ParquetFile | None = None
+        self._folder = ""
+        self._written: list[WrittenFile] = []
         self._unreadable: dict[int, str] = {}
 
-    def copy(self, folder: str, ranges: Sequence[EntryRange]) -> None:
-        """Write the entries of ranges to a file.
+    def copy(self, task: Task) -> None:
+        """Write the entries of a task, in which each folder comes once, to a file a folder.
 
         Once a ledger cannot be read, the rest is only read: to find all such ledgers at once.
         """
-        with closing(_open_writer(self._job, folder)) as writer:
-            try:
-                left = ranges
-                while left:
-                    left = self._copy_some(writer, left)
-                if not self._unreadable:
-                    self._files.append(writer.finish())
-            except TaskError:
-                raise
-            except BookKeeperError as error:
-                raise TaskError("", error) from error
-            except OSError as error:
-                raise TaskError(f"{host()} cannot write {writer.uri}", error) from error
+        from bkctl.commands.export.target.file_systems import open_files
 
-    def _copy_some(self, writer: ParquetFile, ranges: Sequence[EntryRange]) -> Sequence[EntryRange]:
+        left: Sequence[EntryRange] = task
+        try:
+            self._files = open_files(self._job.staging, follow=False)
+            while left:
+                left = self._copy_some(left)
+            if not self._unreadable:
+                self._finish_file()
+                self._files.settle(file.path for file in self._written)
+        except BookKeeperError as error:
+            raise TaskError("", error) from error
+        except OSError as error:
+            where = self._job.staging if self._writer is None else self._writer.uri
+            raise TaskError(f"{host()} cannot write {where}", error) from error
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+
+    def _copy_some(self, ranges: Sequence[EntryRange]) -> Sequence[EntryRange]:
         """Copy ranges up to a ledger that cannot be read; return those after it."""
         try:
             for parts in self._client.iterate(lambda client: read_ranges(client, ranges)):
                 if not self._unreadable:
                     for entry_range, batch in parts:
-                        writer.add(entry_range, batch)
+                        self._file_in(entry_range.folder).add(entry_range, batch)
                 self._report.add(
                     sum(len(batch) for _, batch in parts),
                     sum(len(batch.payloads) for _, batch in parts),
@@ -236,22 +241,18 @@ class _Copying:
             return ranges[last + 1 :]
         return ()
 
+    def _file_in(self, folder: str) -> ParquetFile:
+        if self._writer is None or folder != self._folder:
+            self._finish_file()
+            self._writer, self._folder = ParquetFile(self._job, self._files, folder), folder
+        return self._writer
+
+    def _finish_file(self) -> None:
+        if self._writer is not None:
+            self._written.append(self._writer.finish())
+            self._writer = None
+
     def result(self, number: int) -> TaskResult:
         """Return what was done."""
-        files = () if self._unreadable else tuple(self._files)
+        files = () if self._unreadable else tuple(self._written)
         return TaskResult(number, files, tuple(self._unreadable.items()))
-
-
-def _by_folder(task: Task) -> Iterator[tuple[str, list[EntryRange]]]:
-    """Yield the ranges of each folder; a folder comes once, for a task is in order of folders."""
-    by_folder: dict[str, list[EntryRange]] = {}
-    for entry_range in task:
-        by_folder.setdefault(entry_range.folder, []).append(entry_range)
-    yield from by_folder.items()
-
-
-def _open_writer(job: CopyJob, folder: str) -> ParquetFile:
-    try:
-        return ParquetFile(job, folder)
-    except OSError as error:
-        raise TaskError(f"{host()} cannot write to {job.staging}", error) from error

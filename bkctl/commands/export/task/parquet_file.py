@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.config.client import ClientConfig
+    from bkctl.commands.export.target.file_systems import TargetFiles
 
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Payload bytes of a row group: what a writer holds in memory, and what a reader can skip."""
@@ -107,17 +108,20 @@ class WrittenFile:
 
 
 class _ChecksummedStream(io.RawIOBase):
-    """Passes what is written to another stream, and keeps the CRC32C of all of it."""
+    """Passes what is written to another stream, and keeps the size and the CRC32C of all of it."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.crc32c = stream, 0
+        self._stream = stream
+        self.size = self.crc32c = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         self.crc32c = crc32c.crc32c(data, self.crc32c)
-        return int(self._stream.write(data))
+        written = int(self._stream.write(data))
+        self.size += written
+        return written
 
     def close(self) -> None:
         if not self.closed:
@@ -159,16 +163,18 @@ class RowDigest:
 class ParquetFile:
     """One Parquet file that is being written; its rows are the entries in the order given."""
 
-    def __init__(self, job: CopyJob, folder: str) -> None:
-        from pyarrow import parquet
+    def __init__(self, job: CopyJob, files: TargetFiles, folder: str) -> None:
+        """Begin a file; ``files`` is the tree below ``job.staging``.
 
-        from bkctl.commands.export.target.file_systems import open_files
+        Raises:
+            OSError: the file system refuses.
+        """
+        from pyarrow import parquet
 
         name = f"part-{uuid.uuid4().hex}.{_SUFFIXES[job.compression]}parquet"
         self._path = f"{folder}/{name}" if folder else name
-        self._files = open_files(job.staging, follow=False)
         self.uri = f"{job.staging}/{self._path}"
-        self._stream = _ChecksummedStream(self._files.create(self._path))
+        self._stream = _ChecksummedStream(files.create(self._path))
         self._job = job
         self._schema = arrow_schema()
         self._rows, self._group = RowBuffer(), _RowGroup()
@@ -215,6 +221,8 @@ class ParquetFile:
     def finish(self) -> WrittenFile:
         """Write what is left and the footer; return what the file holds.
 
+        It is not synced: see ``TargetFiles.settle``.
+
         Raises:
             OSError: the file system refuses.
         """
@@ -232,7 +240,7 @@ class ParquetFile:
         self._stream.close()
         return WrittenFile(
             self._path,
-            self._files.settle(self._path),
+            self._stream.size,
             self._row_count,
             self._payload_bytes,
             self._digest.hex(),

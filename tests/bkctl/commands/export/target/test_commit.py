@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import attrs
@@ -61,8 +62,40 @@ class FailingFiles(LocalFiles):
         self._step()
         super().move(source, target)
 
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        self._step()
+        super().settle_moves(paths)
+
     def remove(self, path: str) -> None:
         self._step()
+        super().remove(path)
+
+
+class PowerLossFiles(LocalFiles):
+    """Local files that fail where a power failure could undo moves that have to stay."""
+
+    def __init__(self, root: Path, fails_at: int = 0) -> None:
+        super().__init__(root)
+        self._left, self._unsettled = fails_at, set[str]()
+
+    def move(self, source: str, target: str) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise OSError("disk")
+        super().move(source, target)
+        self._unsettled.add(target)
+
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        settled = set(paths)
+        super().settle_moves(settled)
+        self._unsettled -= settled
+
+    def put(self, path: str, data: bytes) -> None:
+        assert not self._unsettled, (path, self._unsettled)
+        super().put(path, data)
+
+    def remove(self, path: str) -> None:
+        assert path != COMMIT_PATH or not self._unsettled, self._unsettled
         super().remove(path)
 
 
@@ -165,8 +198,9 @@ AFTER = {
     "ledger=3/part-a.parquet": b"three",
 }
 MOVES = 4
-STEPS = 1 + MOVES + 3
-"""commit.json, the moves, the record, and the removal of the staging directory and commit.json."""
+STEPS = 1 + MOVES + 1 + 3
+"""commit.json, the moves, their sync, the record, and the removal of the staging directory and
+commit.json."""
 
 
 def test_a_commit_puts_all_in_place(tmp_path) -> None:
@@ -225,6 +259,57 @@ def test_a_move_that_fails_brings_back_what_was_there(tmp_path, step) -> None:
     assert not (tmp_path / COMMIT_PATH).exists()
 
 
+def test_moves_that_cannot_be_synced_are_finished_by_the_next_export(tmp_path) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(files, tree)
+    with pytest.raises(OSError, match="disk"):
+        commit(FailingFiles(tmp_path, 1 + MOVES + 1, OSError("disk")), decided)
+    assert load_tree(files).run == 2
+    assert shown(tmp_path) == AFTER
+
+
+@pytest.mark.parametrize("step", range(1 + MOVES))
+def test_a_power_failure_undoes_no_move_that_has_to_stay(tmp_path, step) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(PowerLossFiles(tmp_path), tree)
+    failing = PowerLossFiles(tmp_path, step)
+    with contextlib.suppress(OSError):
+        commit(failing, decided)
+    assert load_tree(files).run == (1 if 0 < step <= MOVES else 2)
+
+
+@pytest.mark.parametrize("step", range(2, 2 + MOVES))
+def test_a_power_failure_undoes_no_move_of_a_commit_that_was_interrupted(tmp_path, step) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(files, tree)
+    with pytest.raises(Killed):
+        commit(FailingFiles(tmp_path, step, Killed()), decided)
+    load_tree(PowerLossFiles(tmp_path))
+    assert shown(tmp_path) == AFTER
+
+
+def test_a_commit_syncs_no_directory_for_each_new_ledger(tmp_path, monkeypatch) -> None:
+    files, fsync = LocalFiles(tmp_path), os.fsync
+    new = [written(f"ledger={n}/part-a.parquet", n, 0, 5, b"one") for n in range(100)]
+    for one in new:
+        stage(files, one.path, b"one")
+    record = TargetTree().next_record(
+        cluster="c",
+        layout="ledger",
+        now_ms=1,
+        ledgers=[extent(n, 5) for n in range(100)],
+        files=new,
+        removed=[],
+    )
+    ready = gather(files, STAGED, [one.path for one in new])
+    moves = moves_of(STAGED, ready, added_paths("ledger", 1, new, frozenset()), [])
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(number) or fsync(number))
+    commit(files, Commit(STAGED, moves, record))
+    assert len(shown(tmp_path)) == 100
+    assert len(synced) < 20
+
+
 class TakenOverFiles(LocalFiles):
     """Local files of an export that stands still after its n-th change, until its lock is lost."""
 
@@ -244,6 +329,10 @@ class TakenOverFiles(LocalFiles):
 
     def move(self, source: str, target: str) -> None:
         super().move(source, target)
+        self._stepped()
+
+    def settle_moves(self, paths: Iterable[str]) -> None:
+        super().settle_moves(paths)
         self._stepped()
 
     def remove(self, path: str) -> None:

@@ -17,7 +17,7 @@ ACTS: dict[str, Act] = {
     "move to": lambda files: files.move("here", "ledger=1/part"),
     "move from": lambda files: files.move("ledger=1/theirs", "there"),
     "read": lambda files: files.read("ledger=1/theirs"),
-    "settle": lambda files: files.settle("ledger=1/theirs"),
+    "settle": lambda files: files.settle(["ledger=1/theirs"]),
     "remove": lambda files: files.remove("ledger=1/theirs"),
     "names": lambda files: files.names("ledger=1"),
     "exists": lambda files: files.exists("ledger=1/theirs"),
@@ -58,7 +58,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_or_refused(
 ) -> None:
     files, theirs = LocalFiles(target), elsewhere / "theirs"
     (target / "file").symlink_to(theirs)
-    for act in (files.read, files.settle, files.open):
+    for act in (files.read, lambda path: files.settle([path]), files.open):
         with pytest.raises(OSError, match="a symbolic link"):
             act("file")
     with pytest.raises(FileExistsError):
