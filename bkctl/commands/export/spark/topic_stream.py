@@ -1,12 +1,13 @@
 """Pulsar topics as a stream: an offset has a position for each topic.
 
-An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS, "newest": VERSIONS}``, and
-``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``: the first entry of each topic that is not read yet,
-where this micro-batch begins in topics that it meets first or whose ledger has ended, and where the
-other chunks of its messages are looked for no further. So a micro-batch that is tried again is the
-same, although the topic has grown. ``VERSIONS`` has the version of the list of ledgers for each
-topic that is read up to the beginning of its newest ledger. Checkpoints of earlier versions have no
-``seen`` and no ``newest``: there the topic's end counts.
+An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS, "newest": VERSIONS,
+"cluster": ID}``, and ``POSITIONS`` is ``{name: "LEDGER:ENTRY"}``: the first entry of each topic
+that is not read yet, where this micro-batch begins in topics that it meets first or whose ledger
+has ended, and where the other chunks of its messages are looked for no further. So a micro-batch
+that is tried again is the same, although the topic has grown. ``VERSIONS`` has the version of the
+list of ledgers for each topic that is read up to the beginning of its newest ledger. Another
+cluster than ``ID`` may have other ledgers with the same ids. Checkpoints of earlier versions lack
+``seen``, where the topic's end counts, ``newest`` and ``cluster``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bkclient.topic.names import NoSuchTopicError, TopicName, TopicTrimmedError
 from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.log_stream import FollowingReader, check_offset
 from bkctl.commands.export.spark.query import Query
-from bkctl.commands.export.spark.source_options import LATEST
+from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
 from bkctl.commands.export.spark.topic_extents import (
     NOTHING,
     Positions,
@@ -43,7 +44,7 @@ from bkctl.commands.export.spark.topic_extents import (
 )
 from bkctl.commands.export.task.partitions import LedgerExtent
 
-Offset = dict[str, dict[str, Any]]
+Offset = dict[str, Any]
 
 CURSORS_AT_ONCE: Final = 64
 
@@ -61,6 +62,7 @@ class TopicStreamReader(FollowingReader):
         self._frontiers: dict[TopicName, Frontier] = {}
         self._committed: Positions = {}
         """Where the cursors are, as far as they were moved here."""
+        self._cluster_id: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """Return where a new query begins: by default at the end of all topics.
@@ -72,7 +74,27 @@ class TopicStreamReader(FollowingReader):
         return self._begin_at(self._start, is_available_now=self._stop_at is not None)
 
     def _begin(self) -> Offset:
-        return _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))
+        offset = _offset(self._call(starts_of, self._query.options, LATEST, _now_ms()))
+        return {**offset, "cluster": self._cluster()}
+
+    def _cluster(self) -> str | None:
+        if self._cluster_id is None:
+            self._cluster_id = self._call(lambda client: client.store.instance_id())
+        return self._cluster_id
+
+    def _check(self, offset: Offset) -> None:
+        """Refuse the offset of a checkpoint of something else.
+
+        Raises:
+            SourceOptionError: it is of a log, or of another cluster.
+        """
+        check_offset(offset, "topics", "new")
+        cluster = offset.get("cluster")
+        if cluster not in {None, self._cluster()}:
+            raise SourceOptionError(
+                f"the checkpoint is of cluster {cluster}, and this is cluster {self._cluster()}: "
+                "positions of topics are of one cluster. Use a new checkpoint"
+            )
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
         """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
@@ -84,7 +106,7 @@ class TopicStreamReader(FollowingReader):
             TopicTrimmedError: messages that were not read yet were deleted.
         """
         if start is not None:
-            check_offset(start, "topics", "new")
+            self._check(start)
         self._note_start(start)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         # An old PySpark, and a query that goes on from a checkpoint: the topics' ends come of it.
@@ -92,7 +114,7 @@ class TopicStreamReader(FollowingReader):
         if self._is_first(begin):
             return begin
         found: Offset = self._call(self._next, begin, entries_max, bytes_max)
-        return found
+        return found if found is begin else {**found, "cluster": self._cluster()}
 
     async def _next(
         self, client: Client, begin: Offset, entries_max: int | None, bytes_max: int | None
@@ -178,7 +200,8 @@ class TopicStreamReader(FollowingReader):
         Raises:
             TopicTrimmedError: messages are gone, with ``failOnDataLoss``.
         """
-        check_offset(start, "topics", "new")
+        self._check(start)
+        self._check(end)
         self._start = end
         extents: list[LedgerExtent] = self._call(self._between, start, end)
         return self._query.partitions(extents)

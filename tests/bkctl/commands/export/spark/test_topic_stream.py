@@ -168,6 +168,26 @@ def test_a_trimmed_topic_whose_broker_started_twice_goes_on_if_data_loss_may_be(
     assert values(broker, end, driver(broker).latestOffset(end)) == [b"3"]
 
 
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_checkpoint_of_another_cluster_is_refused(is_planned) -> None:
+    """Its ledgers may have the same ids."""
+    broker, other = Broker(), Broker()
+    for one in (broker, other):
+        one.topic([entry(b"1"), entry(b"2")])
+    assert broker.ledgers == other.ledgers
+    reader = driver(broker, maxEntriesPerTrigger="1")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, limits and limits.ReadMaxRows(1))
+    other.world.metadata.set("/INSTANCEID", b"another")
+    with pytest.raises(SourceOptionError, match="of cluster .* cluster another: .* new checkpoint"):
+        if is_planned:
+            driver(other).partitions(start, end)
+        else:
+            driver(other).latestOffset(end)
+    del start["cluster"], end["cluster"]  # As in a checkpoint of an earlier version.
+    assert driver(other).latestOffset(end) != end
+
+
 def test_a_ledger_that_was_read_to_its_end_may_be_trimmed_before_the_batch_is_planned() -> None:
     broker = Broker()
     broker.topic([entry(b"1")])
