@@ -149,6 +149,11 @@ def _is_small(entry_range: EntryRange) -> bool:
     return entry_range.length <= SMALL_BYTES and entry_range.entries <= SMALL_ENTRIES
 
 
+def _is_planned(entry_range: EntryRange, metadata: LedgerMetadata) -> bool:
+    """Return whether a ledger may be the one whose range was planned, by the creation time."""
+    return entry_range.ctime_ms in {None, metadata.ctime_ms}
+
+
 async def _read_small(
     client: Client,
     entry_range: EntryRange,
@@ -157,7 +162,7 @@ async def _read_small(
     skip_gone: bool,
 ) -> list[EntryBatch]:
     """Return a range in batches; ``stored`` is the metadata of a closed ledger, if known."""
-    if stored is not None:
+    if stored is not None and _is_planned(entry_range, stored.value):
         from bkclient.ledger.opening import open_closed
 
         # What fails is read once more below, which asks for the metadata again.
@@ -187,6 +192,8 @@ async def _read_large(
     try:
         reader = await client.open_ledger(entry_range.ledger_id, recover=False)
         try:
+            if not _is_planned(entry_range, reader.metadata):
+                raise NoSuchLedgerError("deleted, and created again, after it was planned")
             # What was confirmed when the range was planned is confirmed for good.
             batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
             async with aclosing(batches):

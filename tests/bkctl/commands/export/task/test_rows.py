@@ -26,12 +26,13 @@ class Task:
     def __init__(self) -> None:
         self.world = World(4)
         self.client = WorldClient(self.world, protocol=ProtocolVersion.V2)
-        self.ids = [self._write() for _ in range(LEDGERS)]
+        self.ids = [self.write() for _ in range(LEDGERS)]
         extents = self.client.call(read_extents, self.ids)
         (self.ranges,) = cut(extents, 1)
 
-    def _write(self) -> LedgerId:
-        writer = self.world.run(self.client.client.create_ledger(write_quorum=3))
+    def write(self, ledger_id: LedgerId | None = None) -> LedgerId:
+        creating = self.client.client.create_ledger(write_quorum=3, ledger_id=ledger_id)
+        writer = self.world.run(creating)
         for number in range(20):
             writer.add(b"%d" % number * 100)
         self.world.run(writer.drain())
@@ -102,9 +103,13 @@ def test_entries_are_found_that_moved_after_the_metadata_was_read() -> None:
     assert sum(len(batch) for _, batch in task.world.run(read())) == 20 * LEDGERS
 
 
-def test_a_ledger_that_is_gone_is_named_or_skipped() -> None:
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_ledger_that_is_gone_is_named_or_skipped(is_created_again) -> None:
     task = Task()
     task.world.run(task.client.client.delete_ledger(task.ids[120]))
+    if is_created_again:
+        task.world.clock.advance(1)
+        assert task.write(task.ids[120]) == task.ids[120]
     with pytest.raises(RangeReadError, match=f"ledger {task.ids[120]}: "):
         task.read()
     assert len(task.read(skip_gone=True)) == LEDGERS - 1
