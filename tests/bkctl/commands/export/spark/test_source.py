@@ -248,7 +248,7 @@ class TestStream:
             writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
             assert writer.trigger(availableNow=True).start().awaitTermination(60)
 
-        with pytest.raises(Exception, match="SourceOptionError: .*set startingPosition to earliest"):
+        with pytest.raises(Exception, match=r"SourceOptionError: .*startingPosition to earliest"):
             run(cursor="new")
         run(startingPosition="latest")
         append(client, "begin", [b"new"])
