@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,8 +36,10 @@ READ_NOW_BYTES_MAX: Final = 256 * 1024
 
 CHUNK_BYTES: Final = 1024 * 1024
 
-_ROWS_MAX: Final = 4096
+ROWS_MAX: Final = 4096
 """Records of a piece that is iterated over: some 800 KB of Python's numbers."""
+
+_LENGTH_BITS: Final = tuple(1 << bit for bit in range(31))
 
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
@@ -68,6 +71,25 @@ class LogPiece(NamedTuple):
         """How much of the log the records take."""
         return self.rows[-1][4] - self.rows[0][3]
 
+    def heads_within(self) -> Iterator[tuple[int, int, int]]:
+        """Yield ledger id, entry id and location of all that may be an entry inside another record.
+
+        A flipped bit can make a length longer by just what the next records take. Each record is
+        tried without each such bit of its length.
+        """
+        data, unpack = self.data, layout.RECORD.unpack_from
+        for _, _, place, begin, stop in self.rows:
+            for more in _growths(stop - begin):
+                at = stop - more
+                # No entry is so long that its length begins with anything but zero.
+                while at + layout.RECORD.size <= stop and not data[at]:
+                    length, ledger_id, entry_id = unpack(data, at)
+                    next_at = at + layout.LENGTH.size + length
+                    if length < layout.BODY_BYTES_MIN or next_at > stop:
+                        break
+                    yield ledger_id, entry_id, place + at - begin
+                    at = next_at
+
 
 @attrs.define
 class LogScan:
@@ -97,7 +119,7 @@ class LogScan:
             EntryLogRecordError: damage; what follows it cannot be read.
         """
         length_bytes = layout.LENGTH.size
-        while (piece := self.read(records_max=_ROWS_MAX, bytes_max=CHUNK_BYTES)) is not None:
+        while (piece := self.read(records_max=ROWS_MAX, bytes_max=CHUNK_BYTES)) is not None:
             data, base, end = piece.data, self._base, self.end
             for ledger_id, entry_id, place, begin, stop in piece.rows:
                 self.end = base + begin
@@ -268,6 +290,17 @@ class LogScan:
     def close(self) -> None:
         """Give up the file."""
         self._file.close()
+
+
+@lru_cache(maxsize=4096)
+def _growths(size: int) -> tuple[int, ...]:
+    """Return by how much a flipped bit can have made a record longer, if at all."""
+    length = size - layout.LENGTH.size
+    return tuple(
+        bit
+        for bit in _LENGTH_BITS
+        if length & bit and bit >= layout.RECORD.size and length - bit >= layout.BODY_BYTES_MIN
+    )
 
 
 def open_scan(files: Files, path: Path) -> LogScan:

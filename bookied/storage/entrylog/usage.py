@@ -7,15 +7,15 @@ to its end has no usage, and must not be deleted.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
 from bookied.errors import LedgersMapError
-from bookied.storage.entrylog.reader import LogScan, open_scan, read_ledgers_map
+from bookied.storage.entrylog.reader import ROWS_MAX, LogPiece, LogScan, open_scan, read_ledgers_map
 from bookied.storage.files.files import Files
 
 STEP_BYTES: Final = 4 * 1024 * 1024
@@ -59,16 +59,23 @@ class LogUsage:
         return attrs.evolve(self, live_bytes=sum(sizes), ledgers=ledgers, sizes=sizes)
 
 
+class ScanChecks(Protocol):
+    """What makes sure that a scan of a log has not passed over entries of the index."""
+
+    def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
+        """Make sure that no record of a piece hides others."""
+
+    def insist_complete(self, scan: LogScan) -> None:
+        """Make sure, after the last entry, that nothing after it is one."""
+
+
 def read_usage(
-    files: Files,
-    path: Path,
-    log_id: int,
-    insist_complete: Callable[[LogScan], object] = LogScan.insist_complete,
+    files: Files, path: Path, log_id: int, checks: ScanChecks | None = None
 ) -> Generator[LogUsage | None, None, None]:
     """Give the usage of a finished log in the end, and None after every few megabytes until then.
 
-    Blocking. A log without a map that can be trusted is read whole; ``insist_complete`` makes sure
-    that nothing after its last entry is one.
+    Blocking. A log without a map that can be trusted is read whole; ``checks`` make sure that
+    nothing is passed over. Without them only bytes after the last entry are looked at.
 
     Raises:
         CorruptError: it is damaged, or no entry log.
@@ -77,23 +84,25 @@ def read_usage(
     try:
         yield LogUsage.of(log_id, read_ledgers_map(files, path), is_mapped=True)
     except LedgersMapError:
-        yield from _scanned(files, path, log_id, insist_complete)
+        yield from _scanned(files, path, log_id, checks)
 
 
 def _scanned(
-    files: Files, path: Path, log_id: int, insist_complete: Callable[[LogScan], object]
+    files: Files, path: Path, log_id: int, checks: ScanChecks | None
 ) -> Iterator[LogUsage | None]:
     with closing(open_scan(files, path)) as scan:
         sizes: dict[int, int] = {}
         step_bytes = 0
-        for record in scan:
-            size = 4 + len(record.body)
-            sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
-            step_bytes += size
+        while (piece := scan.read(records_max=ROWS_MAX, bytes_max=STEP_BYTES)) is not None:
+            for ledger_id, _, _, begin, stop in piece.rows:
+                sizes[ledger_id] = sizes.get(ledger_id, 0) + stop - begin
+            if checks is not None:
+                checks.insist_sizes(scan, piece)
+            step_bytes += piece.size_bytes
             if step_bytes >= STEP_BYTES:
                 step_bytes = 0
                 yield None
-        insist_complete(scan)
+        scan.insist_complete() if checks is None else checks.insist_complete(scan)
         yield LogUsage.of(log_id, sizes, is_mapped=False)
 
 

@@ -82,6 +82,7 @@ class LiveRecords:
             )
             if piece is None:
                 break
+            self._index.insist_sizes(self._scan, piece)
             parts.add(piece, self._index.still_at([row[:3] for row in piece.rows], self._sure))
             records += len(piece.rows)
             size_bytes += piece.size_bytes

@@ -76,8 +76,7 @@ class LogCensus:
             return None
         if self._usages.is_known(log_id):
             return self._usages.get(log_id)
-        insist_complete = self._storage.relocation.insist_complete
-        steps = read_usage(self._files, path, log_id, insist_complete)
+        steps = read_usage(self._files, path, log_id, self._storage.relocation)
         try:
             found: LogUsage | None = None
             while found is None:

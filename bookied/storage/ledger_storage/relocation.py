@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import compress, groupby, islice
 
 from bookied.errors import CorruptError, EntryLogRecordError, IndexCutError, StorageError
-from bookied.storage.entrylog.reader import EntryLogReader, LogScan
+from bookied.storage.entrylog.reader import EntryLogReader, LogPiece, LogScan
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
@@ -78,8 +78,22 @@ class Relocation:
             CorruptError: an index is damaged. So for ``OSError``.
         """
         scan.insist_complete()
-        heads = (place for place in scan.heads_behind() if place[0] in self._index)
-        while places := list(islice(heads, 1000)):
+        self._insist_none_alive(scan, scan.heads_behind())
+
+    def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
+        """Make sure that no record of a piece hides others because its length is damaged.
+
+        Blocks; any thread.
+
+        Raises:
+            EntryLogRecordError: the index has an entry inside a record.
+            CorruptError: an index is damaged. So for ``OSError``.
+        """
+        self._insist_none_alive(scan, piece.heads_within())
+
+    def _insist_none_alive(self, scan: LogScan, heads: Iterable[tuple[int, int, int]]) -> None:
+        known = (place for place in heads if place[0] in self._index)
+        while places := list(islice(known, 1000)):
             if any(self.still_at(places)):
                 message = "a damaged length hides entries of the index"
                 raise EntryLogRecordError(scan.path, scan.end, message)

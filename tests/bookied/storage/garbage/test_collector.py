@@ -333,7 +333,7 @@ def test_live_records_behind_a_damaged_length_keep_their_log(
     fill(world, ledgers=2, size=500)
     world.delete(0)
     path = LOGS / min(world.log_names())
-    repair = damage_second_length(world, path, damaged)
+    repair = damage_length(world, path, record=1, damaged=damaged)
     world.collect()
     assert path.name in world.log_names()
     assert status(world).unreadable_logs == 1
@@ -351,10 +351,33 @@ def test_live_records_behind_what_looks_like_a_torn_end_keep_their_log(
     fill(world, ledgers=2, size=500)
     world.delete(deleted)
     path = LOGS / min(world.log_names())
-    file = world.files.open_update(path)
-    file.truncate(decode_header(file.read_at(0, 1024), path).map_offset)
-    file.write_at(MAP_PLACE_OFFSET, bytes(12))
-    repair = damage_second_length(world, path, 4 * 1024 * 1024)
+    remove_map(world, path)
+    repair = damage_length(world, path, record=1, damaged=4 * 1024 * 1024)
+    world.collect()
+    assert path.name in world.log_names()
+    assert status(world).unreadable_logs == 1
+    repair()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("has_map", [True, False])
+def test_a_live_record_inside_one_whose_length_has_grown_by_it_keeps_its_log(
+    *, transactional: bool, has_map: bool
+) -> None:
+    """A flipped bit can add just what the next record takes: the scan meets no damage."""
+    world = make_world(transactional=transactional)
+    for entry_id in range(60):
+        world.add(1, entry_id, 112)
+        if entry_id == 11:
+            world.add(0, 0, 112)
+        journal(world)
+    restart(world)
+    world.delete(1)
+    path = LOGS / min(world.log_names())
+    if not has_map:
+        remove_map(world, path)
+    repair = damage_length(world, path, record=11, damaged=119 + 128)
     world.collect()
     assert path.name in world.log_names()
     assert status(world).unreadable_logs == 1
@@ -400,30 +423,24 @@ def log_bytes(world: GcWorld) -> int:
     return sum(world.files.size(LOGS / name) for name in world.log_names())
 
 
-def damage_length(world: GcWorld, path: Path, record: int) -> Callable[[], None]:
-    """Write zeros over the length of a record, counted from 0; return what undoes that."""
+def remove_map(world: GcWorld, path: Path) -> None:
+    """Leave of a log what a crash leaves: no ledgers map."""
+    file = world.files.open_update(path)
+    file.truncate(decode_header(file.read_at(0, 1024), path).map_offset)
+    file.write_at(MAP_PLACE_OFFSET, bytes(12))
+    file.close()
+
+
+def damage_length(world: GcWorld, path: Path, record: int, damaged: int = 0) -> Callable[[], None]:
+    """Write another length over that of a record, counted from 0; return what undoes that."""
     file, at = world.files.open_update(path), 1024
     for _ in range(record):
         at += 4 + int.from_bytes(file.read_at(at, 4), "big")
     sound = file.read_at(at, 4)
-    file.write_at(at, bytes(4))
+    file.write_at(at, struct.pack(">i", damaged))
 
     def repair() -> None:
         file.write_at(at, sound)
-        file.close()
-
-    return repair
-
-
-def damage_second_length(world: GcWorld, path: Path, damaged: int = 0) -> Callable[[], None]:
-    """Write another length over that of a log's second record; return what undoes that."""
-    file = world.files.open_update(path)
-    (length,) = struct.unpack(">i", file.read_at(1024, 4))
-    sound = file.read_at(1028 + length, 4)
-    file.write_at(1028 + length, struct.pack(">i", damaged))
-
-    def repair() -> None:
-        file.write_at(1028 + length, sound)
         file.close()
 
     return repair

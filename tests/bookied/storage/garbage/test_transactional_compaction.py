@@ -11,7 +11,7 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan
 from bookied.storage.garbage.transactional_compaction import COMPACTED, UnfinishedCompaction
 from tests.bookied.storage.garbage.test_collector import (
-    damage_second_length,
+    damage_length,
     fill,
     make_world,
     restart,
@@ -184,7 +184,7 @@ def test_a_target_that_is_damaged_after_it_was_written_leaves_its_source() -> No
     run_until(world, "_make_available")
     (compacted,) = (name for name in world.log_names() if name.endswith(COMPACTED))
     target, _, source, _ = compacted.split(".")
-    repair = damage_second_length(world, LOGS / f"{target}.log")
+    repair = damage_length(world, LOGS / f"{target}.log", record=1)
     world.run_jobs()
     assert {compacted, f"{source}.log"} <= world.log_names()
     world.check()
