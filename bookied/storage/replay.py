@@ -29,6 +29,7 @@ from bookied.storage.journal import format as layout
 from bookied.storage.journal.crash_or_damage import (
     blank_ends,
     check_end,
+    insist_own,
     journals_to_replay,
     trusted_mark,
 )
@@ -120,7 +121,8 @@ def recover(
     )
     marks = storages.marks.read(len(journal_directories))
     try:
-        for directory, mark in zip(journal_directories, marks, strict=True):
+        for number, (directory, mark) in enumerate(zip(journal_directories, marks, strict=True)):
+            insist_own(files, directory, mark, number, len(journal_directories))
             replay.found.marks.append(replay.directory(directory, mark))
     finally:
         replay.end_writes()

@@ -21,6 +21,7 @@ from bookied.storage.journal import reader as journals
 from bookied.storage.journal.crash_or_damage import (
     blank_ends,
     check_end,
+    insist_own,
     is_boundary,
     journals_to_replay,
     trusted_mark,
@@ -231,15 +232,19 @@ class _JournalPart:
 
 
 def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
-    """Look whether a journal is missing between others: the bookie would not start."""
+    """Look whether a journal is missing or of another directory: the bookie would not start."""
     mark = bookie.highest_mark(number)
     directory = bookie.found.journal_dirs[number]
     try:
         trusted = trusted_mark(bookie.files, directory, mark, may_be_cut=True)
         journals_to_replay(bookie.files, directory, trusted)
+        count = len(bookie.found.journal_dirs)
+        insist_own(bookie.files, directory, trusted, number, count)
     except JournalMissingError as error:
         if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
             yield from_error(error, fix=_MARK_FIX)
+    except JournalRecordError as error:
+        yield from_error(error, fix=_MARK_FIX)
 
 
 def _check_journal(

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import closing
-from itertools import pairwise
+from contextlib import closing, suppress
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,9 @@ log = Logger()
 
 BEHIND_END_MAX: Final = 4
 """Java's mark after a replay is after the zero length that ended it."""
+
+OWN_RECORDS: Final = 16
+"""Of so many records one at least is of a ledger of the directory; more may be damaged."""
 
 _PADDING: Final = layout.LENGTH.pack(layout.PADDING_MARK)
 _RECORD: Final = struct.Struct(">iqq")
@@ -57,6 +60,35 @@ def journals_to_replay(
             )
             raise JournalMissingError(path, None, message)
     return ids
+
+
+def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count: int) -> None:
+    """Make sure that journals from the mark on are of the ledgers of their directory.
+
+    Journals of another directory may have these ids. Its mark could pass over what only they have.
+
+    Args:
+        files: the disk.
+        directory: where they are.
+        mark: of the directory.
+        number: which of the bookie's journal directories it is.
+        count: how many there are.
+
+    Raises:
+        JournalRecordError: the first records of one are of the ledgers of other directories.
+    """
+    for journal_id in journal_ids(files, directory):
+        path, first = directory / layout.file_name(journal_id), list[int]()
+        if journal_id >= mark.journal_id and count > 1:
+            # Replay says what is wrong with one that cannot be read.
+            with suppress(CorruptError), closing(open_scan(files, path)) as scan:
+                first += (record.ledger_id for record in islice(scan, OWN_RECORDS))
+        if first and not any(ledger_id % count == number for ledger_id in first):
+            message = (
+                f"holds the ledgers of journal directory {first[0] % count + 1} of {count}, and is "
+                f"in directory {number + 1}: were directories exchanged or copied?"
+            )
+            raise JournalRecordError(path, None, message)
 
 
 def has_begin(files: Files, path: Path) -> bool:

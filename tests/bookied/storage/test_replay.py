@@ -54,7 +54,9 @@ class Desk:
             data += layout.padding(len(data), 512)
         self.files.write_atomic(J / layout.file_name(number), data)
 
-    def replay(self, limits: StorageLimits | None = None, **options: Any) -> ReplayReport:
+    def replay(
+        self, limits: StorageLimits | None = None, journals: Sequence[Path] = (J,), **options: Any
+    ) -> ReplayReport:
         self.storage = LedgerStorage(
             self.files,
             [L],
@@ -64,7 +66,7 @@ class Desk:
         )
         self.storages = Storages(self.files, [self.storage])
         self.storages.open()
-        return recover(self.files, self.storages, [J], **options)
+        return recover(self.files, self.storages, journals, **options)
 
     def restart(self) -> ReplayReport:
         run_now(self.storages.stop([], do_now))
@@ -380,6 +382,20 @@ def test_a_mark_at_the_end_of_its_journal_is_believed(offset: int) -> None:
     desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn") + bytes(4096))
     desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, offset)))
     assert desk.replay().entries == 1
+
+
+def test_a_journal_of_another_directory_stops_the_start() -> None:
+    """Two directories may have files of the same ids: after a copy, or an exchange of mounts."""
+    desk, other = Desk(), Path("/k/current")
+    desk.files.mkdirs(other)
+    desk.journal(5, layout.ledger_key_record(2, KEY), entry(2, 0))
+    desk.files.write_atomic(other / "5.txn", desk.files.read(J / "5.txn"))
+    desk.files.write_atomic(L / "lastMark.1", encode_mark(LastMark(5, 1024)))
+    with pytest.raises(JournalRecordError, match=r"/k/.*5\.txn.* journal directory 1 of 2"):
+        desk.replay(journals=[J, other])
+    desk.files.remove(other / "5.txn")
+    desk.files.remove(L / "lastMark.1")
+    assert desk.replay(journals=[J, other]).entries == 1
 
 
 def test_a_journal_missing_between_others_stops_the_start() -> None:

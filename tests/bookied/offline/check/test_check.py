@@ -18,10 +18,11 @@ from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
+from bookied.offline.check.start import check_journals
 from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.format import IndexHeader
-from bookied.storage.journal.format import entry_record
+from bookied.storage.journal.format import entry_record, header, ledger_key_record
 from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
 from wire.records.cookie import Cookie, encode_cookie
@@ -209,6 +210,20 @@ def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) ->
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     kinds = [one.kind for one in place.check() if one.severity is Severity.PROBLEM]
     assert kinds == ["journal-missing", "directory-emptied", "directory-emptied"]
+
+
+def test_a_journal_of_another_directory_is_a_problem(tmp_path: Path) -> None:
+    roots = tmp_path / "j0", tmp_path / "j1"
+    for root in roots:
+        (root / "current").mkdir(parents=True)
+    packet = SLOT.pack(2) + SLOT.pack(0) + bytes(16)
+    path = roots[1] / "current/1.txn"
+    path.write_bytes(header(6) + ledger_key_record(2, b"k" * 20) + entry_record(packet))
+    bookie = OfflineBookie(RealFiles(), Directories(roots, (), ()))
+    found = list(check_journals(bookie, Findings(), lambda *_: None, deep=False))
+    assert [(one.kind, one.severity, one.path) for one in found] == [
+        ("journal-record", Severity.PROBLEM, path)
+    ]
 
 
 def test_a_tear_in_a_journal_that_another_followed_is_a_problem(place: Place) -> None:
