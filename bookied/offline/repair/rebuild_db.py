@@ -18,6 +18,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, StorageError
 from bookied.offline.journal_tail import JournalledLedger
@@ -214,6 +215,9 @@ class RebuildDb:
         for number, (ledger_dir, index_dir) in enumerate(pairs):
             rescan.damaged, rescan.read_up_to = [], {}
             known = self._old_ledgers(rescan, index_dir)
+            if not self.dry_run and (rescan.damaged or not known):
+                # One that was fenced before its first entry may have been in this database alone.
+                note_doubt(self.files, self.found.journals, ALL_LEDGERS)
             flags = self._flags(index_dir)
             mine = {ledger_id for ledger_id in (*known, *journalled) if ledger_id % count == number}
             mine |= {
@@ -221,6 +225,8 @@ class RebuildDb:
                 for record in rescan.log_records([ledger_dir])
                 if record.ledger_id % count == number
             }
+            if rescan.damaged:
+                mine |= set(self._located(rescan, index_dir))
             rows = {
                 ledger_id: _header(
                     known.get(ledger_id), journalled.get(ledger_id), key_of, ledger_id
@@ -242,6 +248,19 @@ class RebuildDb:
             self._ask_for_check()
         return done
 
+    def _located(self, rescan: Rescan, index_dir: Path) -> Iterator[int]:
+        """Yield the ledgers that the old locations know: of some all entries may be damaged."""
+        path, begin = index_dir / layout.LOCATIONS, b""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            rescan.noting_damage(),
+            self._opened(path) as old,
+        ):
+            while items := old.items(begin, layout.LEDGER_KEYS_END, 1):
+                ledger_id, _entry_id = layout.decode_location_key(items[0][0], path)
+                yield ledger_id
+                begin = layout.ledger_key(ledger_id) + b"\xff" * 8
+
     def _journalled(self, rescan: Rescan) -> dict[int, JournalledLedger]:
         found: dict[int, JournalledLedger] = {}
         for directory in self.found.journal_dirs:
@@ -253,17 +272,23 @@ class RebuildDb:
         return found
 
     def _old_ledgers(self, rescan: Rescan, index_dir: Path) -> dict[int, IndexHeader]:
-        """Return what can be read of the old database; of two keys that of 8 bytes counts."""
+        """Return what can be read of the old database; of two keys that of 8 bytes counts.
+
+        A ledger of which the key alone can be read was there too.
+        """
         path = index_dir / layout.LEDGERS
         found: dict[int, IndexHeader] = {}
+        unreadable: set[int] = set()
         with contextlib.suppress(FileNotFoundError), rescan.noting_damage():
             for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
                 with rescan.noting_damage():
                     ledger_id = layout.decode_ledger_key(key, path)
+                    unreadable.add(ledger_id)
                     header = layout.decode_ledger(value, key, path)
+                    unreadable.discard(ledger_id)
                     if header is not None and ledger_id not in found:
                         found[ledger_id] = header
-        return found
+        return dict.fromkeys(unreadable, IndexHeader(b"")) | found
 
     def _flags(self, index_dir: Path) -> bytes | None:
         path = index_dir / layout.LEDGERS

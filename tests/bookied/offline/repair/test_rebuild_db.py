@@ -12,6 +12,13 @@ from random import Random
 import attrs
 import pytest
 
+from bookied.directories.last_journal_note import (
+    ALL_LEDGERS,
+    NO_LEDGER,
+    LastJournalNote,
+    encode_note,
+    fences_in_doubt_to,
+)
 from bookied.directories.roots import Directories
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
@@ -187,7 +194,7 @@ def test_keys_that_nobody_knows_are_asked_for_and_else_empty() -> None:
     assert in_db(files)[7].header.master_key == KEY
 
 
-def test_keys_of_16_bytes_and_damaged_ones_do_not_survive() -> None:
+def test_keys_of_16_bytes_do_not_survive_and_damaged_rows_leave_a_fenced_ledger() -> None:
     files = make(SimFiles(Random(1)))
     store = SimKeyValues(files, Path("/l0/current/ledgers"))
     other = ledger_row(IndexHeader(b"", FENCED))
@@ -197,8 +204,38 @@ def test_keys_of_16_bytes_and_damaged_ones_do_not_survive() -> None:
     store.close()
     (done,) = rebuild(files).ledgers()
     assert len(done.damaged) == 1
-    assert set(rows(files, "ledgers")) == {*map(layout.ledger_key, (7, 8, 9)), layout.FLAGS_KEY}
+    ledgers = (7, 8, 9, 11)
+    assert set(rows(files, "ledgers")) == {*map(layout.ledger_key, ledgers), layout.FLAGS_KEY}
+    assert in_db(files)[11].header == IndexHeader(b"", FENCED, limbo=True)
     assert in_db(files)[7].header.explicit_lac == lac_packet(7, 1)
+
+
+def test_a_ledger_whose_entries_are_all_damaged_is_not_denied() -> None:
+    """The database of ledgers is lost, and with the log's first length all that it has."""
+    files = make(SimFiles(Random(1)))
+    remove_tree(files, Path("/l0/current/ledgers"))
+    files.remove(Path("/j/current/1.txn"))
+    for name in ("0.log", "1.log"):
+        file = files.open_update(Path("/l0/current") / name)
+        file.write_at(1024, bytes(4))
+        file.close()
+    rebuild(files).ledgers()
+    headers = {ledger_id: seen.header for ledger_id, seen in in_db(files).items()}
+    assert headers == dict.fromkeys((7, 8), IndexHeader(b"", FENCED, limbo=True))
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_where_the_old_ledgers_are_lost_fences_are_looked_up_in_the_metadata(
+    *, is_lost: bool
+) -> None:
+    """A ledger that was fenced before its first entry is in that database alone."""
+    files = make(SimFiles(Random(1)))
+    put_files(files, {"/j/bookied.journal": encode_note(LastJournalNote(1, NO_LEDGER))})
+    if is_lost:
+        remove_tree(files, Path("/l0/current/ledgers"))
+    rebuild(files).ledgers()
+    expected = ALL_LEDGERS if is_lost else NO_LEDGER
+    assert fences_in_doubt_to(files, ONE.journals) == expected
 
 
 def test_each_directory_has_only_its_own_ledgers() -> None:
