@@ -4,7 +4,8 @@ Agrees with BookKeeper 4.18.0, InterleavedStorageRegenerateIndexOp: the rebuilt 
 Against it (storage.md sections 15 and 17): the master key comes from the journals or the old index
 before anybody has to know the password, the explicit LAC stays, the old index stays until the new
 one is on disk, and an entry that its log cannot give keeps its place in the index: it is answered
-with an error and never with "no such entry".
+with an error and never with "no such entry". Where a log is damaged and no complete index lists its
+entries, the new index is in doubt: the bookie denies no entry of its ledger.
 
 Entries that are in a journal after the mark, and in no log, come back with the next start, which
 replays them into the ledger that is known again.
@@ -22,6 +23,7 @@ from typing import Final
 import attrs
 
 from bookied.directories.emptied_directories import forget_index
+from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.index import FileIndex
@@ -40,7 +42,8 @@ from bookied.storage.entrylog.reader import EntryLogRecord, highest_log_id, list
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.index import format as layout
 from bookied.storage.index.index_files.paths import index_files
-from bookied.storage.index.index_files.reads import read_pages
+from bookied.storage.index.index_files.reads import begun_pages, complete_pages, read_pages
+from bookied.storage.index.index_files.writes import mark_cut
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark
 
@@ -69,6 +72,8 @@ class RebuiltLedger:
     last: int | None
     unreadable: int
     journal_only: int
+    in_doubt: bool
+    """Whether entries may be missing without a trace."""
     key_from: str | None
     """None: the key is unknown, and the old index (if any) stays as it is."""
     explicit_lac: int | None
@@ -116,6 +121,8 @@ def rebuild(
     try:
         work.scan()
         work.keep_old_places()
+        if wanted is None and not dry_run:
+            work.note_lost_fences()
         ledgers = [work.finish(ledger_id, key_of) for ledger_id in sorted(work.known)]
     finally:
         work.discard()
@@ -151,6 +158,7 @@ class _Rebuild:
         self._files_of_logs = list_logs(files, found.ledger_dirs)
         self._without_place: set[int] = set()
         self._unreadable: dict[int, int] = {}
+        self._is_log_damaged = False
         self.known: set[int] = set()
 
     def _old_indexes(self) -> dict[int, Path]:
@@ -174,6 +182,7 @@ class _Rebuild:
             if record.entry_id >= 0 and self._is_wanted(record.ledger_id):
                 self.known.add(record.ledger_id)
                 self._set(record)
+        self._is_log_damaged = bool(self.rescan.damaged)
         directories = self._found.journal_dirs
         found_marks = marks(self._files, self._found.ledger_dirs, len(directories))
         for directory, mark in zip(directories, found_marks, strict=True):
@@ -230,7 +239,7 @@ class _Rebuild:
         # Replay has the last word on those after the mark.
         lac = highest_explicit_lac(old, self._journalled.get(ledger_id))
         entries, first, last = self._pages.summary(ledger_id)
-        path = self._path(ledger_id)
+        path, in_doubt = self._path(ledger_id), self._is_in_doubt(ledger_id)
         if key is not None and not self._is_dry:
             header = layout.IndexHeader(
                 master_key=key,
@@ -238,7 +247,7 @@ class _Rebuild:
                 explicit_lac=lac,
                 version=self._header_version if old is None else old.version,
             )
-            self._write(ledger_id, header, path)
+            self._write(ledger_id, header, path, in_doubt=in_doubt)
         return RebuiltLedger(
             ledger_id=ledger_id,
             path=path,
@@ -249,10 +258,23 @@ class _Rebuild:
             journal_only=sum(
                 slots.bit_count() for slots in self._journal_only.get(ledger_id, {}).values()
             ),
+            in_doubt=in_doubt,
             key_from=key_from,
             explicit_lac=None if lac is None else lac_of(lac),
             is_written=key is not None and not self._is_dry,
         )
+
+    def _is_in_doubt(self, ledger_id: int) -> bool:
+        """Whether a ledger may have had entries that neither logs nor its old index know."""
+        if ledger_id in self._journal_only:
+            return True
+        return self._is_log_damaged and not self._has_complete_index(ledger_id)
+
+    def _has_complete_index(self, ledger_id: int) -> bool:
+        if not isinstance(self._old_header(ledger_id), layout.IndexHeader):
+            return False
+        size_bytes = self._files.size(self._old[ledger_id])
+        return complete_pages(size_bytes) == begun_pages(size_bytes)
 
     def _old_header(self, ledger_id: int) -> layout.IndexHeader | CorruptError | None:
         """Return the header of the old index, what is wrong with it, or None where it has none."""
@@ -326,8 +348,10 @@ class _Rebuild:
         path = self._path(ledger_id)
         return path.with_name(path.name + layout.TEMPORARY)
 
-    def _write(self, ledger_id: int, header: layout.IndexHeader, path: Path) -> None:
-        temporary = self._pages.complete(ledger_id, header)
+    def _write(
+        self, ledger_id: int, header: layout.IndexHeader, path: Path, *, in_doubt: bool
+    ) -> None:
+        temporary = self._pages.complete(ledger_id, header, in_doubt=in_doubt)
         self._files.rename(temporary, path)
         for directory in path.parents[:3]:
             self._files.sync_dir(directory)
@@ -337,6 +361,15 @@ class _Rebuild:
         self._pages.discard()
         self._index.close()
         self.rescan.close()
+
+    def note_lost_fences(self) -> None:
+        """Let the bookie look into the metadata before it takes adds, where an index was lost.
+
+        A ledger that was fenced before its first entry leaves a trace in its index alone.
+        """
+        headers = map(self._old_header, self.known)
+        if not self._old or not all(isinstance(one, layout.IndexHeader) for one in headers):
+            note_doubt(self._files, self._found.journals, ALL_LEDGERS)
 
 
 class _Pages:
@@ -401,11 +434,13 @@ class _Pages:
             if page is not None:
                 file.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
 
-    def complete(self, ledger_id: int, header: layout.IndexHeader) -> Path:
+    def complete(self, ledger_id: int, header: layout.IndexHeader, *, in_doubt: bool) -> Path:
         """Put all of one ledger durably into its new file; return that."""
         with self._open(ledger_id) as file:
             self._write_pages(ledger_id, file)
             file.write_at(0, header.encode())
+            if in_doubt:
+                mark_cut(file)
             file.sync()
         return self._begun.pop(ledger_id)
 

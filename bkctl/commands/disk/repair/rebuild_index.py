@@ -125,6 +125,15 @@ def _tell_rebuilt(
             next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]} "
             "--to BOOKIE` writes them here again",
         )
+    in_doubt = [one.ledger_id for one in ledgers if one.in_doubt]
+    if in_doubt:
+        raise PartlyDoneError(
+            f"{_named(in_doubt)}: entries may be missing, because an entry log is damaged and no "
+            "complete index lists its entries: the bookie answers with an error for entries that "
+            "it does not find",
+            next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {in_doubt[0]}` "
+            "copies them to other bookies",
+        )
     if missing or damaged:
         raise PartlyDoneError(
             _lacking(missing, damaged),
@@ -184,6 +193,12 @@ declare_view(
         "Entries that only a journal before the mark has.",
         rank=2,
         header="ONLY IN JOURNALS",
+    ),
+    Column(
+        "in_doubt",
+        "Whether entries of the ledger may be missing without a trace.",
+        rank=2,
+        header="IN DOUBT",
     ),
     Column(
         "key_from",

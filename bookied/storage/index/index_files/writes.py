@@ -367,6 +367,11 @@ def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
     state = change.taken_from
     header = change.header or (state.header() if state is not None else None)
     write_change(file, attrs.evolve(change, header=header))
+    mark_cut(file)
+
+
+def mark_cut(file: UpdateFile) -> None:
+    """Let a file end within a page, without a sync: the next start finds its ledger in doubt."""
     pages = begun_pages(file.size())
     if file.size() == layout.page_offset(pages):
         file.write_at(layout.page_offset(pages), b"\0")

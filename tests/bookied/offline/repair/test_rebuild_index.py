@@ -10,6 +10,13 @@ from typing import Any
 import pytest
 
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
+from bookied.directories.last_journal_note import (
+    ALL_LEDGERS,
+    NO_LEDGER,
+    LastJournalNote,
+    encode_note,
+    fences_in_doubt_to,
+)
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie
@@ -383,6 +390,35 @@ class TestWhatCannotBeRead:
         assert stored(files).master_key == KEY
         assert entries(files, 7)[0] == location(0, 1028)
 
+    @pytest.mark.parametrize("old", [None, index()[:-5], index()[:100]])
+    def test_where_no_index_says_what_damage_has_taken_the_new_one_is_in_doubt(
+        self, old: bytes | None
+    ) -> None:
+        changes = {
+            "/l0/current/0.log": log(packet(7, 0)) + b"\0\0\0\5damage" + log(packet(7, 1)),
+            "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
+        }
+        files = world(changes if old is None else {**changes, str(INDEX_7): old})
+        one = only(rebuild(files, FOUND, [7]))
+        assert one.in_doubt
+        storages = storages_on(files, FOUND)
+        storages.open()
+        for _ in range(2):
+            recover(files, storages, FOUND.journal_dirs)
+            state = storages.of(7).ledgers.lookup(7)
+            assert state is not None
+            assert state.doubt is not None
+            assert stored_entries(storages.of(7), 7) == [0]
+
+    def test_what_only_an_old_journal_has_is_not_denied(self) -> None:
+        records = (
+            journal_layout.ledger_key_record(7, KEY),
+            journal_layout.entry_record(packet(7, 0)),
+        )
+        mark = encode_mark(LastMark(1, 512 + sum(map(len, records))))
+        files = world({"/j/current/1.txn": journal(*records), "/l0/current/lastMark": mark})
+        assert only(rebuild(files, FOUND, [7])).in_doubt
+
     def test_a_ledger_that_is_nowhere_is_named(self) -> None:
         rebuilt = rebuild(world({}), FOUND, [7])
         assert (rebuilt.ledgers, rebuilt.missing) == ([], [7])
@@ -413,6 +449,20 @@ def test_entries_that_only_a_journal_has_are_counted_or_come_with_the_next_start
         "without an index replay drops it: no key is behind"
     )
     assert state.fenced
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_where_an_index_is_lost_fences_are_looked_up_in_the_metadata(*, is_lost: bool) -> None:
+    """A ledger that was fenced before its first entry is in its index alone."""
+    changes = {
+        "/l0/current/0.log": log(packet(7, 0)),
+        "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
+        "/j/bookied.journal": encode_note(LastJournalNote(1, NO_LEDGER)),
+    }
+    files = world(changes if is_lost else {**changes, str(INDEX_7): index()})
+    rebuild(files, FOUND, None)
+    expected = ALL_LEDGERS if is_lost else NO_LEDGER
+    assert fences_in_doubt_to(files, FOUND.journals) == expected
 
 
 def test_a_dry_run_finds_all_and_writes_nothing() -> None:
