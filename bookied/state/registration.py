@@ -144,6 +144,9 @@ class Registration:
                 if not self.is_registered:
                     await self._insist_cookie()
                 is_current = sessions_lost == self._sessions_lost
+            if not self._wanted:  # ``unregister`` was quicker than what this has written.
+                await self._store.unregister(self._bookie_id)
+                return
             self.is_registered = True
             mode = "read-only" if read_only else "writable"
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)

@@ -94,6 +94,22 @@ def test_unregistering_takes_the_entry_away(world: World) -> None:
     assert not world.registration.is_registered
 
 
+@pytest.mark.parametrize("was_registered", [False, True])
+def test_an_entry_that_is_being_written_does_not_outlive_unregistering(
+    world: World, *, was_registered: bool
+) -> None:
+    if was_registered:
+        done(world.registration.register(read_only=False))
+    world.store.session.suspend()
+    change = world.registration.set_read_only if was_registered else world.registration.register
+    Deferred.fromCoroutine(change(read_only=True))
+    Deferred.fromCoroutine(world.registration.unregister())
+    world.store.session.resume()
+    world.clock.pump([0.1] * 50)
+    assert world.seen() == "absent"
+    assert not world.registration.is_registered
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_lost_session_is_registered_anew_in_the_mode_of_now(world: World, read_only) -> None:
     done(world.registration.register(read_only=False))
