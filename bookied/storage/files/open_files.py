@@ -33,6 +33,7 @@ class OpenFiles:
         self.lock = threading.Lock()
         """Held, it keeps open what is open."""
         self._open: OrderedDict[Path, SharedFile] = OrderedDict()
+        self._forgotten = 0  # How often files were forgotten.
 
     def __len__(self) -> int:
         return len(self._open)
@@ -74,8 +75,12 @@ class OpenFiles:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
+            forgotten = self._forgotten
         opened = SharedFile(self.open_alone(path))
         with self.lock:
+            if forgotten != self._forgotten:  # Another file may have this path by now.
+                opened.users, opened.is_out = 1, True
+                return opened
             shared = self._open.setdefault(path, opened)
             shared.users += 1
             closing = [opened] if shared is not opened else []
@@ -127,6 +132,7 @@ class OpenFiles:
     def forget(self, path: Path) -> None:
         """Release a file that was removed or replaced."""
         with self.lock:
+            self._forgotten += 1
             closing = self._take_out(path)
         for old in closing:
             old.file.close()
