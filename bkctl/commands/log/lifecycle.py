@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError
@@ -101,21 +99,21 @@ def trim(
     elif keep_ledgers is not None:
         before = session.call(_first_of_last, name, keep_ledgers)
     assert before is not None  # One of them is given.
-    before, going = session.call(removed_by_trim, name, before)
+    kept, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if going and UNREAD not in force:
         refuse_unless_forced(session, session.call(_unread, name, going), force)
     if session.dry_run:
         session.plan(steps)
         if going:
-            session.note(f"log {name} would begin with {_first_after(going)}")
+            session.note(f"log {name} would begin with {kept}")
         else:
             session.note(f"no closed ledger of log {name} ends before {before}")
         return
     if going:
-        question = f"Trim log {name}, so that it begins with {_first_after(going)}?"
+        question = f"Trim log {name}, so that it begins with {kept}?"
         session.confirm(steps, question, proof=name, effect=Effect.LOSES_DATA)
-    trimmed: LogChanged = session.call(_trim, name, before, going)
+    trimmed: LogChanged = session.call(_trim, name, kept, going)
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
         session.note(
@@ -156,7 +154,9 @@ async def _first_of_last(client: Client, name: str, ledgers: int) -> Position:
 async def removed_by_trim(
     client: Client, name: str, before: Position
 ) -> tuple[Position, list[Any]]:
-    """Return the position with its ledger, which another log has not, and what a trim deletes.
+    """Return the first position that a trim keeps, with its ledger, and what the trim deletes.
+
+    A ledger that is closed after this look is kept: no client has agreed to delete it.
 
     Raises:
         NothingFoundError: the log has no ledger at this position yet.
@@ -175,8 +175,9 @@ async def removed_by_trim(
         if one.index >= before.index or not is_closed:
             break
         going.append(one)
-    ledger_id = next((one.ledger_id for one in info.ledgers if one.index == before.index), None)
-    return attrs.evolve(before, ledger_id=ledger_id), going
+    kept = info.ledgers[len(going)] if info.ledgers else None
+    ledger_id = None if kept is None else kept.ledger_id
+    return Position(info.trimmed if kept is None else kept.index, 0, ledger_id), going
 
 
 async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objection]:
@@ -192,10 +193,6 @@ async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objec
     why = f"{what} not read all of this: {names}"
     trim = f"`bkctl log trim {shlex.quote(name)} --before {slowest}` stops before the slowest"
     return [Objection(UNREAD, why, trim)]
-
-
-def _first_after(going: Sequence[Any]) -> Position:
-    return Position(going[-1].index + 1, 0)
 
 
 def _deletion(one: Any) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from bkclient.log import LogManager, Position
 from bkclient.log.errors import NotLeaderError
-from bkclient.log.ledger_list import LOG_KEY
+from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.log.manager import LedgerInfo
 from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogLedgerRow
@@ -298,6 +298,25 @@ def test_a_trim_spares_a_log_that_was_made_again_since_it_was_confirmed() -> Non
     with pytest.raises(NoSuchLogError, match="another was created"):
         world.run(LogManager(client).trim("again", before))
     assert run_in(world, "log", "tail", "again").out == "a\nb\n"
+
+
+def test_a_trim_spares_a_ledger_that_was_closed_since_it_was_confirmed() -> None:
+    """A log that is being rolled has two open ledgers; the question did not name the first."""
+    world = World(3)
+    run_in(world, "log", "create", "rolled")
+    run_in(world, "log", "append", "rolled", "a")
+    client = world.client()
+    ledgers = LedgerList(client, "rolled")
+    known, writers = world.run(ledgers.read()), []
+    for _ in range(2):
+        known, writer = world.run(ledgers.append_ledger(known, known.record.last_ledger_id))
+        writers.append(writer)
+    kept, going = world.run(removed_by_trim(client, "rolled", Position(2, 0)))
+    assert ([one.index for one in going], kept) == ([0], Position(1, 0))
+    world.run(writers[0].close())
+    _, more = world.run(removed_by_trim(client, "rolled", Position(2, 0)))
+    assert [one.index for one in more] == [0, 1]
+    assert world.run(LogManager(client).trim("rolled", kept)) == kept
 
 
 @pytest.mark.parametrize(
