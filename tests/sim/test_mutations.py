@@ -47,6 +47,9 @@ ARGUMENTS: dict[str, Any] = {
     "has_failed": True,
     "listed": (),
     "taken": False,
+    "has_map": True,
+    "is_lost": True,
+    "old": None,
 }
 """What scenarios are played with, where they are played with several."""
 SWITCHES = Path(__file__).with_name("mutations")

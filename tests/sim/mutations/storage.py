@@ -12,13 +12,14 @@ from typing import Any, Final
 import attrs
 
 from bookied.errors import CorruptError
+from bookied.offline.repair import rebuild_index
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import disk_read
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import SyncGuard
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
-from bookied.storage.files.files import Buffer
+from bookied.storage.files.files import Buffer, Files
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_removal import LogCensus
@@ -70,6 +71,32 @@ def _padding_is_believed(stack: Stack) -> None:
         self._at += -at % 4096 or 4096
 
     put(stack, LogScan, _pass_padding=pass_padding)
+
+
+def _grown_length_is_believed(stack: Stack) -> None:
+    """A length in an entry log counts though the index has entries inside the record."""
+    put(stack, Relocation, insist_sizes=lambda _self, _scan, _piece: None)
+
+
+def _index_is_complete(stack: Stack) -> None:
+    """An index that is made anew beside a damaged log counts as complete."""
+    put(stack, rebuild_index._Rebuild, _is_in_doubt=lambda _self, _ledger_id: False)
+
+
+def _lost_fences_unasked(stack: Stack) -> None:
+    """An index that is made anew is believed to have all fences."""
+    put(stack, rebuild_index._Rebuild, note_lost_fences=lambda _self: None)
+
+
+def _any_journal_is_own(stack: Stack) -> None:
+    """A journal is replayed whatever directory's ledgers it has."""
+
+    def insist_own(
+        _files: Files, _directory: Path, _mark: LastMark, _number: int, _count: int
+    ) -> None:
+        return
+
+    put(stack, replay, insist_own=insist_own)
 
 
 def _damage_denies(stack: Stack) -> None:
@@ -335,6 +362,7 @@ def _written_is_dropped(stack: Stack) -> None:
 _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
 _UNNEEDED: Final = f"{_STORAGE}.garbage.test_unneeded_ledgers"
+_REBUILD: Final = "tests.bookied.offline.repair.test_rebuild_index"
 
 STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
     "unreadable-is-absent": switch(
@@ -378,6 +406,39 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         _padding_is_believed,
         f"{_STORAGE}.entrylog.test_format:"
         "test_a_negative_length_without_padding_behind_it_is_damage",
+        0,
+    ),
+    "grown-length-is-believed": switch(
+        "a length in an entry log counts though the index has entries inside the record",
+        "storage",
+        "I1",
+        _grown_length_is_believed,
+        f"{_COLLECTOR}:test_a_live_record_inside_one_whose_length_has_grown_by_it_keeps_its_log",
+        0,
+    ),
+    "index-is-complete": switch(
+        "an index that is made anew beside a damaged log counts as complete",
+        "storage",
+        "I14",
+        _index_is_complete,
+        f"{_REBUILD}:TestWhatCannotBeRead."
+        "test_where_no_index_says_what_damage_has_taken_the_new_one_is_in_doubt",
+        0,
+    ),
+    "lost-fences-unasked": switch(
+        "an index that is made anew counts as having all fences",
+        "storage",
+        "I13",
+        _lost_fences_unasked,
+        f"{_REBUILD}:test_where_an_index_is_lost_fences_are_looked_up_in_the_metadata",
+        0,
+    ),
+    "any-journal-is-own": switch(
+        "a journal is replayed whatever directory's ledgers it has",
+        "storage",
+        "I14",
+        _any_journal_is_own,
+        f"{_STORAGE}.test_replay:test_a_journal_of_another_directory_stops_the_start",
         0,
     ),
     "damage-denies": switch(
