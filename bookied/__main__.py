@@ -211,9 +211,9 @@ class Process:
             insist_enough_threads,
             warn_of_small_files,
         )
-        from bookied.service.bookie import BookieService
         from bookied.service.dependencies import real_dependencies
         from bookied.service.fatal_errors import OutOfMemoryWatch
+        from bookied.service.start_and_stop import BookieService
 
         gc.freeze()
         gc.enable()

@@ -24,7 +24,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.server.listener import BoundPort
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.stats.metrics import Summaries
 from wire.records.service_info import Endpoint
 

@@ -44,7 +44,7 @@ from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.wake_up import until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import AuditorStats
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

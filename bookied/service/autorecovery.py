@@ -19,7 +19,7 @@ from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
 from bookied.service.dependencies import Dependencies, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
-from bookied.service.start import ServiceStart
+from bookied.service.start_failures import ServiceStart
 from bookied.stats.metrics import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

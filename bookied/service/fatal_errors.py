@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from bkclient.errors import lacks_threads
 from bookied.errors import BookieStopError, DiskWriteFailedError, RunTimeError, ThreadsError
-from bookied.service.start import named
+from bookied.service.start_failures import named
 from wire.errors import BookKeeperError
 
 log = Logger()

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import attrs
 
-from bookied.stats.summary import WHOLE, Summary
+from bookied.stats.quantiles import WHOLE, Summary
 
 Kind = Literal["counter", "gauge", "summary"]
 

@@ -20,7 +20,7 @@ from statistics import median
 from bookied.admin.server import AdminServer
 from bookied.server.limits.backpressure import READ_BYTES
 from bookied.stats.metrics import RequestStats
-from bookied.stats.summary import Series
+from bookied.stats.quantiles import Series
 from tests.bench.loads.load import Load, Ring
 from tests.bench.reactor_bench import LEDGER, Bench
 from tests.bookied.worlds.clock_world import World

@@ -25,8 +25,8 @@ from bkclient.replication.autorecovery_admin import (
 )
 from bookied.admin.v2.values import ClusterSummary
 from bookied.errors import ChangeRefusedError, TooMuchError
-from bookied.service.bookie import BookieService
 from bookied.service.dependencies import make_client
+from bookied.service.start_and_stop import BookieService
 from wire.digest import Entry
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

@@ -29,7 +29,7 @@ from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import ChangeRefusedError, NotServingError, WrongIdentityError
 from bookied.server.rules.add_requests import Writes
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import SERVING, State
 from bookied.state.read_only_mode import ReadOnlyMode
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions

@@ -8,7 +8,7 @@ from typing import Final
 
 from bookied.directories.disk_fullness import DiskSample, total_and_free
 from bookied.errors import NotServingError
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.storage.journal.mark import LastMark
 
 LOGS: Final = "log"

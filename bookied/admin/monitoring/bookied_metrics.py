@@ -15,9 +15,9 @@ from typing import Final
 from bookied.admin.control.disks import DiskControl
 from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
 from bookied.server.server import BookieServer
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.stats.metrics import ADD, READ
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.storages import Storages
 

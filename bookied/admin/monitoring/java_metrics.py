@@ -25,8 +25,8 @@ from bookied.admin.monitoring.prometheus_text import (
 )
 from bookied.config.bookie import StorageClass
 from bookied.server.server import BookieServer
-from bookied.service.bookie import BookieService
 from bookied.service.garbage_collectors import Collectors
+from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import State
 from bookied.stats.metrics import (
     ADD,
@@ -38,7 +38,7 @@ from bookied.stats.metrics import (
     RequestStats,
 )
 from bookied.stats.names import Kind
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 from bookied.storage.garbage.compaction_rules import TENTHS
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from bookied.admin.monitoring.prometheus_text import Family, exposition
 from bookied.stats.metrics import Summaries
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 
 LAG_EVERY_S: Final = 0.5
 """How often the event loop is asked how late it is."""

@@ -10,7 +10,7 @@ import attrs
 from bookied.server.rules.disk_read import Answer, refusal_code
 from bookied.server.rules.refusal import refusal
 from bookied.stats.metrics import RequestStats
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId

@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.stats.metrics import CollectorStats
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 from bookied.storage.files.files import Files
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus

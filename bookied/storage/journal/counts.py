@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bookied.stats.metrics import JournalStats
-from bookied.stats.summary import Series
+from bookied.stats.quantiles import Series
 from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit, QueuedRecords
 
 

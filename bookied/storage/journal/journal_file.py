@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bookied.errors import NO_SPACE
 from bookied.stats.metrics import JournalStats
-from bookied.stats.summary import Series
+from bookied.stats.quantiles import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import group_format

@@ -18,9 +18,9 @@ from bookied.errors import (
 )
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.offline.repair.storages import open_rocks
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.storage.files.files import RealFiles
-from tests.bookied.service.test_bookie import Running, running
+from tests.bookied.service.test_start_and_stop import Running, running
 from tests.support.reactor import call, run, until
 from wire.codes import ReturnCode
 

@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from bookied.server.server import BookieServer
-from bookied.service.bookie import BookieService
 from bookied.service.dependencies import Dependencies
+from bookied.service.start_and_stop import BookieService
 from bookied.service.threads import ThreadQueue
 from bookied.state.bookie_state import State
 from bookied.stats.metrics import MetadataStats

@@ -21,8 +21,8 @@ from twisted.python.failure import Failure
 from bookied.config.bookie import BookieConfig
 from bookied.errors import DiskWriteFailedError
 from bookied.server.limits.backpressure import PressureLevel
-from bookied.service.bookie import BookieService
 from bookied.service.dependencies import Dependencies
+from bookied.service.start_and_stop import BookieService
 from bookied.service.storage_engine import Engine
 from bookied.state.bookie_state import SERVING
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet

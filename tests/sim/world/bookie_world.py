@@ -27,8 +27,8 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.roots import VERSION, directories, was_dirty
 from bookied.server.connection import BookieConnection
 from bookied.server.server import BookieServer
-from bookied.service.bookie import BookieService
 from bookied.service.dependencies import Dependencies
+from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import SERVING
 from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import file_name as journal_name

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from bookied.directories.roots import clear_dirty
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from bookied.service.storage_engine import Engine
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.mark import LastMark

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.placement.rack_script import RackScript, RunScript
-from bookied.service.bookie import BookieService
+from bookied.service.start_and_stop import BookieService
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.world.bookie import SESSION_S, SimBookie, some_config
 from tests.sim.world.bookie_parts import with_directories

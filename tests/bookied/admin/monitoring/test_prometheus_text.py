@@ -7,7 +7,7 @@ import math
 from prometheus_client.parser import text_string_to_metric_families
 
 from bookied.admin.monitoring.prometheus_text import counter, exposition, gauge, summary
-from bookied.stats.summary import Summary
+from bookied.stats.quantiles import Summary
 
 SEEN = """\
 # TYPE bookie_journal_JOURNAL_SYNC summary

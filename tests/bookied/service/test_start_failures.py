@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
 from bookied.errors import ThreadsError
-from bookied.service.start import ServiceStart, start_error
+from bookied.service.start_failures import ServiceStart, start_error
 
 OWN_FILE = "put the bookie's own file back"
 

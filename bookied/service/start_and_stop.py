@@ -38,7 +38,7 @@ from bookied.service.fatal_errors import FatalErrors
 from bookied.service.garbage_collectors import ledger_garbage
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
-from bookied.service.start import ServiceStart
+from bookied.service.start_failures import ServiceStart
 from bookied.service.storage_engine import Engine, EngineEvents
 from bookied.state.bookie_state import SERVING, BookieLifecycle, Event, State
 from bookied.state.registration import Registration

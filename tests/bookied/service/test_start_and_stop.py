@@ -35,9 +35,9 @@ from bookied.errors import (
     WrongIdentityError,
 )
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
-from bookied.service.bookie import BookieService
 from bookied.service.dependencies import Dependencies, real_dependencies
-from bookied.service.start import StopRequestedError
+from bookied.service.start_and_stop import BookieService
+from bookied.service.start_failures import StopRequestedError
 from bookied.state.bookie_state import State
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.stats.summary import NOTED_MAX, QUANTILES, WHOLE, Series, Summary
+from bookied.stats.quantiles import NOTED_MAX, QUANTILES, WHOLE, Series, Summary
 
 units = st.integers(1, 10**12)
 
