@@ -11,8 +11,8 @@ from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import Column, Kind, shown
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
-from bookied.directories.in_use import DirectoryUser, uses
 from bookied.directories.roots import CURRENT, OLD_DATA
+from bookied.directories.using_processes import DirectoryUser, uses
 from bookied.offline import directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.storage.files.files import RealFiles

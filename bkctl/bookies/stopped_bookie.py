@@ -25,10 +25,10 @@ from bkctl.session.safety_names import REGISTERED
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import RealHost, identify
-from bookied.directories.in_use import TOOL, uses
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import CookieInStore
+from bookied.directories.using_processes import TOOL, uses
 from bookied.errors import CorruptError, DbRecordError, DirectoryInUseError, WrongIdentityError
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.storage.files.files import RealFiles

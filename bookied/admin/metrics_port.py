@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
-from bookied.admin.http.hosts import AllowedHosts
+from bookied.admin.http.allowed_hosts import AllowedHosts
 from bookied.admin.http.messages import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
-from bookied.admin.http.hosts import AllowedHosts
+from bookied.admin.http.allowed_hosts import AllowedHosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import autorecovery_metrics, bookied_metrics, java_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts

@@ -8,7 +8,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bookied.autorecovery.wake_up import WakeUp
+from bookied.autorecovery.wait_for_work import WakeUp
 from bookied.config.autorecovery import AutoRecoveryConfig
 
 

@@ -41,7 +41,7 @@ from bookied.autorecovery.audits import (
 )
 from bookied.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
 from bookied.autorecovery.repeated_failure import RepeatedFailure
-from bookied.autorecovery.wake_up import until_enabled
+from bookied.autorecovery.wait_for_work import until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import AuditorStats
 from bookied.stats.quantiles import Summary

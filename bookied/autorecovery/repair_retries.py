@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata.api import BookieRegistry, Watch
 from bookied.autorecovery.repeated_failure import note_reason
-from bookied.autorecovery.wake_up import WakeUp
+from bookied.autorecovery.wait_for_work import WakeUp
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, EntryId, LedgerId
 

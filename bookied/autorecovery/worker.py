@@ -42,7 +42,7 @@ from bkclient.replication.fragment_copy import ByteRate, FragmentRepairer, Unrea
 from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger
 from bookied.autorecovery.repair_retries import RepairFailures, RepairPauses
 from bookied.autorecovery.repeated_failure import RepeatedFailure
-from bookied.autorecovery.wake_up import WakeUp, until_enabled
+from bookied.autorecovery.wait_for_work import WakeUp, until_enabled
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.stats.metrics import WorkerStats
 from wire.errors import BookKeeperError, MetadataFormatError

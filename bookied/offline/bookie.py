@@ -24,11 +24,11 @@ from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import LedgerOnDisk
-from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.crash_or_damage import trusted_mark
 from bookied.storage.journal.mark import START, LastMark, decode_mark, file_name
+from bookied.storage.storage_class_check import has_databases
 from wire.ids import EntryId, LedgerId
 
 Report = Callable[[CorruptError], object]

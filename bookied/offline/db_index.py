@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from bookied.errors import CorruptError, DbRecordError
 from bookied.offline.index import IndexKind
-from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.key_value_store import KeyValues
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.database import open_read_only

@@ -15,8 +15,8 @@ from bookied.storage.files.files import Files
 from bookied.storage.index import format as index_layout
 from bookied.storage.index.index_files import paths as file_paths
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
-from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
+from bookied.storage.storage_class_check import has_databases
 
 
 class FileKind(enum.Enum):

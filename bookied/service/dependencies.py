@@ -41,7 +41,7 @@ from bookied.service.threads import (
 )
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
-from bookied.storage.index.key_values import OpenKeyValues
+from bookied.storage.index.key_value_store import OpenKeyValues
 
 if TYPE_CHECKING:
     from bkclient.client import Client

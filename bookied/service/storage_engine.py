@@ -35,7 +35,6 @@ from bookied.storage.index.location_compaction import LocationCompaction
 from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.index_kind import check_kind
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
@@ -43,6 +42,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageEvents, StorageLimits
 from bookied.storage.replay import recover
 from bookied.storage.scrubber import Scrubber, report_result
+from bookied.storage.storage_class_check import check_kind
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DbRecordError
-from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.key_value_store import KeyValues
 from bookied.storage.index.rocks.database import (
     locations_options,
     open_database,

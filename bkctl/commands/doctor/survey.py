@@ -46,15 +46,15 @@ from bookied.config.bookie import load_bookie_config
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
 from bookied.directories.identity import HostNames, RealHost
-from bookied.directories.in_use import uses
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, VERSION, Directories
+from bookied.directories.using_processes import uses
 from bookied.errors import CorruptError, StorageKindError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import Findings as DiskFindings
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index_kind import check_kind
+from bookied.storage.storage_class_check import check_kind
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie

@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
+from bookied.admin.http.allowed_hosts import AllowedHosts
 from bookied.admin.http.channel import AdminChannel, AnswerBody, RequestCutError
-from bookied.admin.http.hosts import AllowedHosts
 from bookied.admin.http.limits import (
     BODY_BYTES_MAX,
     CHUNKS_MAX,

@@ -35,7 +35,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.index.index_files.paths import index_files, remove_hollow
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.index.rocks.index import RocksIndex

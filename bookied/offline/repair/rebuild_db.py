@@ -25,7 +25,7 @@ from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.repair.rescan import OldPlace, Rescan, Tell, highest_explicit_lac
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import format as layout
 from wire.errors import BookKeeperError
 

@@ -11,12 +11,12 @@ from bookied.offline.settings import OfflineConfig
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index.index_files.index import IndexFiles
-from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.key_value_store import KeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.index_kind import check_kind, has_databases
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageEvents
+from bookied.storage.storage_class_check import check_kind, has_databases
 from bookied.storage.storages import Storages
 
 

@@ -13,7 +13,7 @@ import attrs
 from bookied.errors import StorageError
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.index.index_files.index import IndexFiles
-from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.key_value_store import KeyValues
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore

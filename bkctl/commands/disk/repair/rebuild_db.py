@@ -25,7 +25,7 @@ from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, Rebuilt
 from bookied.offline.repair.rescan import size_of
 from bookied.offline.repair.storages import open_rocks, open_rocks_read_only
 from bookied.storage.files.files import RealFiles
-from bookied.storage.index_kind import has_index_files
+from bookied.storage.storage_class_check import has_index_files
 
 AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"
 

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, CorruptError, DbRecordError, IndexFullError
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.key_values import OpenKeyValues
+from bookied.storage.index.key_value_store import OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 from bookied.storage.index.rocks.ledgers import RocksLedgers
 from bookied.storage.index.rocks.locations import RocksLocations

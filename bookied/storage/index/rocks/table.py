@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 
 
 class RocksTable:

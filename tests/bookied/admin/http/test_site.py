@@ -17,7 +17,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from bookied.admin.api import Access
-from bookied.admin.http.hosts import AllowedHosts
+from bookied.admin.http.allowed_hosts import AllowedHosts
 from bookied.admin.http.limits import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,

@@ -28,7 +28,7 @@ from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import Files, RealFiles, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.index_files.index import IndexFiles
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.index import RocksIndex

@@ -7,7 +7,7 @@ import pytest
 
 from bookied.config.storage import StorageClass
 from bookied.errors import StorageKindError
-from bookied.storage.index_kind import check_kind
+from bookied.storage.storage_class_check import check_kind
 from tests.sim.world.disk import SimFiles
 
 A, B = Path("/a/current"), Path("/b/current")

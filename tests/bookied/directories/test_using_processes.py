@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.in_use import WritingProcess, uses
 from bookied.directories.lock import DirectoryLocks
+from bookied.directories.using_processes import WritingProcess, uses
 
 HOLDER = """
 import sys, time
