@@ -20,8 +20,8 @@ import attrs
 from bkclient.metadata.api import ANY, registered_bookies
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
-from bkctl.session.safety import refuse_unless_forced, while_registered
-from bkctl.session.safety_names import REGISTERED
+from bkctl.session.safety_check_names import REGISTERED
+from bkctl.session.safety_checks import refuse_unless_forced, while_registered
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import RealHost, identify

@@ -21,7 +21,7 @@ from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Column, Kind, declare_view
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
 
 _NAMED_MAX: Final = 10

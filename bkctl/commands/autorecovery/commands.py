@@ -9,7 +9,7 @@ import click
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, flag, force, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
-from bkctl.session.safety_names import DAMAGED_MARK
+from bkctl.session.safety_check_names import DAMAGED_MARK
 
 _CHECKS: Final = ("all-ledgers", "placement", "replicas")
 

@@ -16,8 +16,8 @@ from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted
-from bkctl.session.safety import some_names
-from bkctl.session.safety_names import DAMAGED_MARK
+from bkctl.session.safety_check_names import DAMAGED_MARK
+from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.ids import LedgerId
 

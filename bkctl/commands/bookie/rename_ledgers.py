@@ -15,8 +15,8 @@ from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import NAMED_MAX, Objection, refuse_unless_forced, while_registered
-from bkctl.session.safety_names import REGISTERED, UNVERIFIED
+from bkctl.session.safety_check_names import REGISTERED, UNVERIFIED
+from bkctl.session.safety_checks import NAMED_MAX, Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
 from wire.ids import BookieId
 

@@ -11,7 +11,7 @@ from bkctl.cli.ledger_options import QUORUMS
 from bkctl.cli.params import ENTRY_SIZE, argument, fail_if, flag, force, java_answers, option
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
+from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 
 _LOOKED: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _CHANGED: Final = (

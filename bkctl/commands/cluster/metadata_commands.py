@@ -10,7 +10,7 @@ import click
 from bkctl.cli.command import Command
 from bkctl.cli.params import DURATION, LEDGER_ID, argument, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
-from bkctl.session.safety_names import ROOT
+from bkctl.session.safety_check_names import ROOT
 
 METADATA: Final = (
     Command(

@@ -7,7 +7,7 @@ from typing import Final
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DIRECTORIES, argument, flag, force, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
-from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.session.safety_check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE)
 _REFUSED: Final = (*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT)

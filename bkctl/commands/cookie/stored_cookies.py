@@ -15,8 +15,13 @@ from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_atomically
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, declare_view, field, shown
-from bkctl.session.safety import Objection, refuse_unless_forced, some_names, while_registered
-from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.session.safety_check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.session.safety_checks import (
+    Objection,
+    refuse_unless_forced,
+    some_names,
+    while_registered,
+)
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError

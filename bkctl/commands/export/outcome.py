@@ -6,7 +6,7 @@ import attrs
 
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 
 
 @attrs.frozen

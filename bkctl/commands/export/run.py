@@ -69,7 +69,7 @@ from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
-from bkctl.session.safety import NAMED_MAX, some_names
+from bkctl.session.safety_checks import NAMED_MAX, some_names
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient

@@ -29,7 +29,7 @@ from bkctl.commands.local.metadata import LocalMetadataService
 from bkctl.commands.local.ports import bookie_ports
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import COPIES, FORMS, FRAMING
 from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, flag, force, option
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
-from bkctl.session.safety_names import UNREAD
+from bkctl.session.safety_check_names import UNREAD
 
 log = SubGroup(
     name="log",

@@ -15,8 +15,8 @@ from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.session.safety import Objection, refuse_unless_forced, some_names
-from bkctl.session.safety_names import UNREAD
+from bkctl.session.safety_check_names import UNREAD
+from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
 from bkctl.session.session import Session
 from wire.codes import DigestType
 

@@ -10,7 +10,7 @@ from bkctl.exit_status import Effect
 from bkctl.host import Host
 from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.safety import Objection, refuse_unless_forced
+from bkctl.session.safety_checks import Objection, refuse_unless_forced
 from bkctl.session.session import Session
 from tests.bkctl.support.terminal import FakeHost, run_here
 

@@ -10,7 +10,7 @@ from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, flag, force, option
 from bkctl.commands.bookie.admin_commands import WHERE
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
-from bkctl.session.safety_names import (
+from bkctl.session.safety_check_names import (
     ONLY_COPIES,
     OTHERS_LOST,
     TOO_FEW,

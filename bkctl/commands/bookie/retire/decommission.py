@@ -46,13 +46,18 @@ from bkctl.commands.bookie.retire.recover import (
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
-from bkctl.session.safety import Objection, refuse_unless_forced, some_names, while_registered
-from bkctl.session.safety_names import (
+from bkctl.session.safety_check_names import (
     ONLY_COPIES,
     OTHERS_LOST,
     TOO_FEW,
     TOO_FEW_RACKS,
     TOO_LITTLE_SPACE,
+)
+from bkctl.session.safety_checks import (
+    Objection,
+    refuse_unless_forced,
+    some_names,
+    while_registered,
 )
 from bkctl.session.session import Session
 from bkctl.suggest import did_you_mean

@@ -36,7 +36,7 @@ from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

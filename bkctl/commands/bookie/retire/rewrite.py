@@ -26,7 +26,7 @@ from bkclient.replication.verify import Flaw, LedgerVerification, verify, with_h
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.ids import BookieId, EntryId, LedgerId
 

@@ -23,7 +23,7 @@ from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.errors import CommandError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Column, Kind
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from wire.ids import LedgerId
 
 FORMAT: Final = "bkctl-backup"

@@ -25,8 +25,8 @@ from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Column, Kind, shown
-from bkctl.session.safety import Objection, refuse_unless_forced, some_names
-from bkctl.session.safety_names import ROOT
+from bkctl.session.safety_check_names import ROOT
+from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bkclient.metadata.errors import NotInitializedError
 from bkclient.replication.autorecovery_admin import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
 
 _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}

@@ -14,8 +14,8 @@ from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, r
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, Kind, field, shown
-from bkctl.session.safety import Objection, refuse_unless_forced, while_registered
-from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
+from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
+from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
 
 _URI: Final = Column("uri", "The metadata service.")

@@ -23,7 +23,7 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
-from bkctl.session.safety import some_names
+from bkctl.session.safety_checks import some_names
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
