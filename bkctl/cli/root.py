@@ -52,7 +52,7 @@ class RootGroup(Group):
             open_closed_streams()
         outlive_stderr()
         if VARIABLE in os.environ:
-            from bkctl.cli.completion.answer import answer
+            from bkctl.cli.completion.candidates import answer
 
             sys.exit(answer(self, os.environ))
         # What is imported stays: looking through it for garbage is a tenth of a short command.
@@ -171,7 +171,7 @@ def _report(error: BaseException, session: Session | None, args: Sequence[str]) 
         if not isinstance(error, PagerLeftError):
             _drop_stdout()
         return ExitStatus.DONE
-    from bkctl.cli.report import report
+    from bkctl.cli.error_report import report
 
     return report(error, session, args)
 

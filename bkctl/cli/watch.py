@@ -145,7 +145,7 @@ class Rounds:
             failed = error
         session.finish_round()
         if failed is not None:
-            from bkctl.cli.report import print_error
+            from bkctl.cli.error_report import print_error
 
             print_error(failed, session)
         if isinstance(shown, Frame) and shown.stdout.isatty():

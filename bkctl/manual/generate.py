@@ -33,9 +33,9 @@ def edition() -> Edition:
 
 def generated() -> dict[str, str]:
     """Return the content of every generated file by its path below ``ROOT``."""
+    from bkctl.manual.commands_page import page
     from bkctl.manual.man_daemon import daemon_pages
     from bkctl.manual.output_schema import schema_text
-    from bkctl.manual.treedoc import page
     from bookied.admin.monitoring.dashboard import alert_rules, grafana
 
     made = edition()

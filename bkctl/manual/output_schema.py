@@ -17,7 +17,7 @@ import bkctl
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.machine import WATCHED_AT
-from bkctl.output.library_views import LIBRARY_VALUES
+from bkctl.output.view_registry import LIBRARY_VALUES
 from bkctl.output.views import Field, Kind, View, declares_view, view_of
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 import attrs
 
 from bkctl.errors import UsageError
-from bkctl.output.library_views import LIBRARY_VALUES
+from bkctl.output.view_registry import LIBRARY_VALUES
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:

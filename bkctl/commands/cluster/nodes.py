@@ -13,8 +13,8 @@ from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError
-from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
+from bkctl.commands.cluster.node_decoding import KnownNode, known
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.charts import Canvas
 from bkctl.output.forms.text import safe

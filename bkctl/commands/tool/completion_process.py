@@ -16,7 +16,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from bkctl.cli.completion.order import Values, ordered
+from bkctl.cli.completion.candidate_order import Values, ordered
 from bkctl.options import as_words, options_of
 
 WAIT_S: Final = 2.0

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import click
 
-from bkctl.cli.completion.order import ordered
+from bkctl.cli.completion.candidate_order import ordered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
 from bkctl.commands.tool import completion_ids
 from bkctl.commands.tool.completion_ids import Candidates

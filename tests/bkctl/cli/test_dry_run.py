@@ -10,7 +10,7 @@ import click
 import pytest
 
 from bkctl.exit_status import Effect
-from bkctl.manual.treedoc import commands
+from bkctl.manual.commands_page import commands
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.world import run_in

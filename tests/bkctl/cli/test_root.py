@@ -14,7 +14,7 @@ import pytest
 from bkclient.errors import MORE_THREADS
 from bkctl.cli.command import Command, Group
 from bkctl.cli.command_names import COMMANDS, SECTIONS
-from bkctl.cli.report import describe
+from bkctl.cli.error_report import describe
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, is_global, options_of

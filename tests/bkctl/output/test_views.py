@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bkctl.manual.output_schema import shown_classes
-from bkctl.output.library_views import LIBRARY_VALUES
+from bkctl.output.view_registry import LIBRARY_VALUES
 from bkctl.output.views import NEVER, Column, Kind, declares_view, shown, view_of
 from wire.ids import LedgerId
 

@@ -19,7 +19,7 @@ import attrs
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
-from bkctl.commands.cluster.known_nodes import KnownNode, known
+from bkctl.commands.cluster.node_decoding import KnownNode, known
 from bkctl.errors import CommandError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Column, Kind

@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from bkctl.cli.completion.order import Values
+from bkctl.cli.completion.candidate_order import Values
 from bkctl.commands.tool.completion_process import answer_of
 from tests.support.waiting import until
 

@@ -17,7 +17,7 @@ import bkctl
 import bookied
 import wire
 from bkclient.errors import ClientLedgerFencedError
-from bkctl.cli.report import describe
+from bkctl.cli.error_report import describe
 from bkctl.cli.root import cli
 from bkctl.commands.tool.explain import JAVA_NAMES, TERMS
 from bkctl.commands.tool.explanations import ADVICE, ALIASES, all_errors

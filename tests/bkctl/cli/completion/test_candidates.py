@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from bkctl.cli.completion.answer import candidates, reply, split
+from bkctl.cli.completion.candidates import candidates, reply, split
 from bkctl.cli.completion.scripts import LINE, SCRIPTS, VARIABLE
 from bkctl.cli.root import cli
 from tests.bkctl.cli.test_root import HEAVY
@@ -145,7 +145,7 @@ def test_nothing_heavy_is_imported_for_what_the_tree_knows(line: str) -> None:
     printed = run_without(
         HEAVY,
         "import os; from bkctl.cli.root import cli\n"
-        "from bkctl.cli.completion.answer import answer\n"
+        "from bkctl.cli.completion.candidates import answer\n"
         "answer(cli, os.environ); status = 0",
         {VARIABLE: "bash", LINE: line, "PYTHONPATH": ":".join(sys.path)},
     )

@@ -9,8 +9,8 @@ import pytest
 
 from bkctl.commands.tool.compat import translate
 from bkctl.commands.tool.java_command_table import ELSEWHERE, ROWS
+from bkctl.manual.commands_page import commands, page
 from bkctl.manual.generate import ROOT
-from bkctl.manual.treedoc import commands, page
 
 
 def test_the_page_is_what_the_commands_say_now() -> None:
