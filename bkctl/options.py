@@ -79,7 +79,7 @@ class Seconds(Number):
     ) -> float:
         """Return the seconds."""
         if isinstance(value, str) and value[:1].isdigit() and value[-1:].isalpha():
-            from bkctl.quantities import parse_duration
+            from bkctl.parse_quantities import parse_duration
 
             try:
                 value = parse_duration(value)

@@ -11,7 +11,7 @@ import click
 
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.options import LiveType, options_of
-from bkctl.quantities import parse_duration, parse_size, parse_time_or_age_ms
+from bkctl.parse_quantities import parse_duration, parse_size, parse_time_or_age_ms
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.

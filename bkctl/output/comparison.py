@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from bkctl.errors import UsageError
-from bkctl.quantities import parse_duration, parse_moment_ms, parse_size
+from bkctl.parse_quantities import parse_duration, parse_moment_ms, parse_size
 
 _COMPARISON: Final = re.compile(
     r"\s*([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*(==|!=|!~|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL

@@ -41,7 +41,7 @@ def read(
     pattern: str | None,
 ) -> None:
     """Print the payloads of LEDGER_ID's entries."""
-    from bkctl.commands.ledger import ranges
+    from bkctl.commands.ledger import entry_ranges
     from bkctl.commands.ledger.list_and_show import metadata_of
     from bkctl.errors import UsageError
 
@@ -63,18 +63,18 @@ def read(
         session.plan([f"write the entries of ledger {ledger_id} to {out}"])
         return
     password = session.questions.password(password_file) if password_file else None
-    reading = session.call(ranges.open_ledger, ledger_id, recover=recover, password=password)
-    chosen = ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
-    if last and first is None and last < ranges.confirmed_end(reading):
+    reading = session.call(entry_ranges.open_ledger, ledger_id, recover=recover, password=password)
+    chosen = entry_ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
+    if last and first is None and last < entry_ranges.confirmed_end(reading):
         session.note(
             f"entries 0 to {last}; `bkctl ledger tail {ledger_id} -n {last}` prints the last {last}"
         )
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
     if bookie is None:
-        found = ranges.entries(session, reading, chosen)
+        found = entry_ranges.entries(session, reading, chosen)
         _print(session, ledger_id, found, forms, out, chosen.size)
         if last is None and not unconfirmed:
-            ranges.note_open_end(session, reading)
+            entry_ranges.note_open_end(session, reading)
         return
     if chosen.last is None:
         raise UsageError(
@@ -125,21 +125,21 @@ def tail(
 
     ``last`` is ``count`` under its older name.
     """
-    from bkctl.commands.ledger import ranges
+    from bkctl.commands.ledger import entry_ranges
     from bkctl.commands.ledger.list_and_show import metadata_of
 
     session.about = f"ledger {ledger_id}"
     metadata = metadata_of(session, ledger_id)
     password = session.questions.password(password_file) if password_file else None
-    reading = session.call(ranges.open_ledger, ledger_id, password=password)
+    reading = session.call(entry_ranges.open_ledger, ledger_id, password=password)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=False)
-    found = ranges.tail(session, reading, count if last is None else last, follow=follow)
+    found = entry_ranges.tail(session, reading, count if last is None else last, follow=follow)
     if session.options.output in _RECORD_FORMS:
         session.emit_all(_records(session, found), _record_kind())
     else:
         print_entries(session.host.stdout.buffer, ledger_id, found, forms, flush_each=True)
     if not follow:
-        ranges.note_open_end(session, reading)
+        entry_ranges.note_open_end(session, reading)
 
 
 # Forms -----------------------------------------------------------------------------------------

@@ -201,15 +201,15 @@ class _Demo:
         Raises:
             CommandError: it is not the same.
         """
-        from bkctl.commands.ledger import ranges
+        from bkctl.commands.ledger import entry_ranges
         from bkctl.errors import CommandError
 
         session = self._session
-        reader = session.call(ranges.open_ledger, ledger_id)
-        wanted = ranges.range_of(reader, 0, None)
+        reader = session.call(entry_ranges.open_ledger, ledger_id)
+        wanted = entry_ranges.range_of(reader, 0, None)
         found = _Sums()
         with self._file.open("rb") as stream:
-            for entry in ranges.entries(session, reader, wanted):
+            for entry in entry_ranges.entries(session, reader, wanted):
                 found.add(entry.payload)
                 if stream.read(len(entry.payload)) != entry.payload:
                     raise CommandError(f"entry {entry.entry_id} is not what the file has")

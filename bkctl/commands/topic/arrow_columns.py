@@ -15,7 +15,7 @@ import attrs
 from bkclient.topic.batches.uniform_batch import EvenColumn, EvenNumbers, EvenValues, RepeatedColumn
 from bkclient.topic.messages import DEFAULTS, EntryMessages
 from bkctl.commands.topic.arrow_schema import DECODED
-from bkctl.quantities import FIRST_MS, LAST_MS
+from bkctl.parse_quantities import FIRST_MS, LAST_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa

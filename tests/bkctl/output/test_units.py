@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bkctl.output.units import human_bytes, human_duration, human_time, rfc3339
-from bkctl.quantities import parse_duration, parse_size
+from bkctl.parse_quantities import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bkctl.commands.export.task.ledger_selection import (
     parse_state,
 )
 from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS
-from bkctl.quantities import parse_size, parse_time_ms
+from bkctl.parse_quantities import parse_size, parse_time_ms
 from bkctl.suggest import did_you_mean
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError

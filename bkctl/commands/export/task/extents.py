@@ -27,7 +27,7 @@ from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
-from bkctl.quantities import FIRST_MS, LAST_MS
+from bkctl.parse_quantities import FIRST_MS, LAST_MS
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -13,7 +13,7 @@ from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS, topic_schema
-from bkctl.quantities import FIRST_MS, LAST_MS
+from bkctl.parse_quantities import FIRST_MS, LAST_MS
 from tests.bkclient.topic.entries import batch_payload, entry, pairs
 from tests.bkclient.topic.strategies import MESSAGES
 from wire.pb import pulsar_pb2 as pb
