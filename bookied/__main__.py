@@ -107,7 +107,7 @@ def _run(
     logging.begin()
     gc.set_threshold(GC_THRESHOLD_OF_START)
 
-    from bkclient.connection.security.late_openssl import load_openssl_late
+    from bkclient.connection.security.lazy_openssl import load_openssl_late
 
     load_openssl_late()
     from bookied.process.reactor import install

@@ -25,7 +25,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.topic.acknowledged import last_confirmed
-from bkclient.topic.batches.alike_entries import (
+from bkclient.topic.batches.same_shape_entries import (
     BYTES_AT_ONCE,
     SplitEntry,
     alike_groups,

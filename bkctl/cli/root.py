@@ -45,7 +45,7 @@ class RootGroup(Group):
     def main(  # type: ignore[override] # never returns: it is always a program's end
         self, args: Sequence[str] | None = None, obj: Host | None = None, **_: Any
     ) -> NoReturn:
-        from bkclient.connection.security.late_openssl import load_openssl_late
+        from bkclient.connection.security.lazy_openssl import load_openssl_late
         from bookied.process.standard_streams import open_closed_streams, outlive_stderr
 
         if None in {sys.stdin, sys.stdout, sys.stderr}:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.topic.batches.alike_entries import BYTES_AT_ONCE, alike_groups, joined_messages
+from bkclient.topic.batches.same_shape_entries import BYTES_AT_ONCE, alike_groups, joined_messages
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import unpack
 from bkctl.commands.topic.arrow_columns import record_batches
