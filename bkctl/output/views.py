@@ -10,7 +10,7 @@
 ``shown`` makes a frozen class of attrs. A column is an attribute, a path of attributes, or what a
 function makes of the value. Its kind follows from the attribute's annotation where none is given.
 Values of classes that stand below ``bkctl`` are told with ``declare_view`` in the folder whose
-commands print them; ``library_views`` has the list of these.
+commands print them; ``view_registry`` has the list of these.
 """
 
 from __future__ import annotations

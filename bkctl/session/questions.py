@@ -1,6 +1,6 @@
 """What a command asks: whether to go on with a change, and for a password.
 
-Safety checks, which refuse without a question, are in ``safety``.
+Safety checks, which refuse without a question, are in ``safety_checks``.
 """
 
 from __future__ import annotations

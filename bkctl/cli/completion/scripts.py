@@ -1,7 +1,7 @@
 """What shells are told so that Tab completes ``bkctl``: one script for each of them.
 
-A script hands the line up to the cursor to ``bkctl`` itself (``bkctl.cli.completion.candidates``) and
-takes back one line with their kind (values, files or dirs), and then the values.
+A script hands the line up to the cursor to ``bkctl`` itself (``bkctl.cli.completion.candidates``)
+and takes back one line with their kind (values, files or dirs), and then the values.
 ``completions/`` has the same scripts as files, made by ``bkctl.manual.generate``.
 """
 
