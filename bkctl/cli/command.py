@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import augment_usage_errors
 
-from bkctl.cli.params import complete_files
+from bkctl.cli.parameter_types import complete_files
 from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
 from bkctl.options import WATCH_EVERY_S, WATCHING, global_options, is_global, options_of
 

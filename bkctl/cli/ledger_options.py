@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, Word, option
+from bkctl.cli.declarations import option
+from bkctl.cli.parameter_types import KEY_VALUE, LEDGER_ID, SIZE, Word
 
 OPEN_LEDGERS: Final = "open-ledgers"
 LOG_LEDGERS: Final = "log-ledgers"

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, flag, force, option
+from bkctl.cli.declarations import argument, flag, force, option
+from bkctl.cli.parameter_types import BOOKIE_ID, DURATION, LEDGER_ID
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_check_names import DAMAGED_MARK
 

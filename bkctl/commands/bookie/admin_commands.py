@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, BOOKIE_WORDS, argument, flag, option
+from bkctl.cli.declarations import argument, flag, option
+from bkctl.cli.parameter_types import BOOKIE_ID, BOOKIE_WORDS
 from bkctl.exit_status import Effect, ExitStatus
 
 _EXITS: Final = (

@@ -19,7 +19,7 @@ from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_api import all_settings, masked
 from bkctl.bookies.admin_client import AdminClient
-from bkctl.cli.params import BOOKIE_ID, KEY_VALUE
+from bkctl.cli.parameter_types import BOOKIE_ID, KEY_VALUE
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, evolve, field, shown

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, Word, argument, flag, force, option
+from bkctl.cli.declarations import argument, flag, force, option
+from bkctl.cli.parameter_types import BOOKIE_ID, Word
 from bkctl.commands.bookie.admin_commands import ADMIN
 from bkctl.commands.bookie.retire.commands import RETIRE
 from bkctl.commands.load.commands import OF_BOOKIES

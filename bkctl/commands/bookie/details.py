@@ -21,7 +21,7 @@ from bkclient.replication.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.columns import BookieSummary, is_loopback
 from bkctl.bookies.load_rates import LoadFigures
-from bkctl.cli.params import BOOKIE_ID
+from bkctl.cli.parameter_types import BOOKIE_ID
 from bkctl.commands.cookie.stored_cookies import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
 from bkctl.output.units import counted, human_bytes, human_duration

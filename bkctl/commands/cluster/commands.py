@@ -7,8 +7,9 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command, SubGroup
+from bkctl.cli.declarations import argument, fail_if, flag, force, java_answers, option
 from bkctl.cli.ledger_options import QUORUMS
-from bkctl.cli.params import ENTRY_SIZE, argument, fail_if, flag, force, java_answers, option
+from bkctl.cli.parameter_types import ENTRY_SIZE
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES

@@ -8,7 +8,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import DURATION, LEDGER_ID, argument, option
+from bkctl.cli.declarations import argument, option
+from bkctl.cli.parameter_types import DURATION, LEDGER_ID
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 from bkctl.session.safety_check_names import ROOT
 

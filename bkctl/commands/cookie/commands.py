@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DIRECTORIES, argument, flag, force, option
+from bkctl.cli.declarations import DIRECTORIES, argument, flag, force, option
+from bkctl.cli.parameter_types import BOOKIE_ID
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.safety_check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 

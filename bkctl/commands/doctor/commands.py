@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import DURATION, SHARE, option
+from bkctl.cli.declarations import option
+from bkctl.cli.parameter_types import DURATION, SHARE
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 doctor = Command(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import (
+from bkctl.cli.declarations import argument, flag, option
+from bkctl.cli.parameter_types import (
     DURATION,
     KEY_VALUE,
     LEDGER_RANGES,
     LEDGER_STATE,
     LOG_NAME,
     TIME,
-    argument,
-    flag,
-    option,
 )
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 

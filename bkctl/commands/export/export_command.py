@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.cli.params import LEDGER_RANGES
+from bkctl.cli.parameter_types import LEDGER_RANGES
 from bkctl.commands.export.errors import EarlierFilesError
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
+from bkctl.cli.declarations import argument, flag, option
 from bkctl.cli.ledger_options import FORMS, FRAMING, LEDGER_CHECKS, NEW_LEDGER, PASSWORD_FILE
-from bkctl.cli.params import (
+from bkctl.cli.parameter_types import (
     BOOKIE_ID,
     DURATION,
     ENTRY_RANGE,
@@ -14,9 +15,6 @@ from bkctl.cli.params import (
     LEDGER_ID,
     LEDGER_IDS,
     LEDGER_STATE,
-    argument,
-    flag,
-    option,
 )
 from bkctl.commands.ledger.replicas.commands import REPLICAS
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from bkctl.cli.params import LEDGER_ID
+from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.errors import PartlyDoneError, UsageError, file_errors
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.session.session import Session

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkctl.cli.params import LEDGER_ID
+from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

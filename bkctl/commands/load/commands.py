@@ -7,17 +7,9 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command, SubGroup
+from bkctl.cli.declarations import argument, fail_if, flag, option
 from bkctl.cli.ledger_options import COPIES
-from bkctl.cli.params import (
-    BOOKIE_ID,
-    DURATION,
-    ENTRY_SIZE,
-    LEDGER_ID,
-    argument,
-    fail_if,
-    flag,
-    option,
-)
+from bkctl.cli.parameter_types import BOOKIE_ID, DURATION, ENTRY_SIZE, LEDGER_ID
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 from bkctl.options import Number
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, KEY_VALUE, argument, flag, option
+from bkctl.cli.declarations import argument, flag, option
+from bkctl.cli.parameter_types import BOOKIE_ID, KEY_VALUE
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
+from bkctl.cli.declarations import argument, flag, force, option
 from bkctl.cli.ledger_options import COPIES, FORMS, FRAMING
-from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, flag, force, option
+from bkctl.cli.parameter_types import DURATION, LOG_NAME, POSITION, SIZE
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 from bkctl.session.safety_check_names import UNREAD
 

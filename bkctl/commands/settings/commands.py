@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import argument, flag, option
+from bkctl.cli.declarations import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import OUTPUTS, PROFILE
 

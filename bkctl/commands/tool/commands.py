@@ -9,7 +9,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
-from bkctl.cli.params import argument, flag, option
+from bkctl.cli.declarations import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import is_global
 

@@ -12,7 +12,7 @@ import attrs
 import click
 
 from bkctl.cli.completion.candidate_order import ordered
-from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
+from bkctl.cli.parameter_types import BOOKIE_ID, LEDGER_ID, LOG_NAME
 from bkctl.commands.tool import completion_ids
 from bkctl.commands.tool.completion_ids import Candidates
 from bkctl.errors import CommandError, Interrupted, error_message

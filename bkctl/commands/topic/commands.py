@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import argument, option
+from bkctl.cli.declarations import argument, option
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
 
 topic = SubGroup(

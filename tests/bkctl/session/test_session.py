@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bkctl.cli.params import LEDGER_ID
+from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
 from bkctl.host import Host

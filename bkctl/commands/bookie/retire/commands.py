@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, flag, force, option
+from bkctl.cli.declarations import argument, flag, force, option
+from bkctl.cli.parameter_types import BOOKIE_ID, LEDGER_ID, RATE
 from bkctl.commands.bookie.admin_commands import WHERE
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
 from bkctl.session.safety_check_names import (

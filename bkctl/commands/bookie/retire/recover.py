@@ -28,7 +28,7 @@ from bkclient.replication.recover_bookies import (
     recover_bookies,
 )
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
-from bkctl.cli.params import BOOKIE_ID, LEDGER_ID
+from bkctl.cli.parameter_types import BOOKIE_ID, LEDGER_ID
 from bkctl.commands.bookie import details as bookie_work
 from bkctl.commands.bookie.retire.rewrite import rewrite
 from bkctl.commands.ledger.close import recover as recover_ledgers

@@ -7,16 +7,9 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import (
-    BOOKIE_DIRECTORIES,
-    DIRECTORIES,
-    ENTRY_RANGE,
-    LEDGER_ID,
-    argument,
-    flag,
-    option,
-)
-from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL, RANGE_OR_DIRECTORY
+from bkctl.cli.declarations import BOOKIE_DIRECTORIES, DIRECTORIES, argument, flag, option
+from bkctl.cli.parameter_types import ENTRY_RANGE, LEDGER_ID
+from bkctl.commands.disk.parameter_types import ENTRY_LOG, FAILURES, JOURNAL, RANGE_OR_DIRECTORY
 from bkctl.exit_status import Effect, ExitStatus
 
 _WITH_JOURNAL: Final = option(

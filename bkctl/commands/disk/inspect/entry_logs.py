@@ -28,7 +28,7 @@ from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.commands.disk.params import FileRef
+    from bkctl.commands.disk.parameter_types import FileRef
     from bkctl.session.session import Session
 
 

@@ -20,7 +20,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.params import FileRef
+    from bkctl.commands.disk.parameter_types import FileRef
     from bkctl.session.session import Session
 
 Dirs = Mapping[str, tuple[str, ...]]

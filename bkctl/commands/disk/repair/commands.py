@@ -12,18 +12,17 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import (
+from bkctl.cli.declarations import (
     BOOKIE_DIRECTORIES,
     DIRECTORIES,
-    LEDGER_ID,
-    LEDGER_IDS,
     argument,
     flag,
     force,
     java_answers,
     option,
 )
-from bkctl.commands.disk.params import FAILURES
+from bkctl.cli.parameter_types import LEDGER_ID, LEDGER_IDS
+from bkctl.commands.disk.parameter_types import FAILURES
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)

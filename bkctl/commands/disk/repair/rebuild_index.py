@@ -15,7 +15,7 @@ from bkctl.bookies.stopped_bookie import (
     repeatable,
     warn_damage,
 )
-from bkctl.cli.params import LEDGER_ID
+from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import LEDGER, WIDE, Column, declare_view

@@ -7,17 +7,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import (
-    DURATION,
-    LEDGER_ID,
-    LEDGER_IDS,
-    LEDGER_STATE,
-    RATE,
-    SHARE,
-    argument,
-    flag,
-    option,
-)
+from bkctl.cli.declarations import argument, flag, option
+from bkctl.cli.parameter_types import DURATION, LEDGER_ID, LEDGER_IDS, LEDGER_STATE, RATE, SHARE
 from bkctl.exit_status import FAILURES, Effect, ExitStatus
 
 REPLICAS: Final = (

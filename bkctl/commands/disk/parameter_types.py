@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bkctl.cli.params import EntryRangeType
+from bkctl.cli.parameter_types import EntryRangeType
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:

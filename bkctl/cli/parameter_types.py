@@ -1,4 +1,4 @@
-"""The kinds of arguments that commands take."""
+"""The types of what is given on the command line: how its text is read, and checked."""
 
 from __future__ import annotations
 
@@ -22,91 +22,6 @@ else:
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-
-class _Option(click.Option):
-    """An option that also has names that the help does not show."""
-
-    def __init__(self, names: Sequence[str], *, also: Sequence[str], **declared: Any) -> None:
-        super().__init__(names, **declared)
-        self._also = also
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Take the names that are not shown, too."""
-        shown = self.opts
-        self.opts = [*shown, *self._also]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = shown
-
-
-def option(*names: str, **declared: Any) -> click.Option:
-    """Declare an option of a command, as click's decorator would.
-
-    The help shows a default that is not a switch. Types in ``_METAVARS`` name their values.
-    ``also``: more names, which the help does not show.
-    """
-    if not isinstance(declared.get("default"), (bool, type(None))):
-        declared.setdefault("show_default", True)
-    declared.setdefault("metavar", _METAVARS.get(getattr(declared.get("type"), "name", "")))
-    return _Option(names, **declared) if "also" in declared else click.Option(names, **declared)
-
-
-_METAVARS: Final = {
-    "duration": "TIME",
-    "integer range": "N",
-    "key=value": "KEY=VALUE",
-    "ledger_id": "ID",
-    "rate": "SIZE",
-    "share": "PERCENT",
-    "size": "SIZE",
-}
-
-
-def flag(*names: str, **declared: Any) -> click.Option:
-    """Declare an option that takes no value."""
-    return option(*names, is_flag=True, **declared)
-
-
-def force(*checks: str) -> click.Option:
-    """Declare ``--force``, which overrides safety checks."""
-    return option(
-        "--force",
-        type=click.Choice(checks),
-        multiple=True,
-        help="Override a safety check by its name.",
-    )
-
-
-def java_answers(existing: str) -> tuple[click.Option, click.Option]:
-    """Declare how Java's format commands are told not to ask whether to delete ``existing``."""
-    return (
-        flag(
-            "-n",
-            "-nonInteractive",
-            "--noninteractive",
-            "non_interactive",
-            help=f"Never ask; refuse if {existing} exists, unless -force. Like --no-input.",
-        ),
-        flag("-f", "-force", "--force", "java_force", help="Like --yes."),
-    )
-
-
-def fail_if(example: str) -> click.Option:
-    """Declare ``--fail-if``: a threshold for the result, as ``filters.thresholds`` reads it."""
-    return option(
-        "--fail-if",
-        "fail_if",
-        multiple=True,
-        metavar="CONDITION",
-        help=f"Exit with 10 if this holds, such as '{example}'; repeatable.",
-    )
-
-
-def argument(name: str, **declared: Any) -> click.Argument:
-    """Declare an argument of a command, as click's decorator would."""
-    return click.Argument([name], **declared)
 
 
 class LedgerIdType(LiveType):
@@ -343,32 +258,3 @@ class Word(_Choice):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word."""
         return super().convert(self._short.get(value, value), param, ctx)
-
-
-DIRECTORIES: Final = (
-    option(
-        "--journal-dir",
-        "journal_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Journal directory; once for each, in the order of the settings.",
-    ),
-    option(
-        "--ledger-dir",
-        "ledger_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Ledger directory; once for each, in the order of the settings.",
-    ),
-    option(
-        "--index-dir",
-        "index_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Index directory; once for each.  [default: the ledger directories]",
-    ),
-)
-"""The options that name directories instead of the settings."""
-
-BOOKIE_DIRECTORIES: Final = (argument("bookie_dirs", metavar="[DIR...]", nargs=-1), *DIRECTORIES)
-"""The same, and DIR: a ledger directory, or one with the ledger and journal directories inside."""

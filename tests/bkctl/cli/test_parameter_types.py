@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.cli.params import (
+from bkctl.cli.parameter_types import (
     BOOKIE_ID,
     DURATION,
     ENTRY_RANGE,
