@@ -19,7 +19,6 @@ a cluster: a command for one cluster never takes half of its settings from anoth
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -55,7 +54,6 @@ SHELL: Final = "shell"
 CLIENT: Final = "client"
 TLS: Final = "tls"
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TLS_KEYS: Final = {
     "ca-file": ("clientTrustStore", {"clientTrustStoreType": "PEM"}),
     "cert-file": ("tlsCertificatePath", {"tlsClientAuthentication": "true"}),
@@ -275,20 +273,6 @@ def _forget_variables(options: Options) -> None:
         if not options.origins.get(name, "-").startswith("-"):
             del options.origins[name]
             setattr(options, name, None)
-
-
-def check_name(name: str) -> str:
-    """Return a name that a new profile may have.
-
-    Raises:
-        UsageError: it may not.
-    """
-    if not _NAME.fullmatch(name) or name == NO_PROFILE:
-        raise UsageError(
-            f"{name!r} is not a valid name for a profile",
-            next_step="letters, digits, dots, dashes and underscores, and not `none`",
-        )
-    return name
 
 
 def _profile(name: str, table: Mapping[str, Any]) -> Profile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -30,7 +31,6 @@ from bkctl.session.profiles import (
     NO_PROFILE,
     Profile,
     ProfileFile,
-    check_name,
     parse_profiles,
     profile_path,
     read_profiles,
@@ -40,6 +40,8 @@ from bkctl.session.profiles import (
 from bkctl.session.session import Session
 from bkctl.session.settings import URI_KEY, overrides, read_conf
 from bkctl.suggest import did_you_mean
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
 
@@ -140,7 +142,7 @@ def create(session: Session, /, name: str, **values: Any) -> None:
         UsageError: it would say nothing, or the name or a key cannot be.
     """
     file = _file(session)
-    check_name(name)
+    _check_name(name)
     if name in file.profiles:
         raise ConflictError(
             f"there is a profile {name!r} already",
@@ -151,6 +153,20 @@ def create(session: Session, /, name: str, **values: Any) -> None:
         raise UsageError("a profile of which cluster?", next_step="give -u URI or -c FILE")
     _put(session, file, made, "created", use_it=values["use"])
     _note_profile_of_local_cluster(session, made)
+
+
+def _check_name(name: str) -> str:
+    """Return a name that a new profile may have.
+
+    Raises:
+        UsageError: it may not.
+    """
+    if not _NAME.fullmatch(name) or name == NO_PROFILE:
+        raise UsageError(
+            f"{name!r} is not a valid name for a profile",
+            next_step="letters, digits, dots, dashes and underscores, and not `none`",
+        )
+    return name
 
 
 def _note_profile_of_local_cluster(session: Session, made: Profile) -> None:
@@ -442,7 +458,7 @@ def _profiles_of(path: Path, name: str | None) -> list[Profile]:
     found = [file[name]] if name else list(file.profiles.values())
     if not found:
         raise UsageError(f"{path}: there is no profile in it")
-    return [attrs.evolve(one, name=check_name(one.name)) for one in found]
+    return [attrs.evolve(one, name=_check_name(one.name)) for one in found]
 
 
 def _from_settings(properties: Properties, name: str, path: Path) -> Profile:
@@ -456,4 +472,4 @@ def _from_settings(properties: Properties, name: str, path: Path) -> Profile:
     uri = said.pop(URI_KEY, None)
     if uri is None and "zkServers" not in said:
         raise UsageError(f"{path}: names no cluster", next_step=f"it lacks {URI_KEY}")
-    return Profile(name=check_name(name), service_uri=uri, client=said)
+    return Profile(name=_check_name(name), service_uri=uri, client=said)
