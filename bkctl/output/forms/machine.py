@@ -7,6 +7,8 @@ UTC (RFC 3339), ledger ids as strings, and nothing cut.
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import SCHEMA
 from bkctl.output import units
-from bkctl.output.forms.text import csv_line, flat, yaml
+from bkctl.output.forms.safe_text import flat
 from bkctl.output.views import Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class MachineForms:
         if self.form == "json":
             return json.dumps({"schema": SCHEMA, **self.fields(view, value)}, indent=2) + "\n"
         if self.form == "yaml":
-            lines = yaml({"schema": SCHEMA, **self.fields(view, value)})
+            lines = _yaml({"schema": SCHEMA, **self.fields(view, value)})
             return self.document_begin + "\n".join(lines) + "\n"
         return None
 
@@ -88,7 +90,7 @@ class MachineForms:
             if empty:
                 yield f"{head}\n"
             empty = False
-            lines = list(yaml(self.fields(view, value)))
+            lines = list(_yaml(self.fields(view, value)))
             yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
         if empty:
             yield f"{head} []\n"
@@ -96,9 +98,9 @@ class MachineForms:
     def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         fields = chosen_fields(self._options, view, view.fields)
         headed = self._options.no_headers or (self._watch is not None and self._watch.number > 1)
-        head = "" if headed else csv_line([field.name for field in fields])
+        head = "" if headed else _csv_line([field.name for field in fields])
         for value in values:
-            yield head + csv_line([flat(self.plain(field, field.get(value))) for field in fields])
+            yield head + _csv_line([flat(self.plain(field, field.get(value))) for field in fields])
             head = ""
         yield head
 
@@ -120,3 +122,35 @@ class MachineForms:
         if field.kind is Kind.DATA:
             return base64.b64encode(value).decode()
         return value
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """Return one line of CSV with its newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _yaml(value: Any) -> Iterator[str]:
+    """Yield the lines of a value of a machine form as YAML; texts are quoted as in JSON."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            if isinstance(inner, (dict, list, tuple)) and inner:
+                yield f"{_yaml_key(key)}:"
+                yield from (f"  {line}" for line in _yaml(inner))
+            else:
+                yield f"{_yaml_key(key)}: {_yaml_scalar(inner)}"
+    elif isinstance(value, (list, tuple)) and value:
+        for element in value:
+            lines = list(_yaml(element))
+            yield from (f"{'- ' if n == 0 else '  '}{line}" for n, line in enumerate(lines))
+    else:
+        yield _yaml_scalar(value)
+
+
+def _yaml_key(key: str) -> str:
+    return key if key.isidentifier() else json.dumps(key)
+
+
+def _yaml_scalar(value: Any) -> str:
+    return json.dumps(value)

@@ -1,11 +1,8 @@
-"""Values of machine forms as text: lines of CSV and YAML, and what a terminal may see."""
+"""Values as one text, without what a terminal would obey."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wire.printable import printable
@@ -23,13 +20,6 @@ def text_of(value: Any) -> str:
     return safe(flat(value))
 
 
-def csv_line(cells: Sequence[str]) -> str:
-    """Return one line of CSV with its newline."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
 def flat(value: Any) -> str:
     """Return a value of a machine form as one text."""
     if isinstance(value, str):
@@ -39,28 +29,3 @@ def flat(value: Any) -> str:
     if isinstance(value, (list, tuple)) and all(isinstance(element, str) for element in value):
         return " ".join(value)
     return "" if value is None else json.dumps(value)
-
-
-def yaml(value: Any) -> Iterator[str]:
-    """Yield the lines of a value of a machine form as YAML; texts are quoted as in JSON."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            if isinstance(inner, (dict, list, tuple)) and inner:
-                yield f"{_yaml_key(key)}:"
-                yield from (f"  {line}" for line in yaml(inner))
-            else:
-                yield f"{_yaml_key(key)}: {_yaml_scalar(inner)}"
-    elif isinstance(value, (list, tuple)) and value:
-        for element in value:
-            lines = list(yaml(element))
-            yield from (f"{'- ' if n == 0 else '  '}{line}" for n, line in enumerate(lines))
-    else:
-        yield _yaml_scalar(value)
-
-
-def _yaml_key(key: str) -> str:
-    return key if key.isidentifier() else json.dumps(key)
-
-
-def _yaml_scalar(value: Any) -> str:
-    return json.dumps(value)

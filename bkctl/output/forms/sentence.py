@@ -6,8 +6,8 @@ import os
 import re
 from typing import Final, TextIO
 
+from bkctl.output.forms.safe_text import safe
 from bkctl.output.forms.table import display_width
-from bkctl.output.forms.text import safe
 
 _WORD: Final = re.compile(r"(?:`[^`\n]*`|\S)+|\s+")
 """A word, which a command in backquotes is as well; or what is between words."""

@@ -12,8 +12,8 @@ import attrs
 
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output import units
+from bkctl.output.forms.safe_text import flat, safe, text_of
 from bkctl.output.forms.table import Cell, Table, vertical
-from bkctl.output.forms.text import flat, safe, text_of
 from bkctl.output.views import WIDE, Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
