@@ -17,13 +17,13 @@ import secrets
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from bookied.errors import NO_SPACE
-from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
+from bookied.storage.files.buffered_file import BufferedAppendFile, closing, write_all
+from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError
 from bookied.storage.files.preallocated_file import PreallocatedFile
 
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -208,8 +208,8 @@ class RealFiles:
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            with _closing(fd):
-                _write_all(fd, data, 0)
+            with closing(fd):
+                write_all(fd, data, 0)
                 os.fsync(fd)
             temporary.replace(path)
         except BaseException:
@@ -257,7 +257,7 @@ class RealFiles:
 
     def sync_dir(self, directory: Path) -> None:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with _closing(fd):
+        with closing(fd):
             os.fsync(fd)
 
     def sync_all(self, files: Sequence[UpdateFile]) -> None:
@@ -274,7 +274,7 @@ class RealFiles:
         return path.stat().st_dev
 
     def check_usable(self, directory: Path) -> None:
-        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+        with closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
             pass
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
             # A file system with errors is made read-only by the system: then root may not either.
@@ -410,108 +410,6 @@ def link_or_copy(files: Files, old: Path, new: Path) -> None:
 COPY_BYTES: Final = 1024 * 1024
 """Copied at once."""
 
-IOV_MAX: Final = 512
-"""Buffers handed to one writev; Linux takes 1024."""
-
-
-ZEROS: Final = bytes(1024 * 1024)
-"""Written ahead of small appends to a preallocated file, in one go."""
-
-SMALL_WRITE_BYTES: Final = 64 * 1024
-"""Up to here the sync's latency counts and not its bandwidth."""
-
-
-FORGET_BYTES: Final = 8 * 1024 * 1024
-"""How much of a file that should not fill the page cache stays there, and goes at a time."""
-
-
-class BufferedAppendFile:
-    """A file that is appended to, with preallocated space ahead where that was asked for.
-
-    Preallocated blocks are unwritten: the file system has to note at each sync that some hold data
-    now. Where little is written between syncs, zeros go out ahead, a megabyte at a time, so that
-    the syncs after that overwrite plain blocks and need no note at all: about half the time each.
-    """
-
-    def __init__(
-        self,
-        fd: int,
-        path: Path,
-        preallocate: int,
-        allocate: Callable[[int, int, int], object] = os.posix_fallocate,
-        *,
-        forget: bool = False,
-    ) -> None:
-        """Append to an empty file.
-
-        Args:
-            fd: its descriptor, which this object closes.
-            path: for errors.
-            preallocate: how much space to reserve at a time; 0 for none.
-            allocate: reserves space: descriptor, offset, size.
-            forget: keep what was synced out of the page cache, but for the last megabytes.
-        """
-        self._fd, self._path = fd, path
-        self._preallocate, self._allocate = preallocate, allocate
-        self._size, self._allocated, self._zeroed = 0, 0, 0
-        self._forget, self._forgotten = forget, 0
-
-    @property
-    def readable_bytes(self) -> int:
-        return self._size
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        at = self._size
-        size = sum(map(len, buffers)) if self._preallocate else 0
-        if self._preallocate:
-            self._reserve(at + size)
-        if self._preallocate and size <= SMALL_WRITE_BYTES and at + size > self._zeroed:
-            self._write_zeros(at)
-        for start in range(0, len(buffers), IOV_MAX):
-            at += _write_vector(self._fd, buffers[start : start + IOV_MAX], at)
-        self._size = at
-
-    def _reserve(self, end: int) -> None:
-        try:
-            while end > self._allocated:
-                self._allocate(self._fd, self._allocated, self._preallocate)
-                self._allocated += self._preallocate
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise
-            # Without a whole step there may be space for the records yet. A part may be allocated.
-            self._preallocate = 0
-            self._allocated = os.fstat(self._fd).st_size
-
-    def _write_zeros(self, at: int) -> None:
-        """Overwrite the next megabyte of what is preallocated; the records then go over it."""
-        end = min(at + len(ZEROS), self._allocated)
-        _write_all(self._fd, memoryview(ZEROS)[: end - at], at)
-        self._zeroed = end
-
-    def flush(self) -> None:
-        pass
-
-    def sync(self) -> None:
-        size = self._size
-        sync_named(self._fd, self._path)
-        if self._forget and size - self._forgotten >= 2 * FORGET_BYTES:
-            # Not the last ones: pages that zeros were written to are about to be used.
-            end = size - FORGET_BYTES
-            os.posix_fadvise(
-                self._fd, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED
-            )
-            self._forgotten = end
-
-    def tell(self) -> int:
-        return self._size
-
-    def close(self) -> None:
-        with _closing(self._fd):
-            if self._allocated > self._size:
-                os.ftruncate(self._fd, self._size)
-
-
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", -1)
 """Linux's; elsewhere no flag at all is like it, and the call fails."""
 
@@ -556,7 +454,7 @@ class _File:
         return os.fstat(self._fd).st_size
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        _write_all(self._fd, data, offset)
+        write_all(self._fd, data, offset)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -566,28 +464,3 @@ class _File:
 
     def close(self) -> None:
         os.close(self._fd)
-
-
-def _write_vector(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-    written = os.pwritev(fd, buffers, offset)
-    if written < sum(map(len, buffers)):
-        rest = memoryview(b"".join(buffers))[written:]
-        _write_all(fd, rest, offset + written)
-        written += len(rest)
-    return written
-
-
-def _write_all(fd: int, data: Buffer, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        offset += written
-        view = view[written:]
-
-
-@contextlib.contextmanager
-def _closing(fd: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(fd)

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bookied.storage.files.buffered_file import IOV_MAX
 from bookied.storage.files.direct_file import BLOCK_BYTES, BUFFER_BYTES
-from bookied.storage.files.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles, remove_tree
+from bookied.storage.files.files import AppendFile, Files, ReadFile, RealFiles, remove_tree
 from bookied.storage.files.open_files import OpenFiles
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.sim.world.disk import SimFiles

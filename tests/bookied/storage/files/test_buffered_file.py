@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.storage.files.files import SMALL_WRITE_BYTES, ZEROS, BufferedAppendFile, RealFiles
+from bookied.storage.files.buffered_file import SMALL_WRITE_BYTES, ZEROS, BufferedAppendFile
+from bookied.storage.files.files import RealFiles
 
 STEP = 4 * 1024 * 1024
 
