@@ -1,4 +1,7 @@
-"""The signals of a bookie's process, and the stacks of its threads for SIGQUIT."""
+"""The signals of a bookie's process, and the stacks of its threads for SIGQUIT.
+
+What a stop does, in which order: ``bookied.service.start_and_stop``.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
-from bkclient.metadata.sqlite.admin import SqliteAdmin, SqliteRaw, SqliteSiblings
+from bkclient.metadata.sqlite.init_and_format import SqliteAdmin
+from bkclient.metadata.sqlite.raw_nodes import SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
-from bkclient.metadata.tree.admin import TreeAdmin, TreeRaw, TreeSiblings
+from bkclient.metadata.tree.init_and_format import TreeAdmin
+from bkclient.metadata.tree.raw_nodes import TreeRaw, TreeSiblings
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds

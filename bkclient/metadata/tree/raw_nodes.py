@@ -1,0 +1,150 @@
+"""Every node of the tree as it is, to look at, to copy and to bring back; and nodes beside the root."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import StoredNode, Version, Versioned
+from bkclient.metadata.errors import (
+    AlreadyInitializedError,
+    ClusterInUseError,
+    IncompatibleLayoutError,
+    MetadataAccessError,
+    NotFoundError,
+)
+from bkclient.metadata.stored_values import decode_instance_id
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.logs import remove_all_logs, replace_tombstone
+from bkclient.metadata.tree.nodes import (
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    children_if_there,
+    create_with_parents,
+    delete_all_below,
+    delete_if_there,
+    exists,
+    get_if_there,
+    retry_until_answered,
+    run_together,
+)
+from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
+
+_ROOT: Final = ""
+
+
+_AT_ONCE: Final = 256
+
+
+class TreeRaw(TreePart):
+    """Implements ``RawNodes``."""
+
+    async def nodes(
+        self, path: str = _ROOT, *, depth: int | None = None
+    ) -> AsyncIterator[tuple[StoredNode, ...]]:
+        first = await self._stored(path)
+        if first is None:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
+        beside = zk_paths.BESIDE_ROOT if path == _ROOT else ()
+        others = [await self._stored(one) for one in beside]
+        found = [(first, 0), *((one, 0) for one in others if one is not None)]
+        yield tuple(node for (node, _), _ in found)
+        # The last ones first: what is still to be looked at stays little.
+        left = _below(found, depth)
+        while left:
+            some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
+            stored = await run_together(self._stored(one) for one, _ in some)
+            found = [(node, level) for node, (_, level) in zip(stored, some, strict=True) if node]
+            yield tuple(node for (node, _), _ in found)
+            left += _below(found, depth)
+
+    async def _stored(self, path: str) -> tuple[StoredNode, list[str]] | None:
+        """Return a node and the names of its children; None where there is none."""
+        try:
+            node = await self._tree.get(path)
+        except NoNodeError:
+            return None
+        except MetadataAccessError as error:
+            return StoredNode(path, b"", 0, unreadable=str(error)), []
+        try:
+            # Most nodes are leaves; what has children by now is asked for their names.
+            names = await self._tree.children(path) if node.stat.children else []
+        except NoNodeError:
+            return None
+        stat = node.stat
+        return (
+            StoredNode(path, node.value, stat.version, len(names), bool(stat.owner), stat.ctime_ms),
+            names,
+        )
+
+    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
+        """See ``RawNodes``.
+
+        Raises:
+            IncompatibleLayoutError: the URI asks for another layout than the nodes have.
+        """
+        if self._layout_wanted not in {None, layout}:
+            raise IncompatibleLayoutError(
+                f"{self._tree.uri} asks for the layout {self._layout_wanted}, not {layout}"
+            )
+        if await self._tree.stat(_ROOT) is None:
+            await self._tree.make_root_parents()
+            await self._add(StoredNode(_ROOT, b"", 0))
+        levels: dict[int, list[StoredNode]] = defaultdict(list)
+        for node in nodes:
+            levels[node.path.count("/")].append(node)
+        differing: list[str] = []
+        for _, level in sorted(levels.items()):
+            for start in range(0, len(level), _AT_ONCE):
+                some = level[start : start + _AT_ONCE]
+                same = await run_together(self._add(node) for node in some)
+                differing += [
+                    node.path for node, is_same in zip(some, same, strict=True) if not is_same
+                ]
+        return differing
+
+    async def _add(self, node: StoredNode) -> bool:
+        """Make a node; return whether it has this value now."""
+        try:
+            await retry_until_answered(
+                lambda: create_with_parents(self._tree, node.path, node.value)
+            )
+        except NodeExistsError:
+            if zk_paths.parent(node.path) == zk_paths.LOGS:
+                await replace_tombstone(self._tree, node.path, node.value)
+            return (await self._tree.get(node.path)).value == node.value
+        return True
+
+
+def _below(
+    found: Sequence[tuple[tuple[StoredNode, list[str]], int]], depth: int | None
+) -> list[tuple[str, int]]:
+    """Return the paths below nodes with their levels, to be taken from the end."""
+    return [
+        (f"{node.path}/{name}", level + 1)
+        for (node, names), level in reversed(found)
+        if depth is None or level < depth
+        for name in sorted(names, reverse=True)
+    ]
+
+
+class TreeSiblings(TreePart):
+    """Implements ``SiblingNodes``: what another program keeps beside the cluster's root."""
+
+    async def read_sibling(self, path: str) -> Versioned[bytes]:
+        try:
+            node = await self._tree.get(zk_paths.beside(path))
+        except NoNodeError as error:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error
+        # A node that is deleted and created again has none of its earlier versions.
+        return Versioned(node.value, (node.stat.created << 32) + node.stat.version)
+
+    async def sibling_names(self, path: str) -> list[str]:
+        try:
+            return sorted(await self._tree.children(zk_paths.beside(path)))
+        except NoNodeError as error:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error
