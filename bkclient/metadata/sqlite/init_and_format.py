@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
 
-from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo, StoredNode, Version, Versioned
+from bkclient.metadata.api import LayoutInfo, Version
 from bkclient.metadata.errors import (
     AlreadyInitializedError,
     ClusterInUseError,
     IncompatibleLayoutError,
-    NotFoundError,
     NotInitializedError,
 )
 from bkclient.metadata.sqlite.base import (
@@ -31,7 +26,6 @@ from bkclient.metadata.sqlite.base import (
 )
 from bkclient.metadata.sqlite.rows import META, Key, Rows
 from bkclient.metadata.stored_values import decode_instance_id, known_layout
-from bkclient.metadata.zk_paths import LedgerLayout
 from wire.ids import BookieId, LedgerId
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
-from bkclient.metadata.sqlite.init_and_format import stored_layout
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
+from bkclient.metadata.sqlite.init_and_format import stored_layout
 from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
 from bkclient.metadata.tree.ledgers import check_new_id, ledger_errors, with_token

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo, StoredNode, Version, Versioned
+from bkclient.metadata.api import StoredNode, Version, Versioned
 from bkclient.metadata.errors import (
-    AlreadyInitializedError,
-    ClusterInUseError,
-    IncompatibleLayoutError,
     NotFoundError,
     NotInitializedError,
 )
 from bkclient.metadata.sqlite.base import (
-    AVAILABLE,
     COOKIE,
     CURSORS,
     LEDGER,
-    LOCK,
     LOG,
     MARK,
-    READ_ONLY,
-    VOTE,
     SqlitePart,
 )
-from bkclient.metadata.sqlite.rows import META, Key, Rows
-from bkclient.metadata.stored_values import decode_instance_id, known_layout
-from bkclient.metadata.zk_paths import LedgerLayout
-from wire.ids import BookieId, LedgerId
-from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 from bkclient.metadata.sqlite.init_and_format import dump_rows, stored_layout
+from bkclient.metadata.sqlite.rows import META, Key, Rows
+from bkclient.metadata.zk_paths import LedgerLayout
+from wire.ids import LedgerId
 
 _AT_ONCE: Final = 500
 _OF_SESSIONS: Final = (

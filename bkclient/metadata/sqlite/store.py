@@ -11,12 +11,12 @@ from typing import Any
 
 from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
-from bkclient.metadata.sqlite.init_and_format import SqliteAdmin
-from bkclient.metadata.sqlite.raw_nodes import SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
+from bkclient.metadata.sqlite.init_and_format import SqliteAdmin
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteCursors, SqliteLogs
+from bkclient.metadata.sqlite.raw_nodes import SqliteRaw, SqliteSiblings
 from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.underreplication import SqliteElection, SqliteRepair
 

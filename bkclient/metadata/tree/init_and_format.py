@@ -6,28 +6,23 @@ BookKeeper 4.18.0, AbstractZkLedgerManagerFactory and ZKRegistrationManager.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode, Version, Versioned
+from bkclient.metadata.api import Version
 from bkclient.metadata.errors import (
     AlreadyInitializedError,
     ClusterInUseError,
     IncompatibleLayoutError,
-    MetadataAccessError,
-    NotFoundError,
 )
 from bkclient.metadata.stored_values import decode_instance_id
 from bkclient.metadata.tree.base import TreePart
-from bkclient.metadata.tree.logs import remove_all_logs, replace_tombstone
+from bkclient.metadata.tree.logs import remove_all_logs
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     children_if_there,
-    create_with_parents,
     delete_all_below,
     delete_if_there,
     exists,

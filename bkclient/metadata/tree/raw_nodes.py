@@ -1,42 +1,29 @@
-"""Every node of the tree as it is, to look at, to copy and to bring back; and nodes beside the root."""
+"""Each node of the tree as it is: to look at, to copy, to bring back; and nodes beside the root."""
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode, Version, Versioned
+from bkclient.metadata.api import StoredNode, Versioned
 from bkclient.metadata.errors import (
-    AlreadyInitializedError,
-    ClusterInUseError,
     IncompatibleLayoutError,
     MetadataAccessError,
     NotFoundError,
 )
-from bkclient.metadata.stored_values import decode_instance_id
 from bkclient.metadata.tree.base import TreePart
-from bkclient.metadata.tree.logs import remove_all_logs, replace_tombstone
+from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    children_if_there,
     create_with_parents,
-    delete_all_below,
-    delete_if_there,
-    exists,
-    get_if_there,
     retry_until_answered,
     run_together,
 )
-from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 _ROOT: Final = ""
-
-
 _AT_ONCE: Final = 256
 
 

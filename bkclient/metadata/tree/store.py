@@ -7,14 +7,14 @@ from collections.abc import Callable
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
-from bkclient.metadata.tree.init_and_format import TreeAdmin
-from bkclient.metadata.tree.raw_nodes import TreeRaw, TreeSiblings
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
+from bkclient.metadata.tree.init_and_format import TreeAdmin
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, retry_until_answered
+from bkclient.metadata.tree.raw_nodes import TreeRaw, TreeSiblings
 from bkclient.metadata.tree.underreplication.queue import TreeQueue
 from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 
