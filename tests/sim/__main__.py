@@ -17,9 +17,9 @@ from typing import Any
 from twisted.logger import globalLogBeginner
 
 from tests.sim.engine.coverage import everything
-from tests.sim.engine.hunting import Found, hunt
+from tests.sim.engine.many_seeds import Found, hunt
+from tests.sim.engine.one_seed import command, kind_of, play, shrink, try_seed
 from tests.sim.engine.plan import Plan, from_json, to_json
-from tests.sim.engine.seeds import command, kind_of, play, shrink, try_seed
 from tests.sim.engine.simulation import SimulationResult
 from tests.sim.engine.workloads import WORKLOADS, plan_of, seeds_of, workload_of
 from tests.sim.mutations import MUTATIONS

@@ -19,7 +19,7 @@ import attrs
 from twisted.logger import globalLogBeginner
 
 from bookied.errors import BookieStopError, StorageError
-from tests.sim.engine.hunting import Found, hunt, left_lying
+from tests.sim.engine.many_seeds import Found, hunt, left_lying
 from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
 from tests.sim.world.broken_bookies import FAULTS
 from tests.sim.world.disk import Fault, PowerCut, failing

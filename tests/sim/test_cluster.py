@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.engine.hunting import Found, hunt
+from tests.sim.engine.many_seeds import Found, hunt
+from tests.sim.engine.one_seed import command, play, shrink, try_seed
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import from_json, to_json
 from tests.sim.engine.scene import Scene, add_answer, at
-from tests.sim.engine.seeds import command, play, shrink, try_seed
 from tests.sim.engine.simulation import Simulation
 from tests.sim.engine.workloads import WORKLOADS, plan_of
 from tests.sim.world.network import Fate

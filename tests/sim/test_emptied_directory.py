@@ -8,7 +8,7 @@ import pytest
 
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.service.start_and_stop import BookieService
-from tests.sim.engine.hunting import Found
+from tests.sim.engine.many_seeds import Found
 from tests.sim.storage import live_until_the_power_goes
 from tests.sim.world.bookie_world import DB_SEEDS, SOUND, BookieWorld, Build
 

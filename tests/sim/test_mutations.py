@@ -16,9 +16,9 @@ from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
 from bkclient.metadata.sqlite.rows import Rows
-from tests.sim.engine.hunting import Found, hunt, with_first
-from tests.sim.engine.seeds import kind_of, try_seed
-from tests.sim.engine.switches import put
+from tests.sim.engine.many_seeds import Found, hunt, with_first
+from tests.sim.engine.mutation_switch import put
+from tests.sim.engine.one_seed import kind_of, try_seed
 from tests.sim.engine.workloads import seeds_of, workload_of
 from tests.sim.mutations import MUTATIONS
 from wire.codes import ProtocolVersion

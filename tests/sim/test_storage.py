@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.engine.hunting import Found, hunt, with_first
+from tests.sim.engine.many_seeds import Found, hunt, with_first
 from tests.sim.storage import READ_SEEDS, command, try_seed
 from tests.sim.world.bookie_world import DB_SEEDS
 from tests.sim.world.broken_bookies import FAULTS

@@ -30,7 +30,7 @@ from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.quorum.distribution import write_set
 from tests.sim.engine.coverage import noted
-from tests.sim.engine.hunting import left_lying
+from tests.sim.engine.many_seeds import left_lying
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.engine.plan import STORM_S, Item, Plan
 from tests.sim.world.bookie import SimBookie

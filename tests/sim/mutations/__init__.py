@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.engine.switches import Mutation
+from tests.sim.engine.mutation_switch import Mutation
 from tests.sim.mutations.bookie import BOOKIE_MUTATIONS
 from tests.sim.mutations.log import LOG_MUTATIONS
 from tests.sim.mutations.metadata import METADATA_MUTATIONS

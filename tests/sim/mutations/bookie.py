@@ -14,7 +14,7 @@ from bookied.server.rules.fencing import Fences
 from bookied.server.rules.metadata_fence_check import FenceCheck, FenceState
 from bookied.storage.journal.journal_file import JournalFile
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 
 
 def _fence_in_memory(stack: contextlib.ExitStack) -> None:

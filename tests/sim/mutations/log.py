@@ -14,7 +14,7 @@ from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
 from bkclient.log.trim_and_delete import LogRemoval
 from bkclient.metadata.api import ANY
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.ids import LedgerId
 
 Stack = contextlib.ExitStack

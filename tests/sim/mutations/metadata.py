@@ -19,7 +19,7 @@ from bkclient.metadata.ledger_changes import LocalMetadata, Updater
 from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
 from bkclient.metadata.tree import election
 from bkclient.metadata.tree.ids import TreeLedgerIds
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

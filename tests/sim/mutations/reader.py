@@ -10,7 +10,7 @@ import attrs
 from bkclient.ledger import opening
 from bkclient.ledger.reads.tail import ConfirmedEnd, MetadataFollower
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.digest import _Digester
 from wire.ledger_metadata import LedgerMetadata
 

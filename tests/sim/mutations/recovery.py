@@ -24,7 +24,7 @@ from bkclient.quorum.recovery_rules import (
     Recovery,
     RecoveryCommand,
 )
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.codes import LedgerState, ReadFlag
 from wire.ids import EntryId
 

@@ -24,7 +24,7 @@ from bookied.autorecovery.audit_schedule import AuditJob
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.lost_bookies import LostBookies
 from bookied.autorecovery.worker import RepairOutcome, Worker
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.codes import AddFlag
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

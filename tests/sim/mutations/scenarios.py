@@ -36,7 +36,7 @@ from bookied.storage.garbage.transactional_compaction import (
 from bookied.storage.index.index_files import reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
 from wire.ids import BookieId, LedgerId

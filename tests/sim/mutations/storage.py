@@ -31,7 +31,7 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.logs import EntryLogs, LogsSnapshot
 from bookied.storage.ledger_storage.relocation import Relocation
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.codes import ReturnCode
 from wire.ids import LedgerId
 

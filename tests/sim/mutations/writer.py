@@ -33,7 +33,7 @@ from bkclient.quorum.pending_adds import (
     FailAdds,
     SendAgain,
 )
-from tests.sim.engine.switches import Mutation, put, switch
+from tests.sim.engine.mutation_switch import Mutation, put, switch
 from tests.sim.mutations.recovery import lac_moves
 from wire.codes import LedgerState
 from wire.ids import EntryId

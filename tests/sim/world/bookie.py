@@ -27,8 +27,8 @@ from bookied.service.storage_engine import Engine
 from bookied.state.bookie_state import SERVING
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles
-from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.key_values import SimKeyValues
+from tests.sim.world.lagging_metadata import LaggingCluster
 from tests.sim.world.network import Network, SimListener
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SqliteCluster

@@ -21,7 +21,7 @@ from bookied.service.start_and_stop import BookieService
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.world.bookie import SESSION_S, SimBookie, some_config
 from tests.sim.world.bookie_parts import with_directories
-from tests.sim.world.followers import LaggingCluster
+from tests.sim.world.lagging_metadata import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SimSqlite, SqliteCluster

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Union
 
-from tests.sim.engine.hunting import Found
+from tests.sim.engine.many_seeds import Found
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Plan
 from tests.sim.engine.simulation import SimulationResult
