@@ -17,7 +17,7 @@ from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
 )
-from bkclient.ledger import explicit_lac
+from bkclient.ledger import force_and_explicit_lac
 from bkclient.ledger.adds import closing, ensemble_changes
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
@@ -274,7 +274,7 @@ def _lac_before_force(stack: contextlib.ExitStack) -> None:
 
 
 def _force_asks_one(stack: contextlib.ExitStack) -> None:
-    usual = explicit_lac.force
+    usual = force_and_explicit_lac.force
 
     async def force(pool: Any, ledger_id: Any, bookies: Any) -> None:
         await usual(pool, ledger_id, tuple(bookies)[:1])
@@ -305,7 +305,7 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     async def force(self: Any) -> EntryId:
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
         if self._quorum.last_pushed >= 0:
-            await explicit_lac.force(self._pool, self._ledger_id, self._quorum.ensemble)
+            await force_and_explicit_lac.force(self._pool, self._ledger_id, self._quorum.ensemble)
         if head > self.last:
             self.last, self.length = head, length
         return EntryId(head)
