@@ -153,7 +153,7 @@ REVIEWED: Final = {
     "_read_next_v2: range(at, last_start + 1, _READ.size)": "inside what was received",
     "_repeated: pa.repeat(pa.scalar(value, kind), len(batch))": _ITEMS,
     "_extremes: range(footer.num_row_groups)": "the footer of a file that was just written",
-    "_verify_file: range(r.first, r.last + 1)": "lazy, and each step is a row of a file",
+    "_verify_rows: range(r.first, r.last + 1)": "lazy, and each step is a row of a file",
     "read_ranges: range(_ready(ahead))": _ITEMS,
     "_log_ledgers: range(at, min(at + ahead, record.next_index))": "ledgers that the record lists",
     "Sink._value: bytes(value)": "the value of a binary column",

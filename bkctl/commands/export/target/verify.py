@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -105,7 +106,6 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
 
     for file in written:
         try:
-            _verify_bytes(files, file)
             _verify_file(files, file)
         except FileNotFoundError as error:
             raise ExportVerifyError(f"{file.path} is missing") from error
@@ -135,34 +135,87 @@ def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | No
     return None
 
 
-def _verify_bytes(files: TargetFiles, file: WrittenFile) -> None:
-    """Compare all bytes, also those of columns without a digest, and of the footer."""
-    if file.file_crc32c is None:
-        return
-    found = 0
-    with files.open(file.path) as stream:
-        while chunk := stream.read(_READ_BYTES):
-            found = crc32c.crc32c(chunk, found)
-    if found != file.file_crc32c:
-        raise ExportVerifyError(
-            f"{file.path} is damaged: the CRC32C of its bytes is {found:08x}, "
-            f"was {file.file_crc32c:08x}"
-        )
+class _ChecksummedFile(io.RawIOBase):
+    """A file that keeps the CRC32C of its bytes while they are read, about in their order.
+
+    What the reader skips is read for the CRC32C; what is read twice counts once.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._crc32c = self._end = 0
+        """The CRC32C of all bytes before ``_end``."""
+        self.is_in_order = False
+        """Whether what comes is read in the order of the file: the footer is read before."""
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def read(self, size: int = -1) -> bytes:
+        begin = self.tell()
+        if self.is_in_order and begin > self._end:
+            self._count_to(begin)
+            self.seek(begin)
+        data: bytes = self._stream.read(size)
+        if begin <= self._end:
+            self._count(memoryview(data)[self._end - begin :])
+        return data
+
+    def _count(self, data: bytes | memoryview) -> None:
+        self._crc32c = crc32c.crc32c(data, self._crc32c)
+        self._end += len(data)
+
+    def _count_to(self, end: int) -> None:
+        self.seek(self._end)
+        while self._end < end and (chunk := self._stream.read(min(_READ_BYTES, end - self._end))):
+            self._count(chunk)
+
+    def check(self, file: WrittenFile) -> None:
+        """Compare all bytes, also those of columns without a digest, and of the footer.
+
+        Raises:
+            ExportVerifyError: they are not those that were written.
+        """
+        self._count_to(self.seek(0, io.SEEK_END))
+        if file.file_crc32c not in (None, self._crc32c):
+            raise ExportVerifyError(
+                f"{file.path} is damaged: the CRC32C of its bytes is {self._crc32c:08x}, "
+                f"was {file.file_crc32c:08x}"
+            )
 
 
 def _verify_file(files: TargetFiles, file: WrittenFile) -> None:
+    with files.open(file.path) as stream:
+        checked = _ChecksummedFile(stream)
+        try:
+            _verify_rows(checked, file)
+        finally:
+            checked.check(file)  # Damaged bytes explain whatever is wrong with the rows.
+
+
+def _verify_rows(checked: _ChecksummedFile, file: WrittenFile) -> None:
     from pyarrow import parquet
 
     digest, rows = RowDigest(), 0
     expected = ((r.ledger_id, entry) for r in file.ranges for entry in range(r.first, r.last + 1))
-    with files.open(file.path) as stream:
-        columns = ["ledger_id", "entry_id", "payload"]
-        for batch in parquet.ParquetFile(stream).iter_batches(_READ_ROWS, columns=columns):
-            digest.add(batch.column(2))
-            for row in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                if next(expected, None) != row:
-                    raise ExportVerifyError(f"{file.path}: row {rows} is entry {row}")
-                rows += 1
+    columns = ["ledger_id", "entry_id", "payload"]
+    found = parquet.ParquetFile(checked)
+    checked.is_in_order = True
+    for batch in found.iter_batches(_READ_ROWS, columns=columns, use_threads=False):
+        digest.add(batch.column(2))
+        for row in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            if next(expected, None) != row:
+                raise ExportVerifyError(f"{file.path}: row {rows} is entry {row}")
+            rows += 1
     if (rows, digest.hex()) != (file.rows, file.digest):
         raise ExportVerifyError(
             f"{file.path}: (rows, digest) are {(rows, digest.hex())} read back, "
