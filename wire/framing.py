@@ -12,9 +12,7 @@ from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
 from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.frames import v2, v3
 from wire.messages import NEED_DATA, Answer, ReceivedRequest, Request, Signal, StartTlsRequest
-
-TLS_BEGIN: Final = b"\x16\x03"
-"""What TLS begins with. No frame does: it would be longer than any may be."""
+from wire.other_protocols import TLS_BEGIN, other_protocol
 
 _PREFIX_BYTES: Final = v2.LENGTH.size
 
@@ -54,7 +52,8 @@ class FrameBuffer:
             if buffer.startswith(TLS_BEGIN):
                 raise TlsOrderError("TLS where a frame must be; START_TLS comes first")
             raise RemoteProtocolError(
-                f"frame of {size} bytes; must be 1 to {self._payload_bytes_max}"
+                other_protocol(size)
+                or f"a frame of {size} bytes; must be 1 to {self._payload_bytes_max}"
             )
         end = _PREFIX_BYTES + size
         if len(buffer) < end:

@@ -120,8 +120,7 @@ class AdminClient:
                 return AdminAnswer(response.status, body_of(response).decode("utf-8", "replace"))
         except (TimeoutError, OSError, http.client.HTTPException) as error:
             where = f"{self._address.host}:{self._address.port}"
-            why = getattr(error, "strerror", None) or error
-            raise BookieUnavailableError(f"no HTTP at {where}: {why}") from error
+            raise BookieUnavailableError(f"no HTTP at {where}: {_why_none(error)}") from error
         finally:
             connection.close()
 
@@ -178,6 +177,21 @@ class AdminClient:
             f"profile edit {self._profile} --admin-token-file FILE; on the bookie's host "
             "-c bk_server.conf has it; `bkctl local` keeps the token in DIR/admin-token",
         )
+
+
+def _why_none(error: Exception) -> object:
+    """Return why a request had no HTTP answer."""
+    if isinstance(error, http.client.RemoteDisconnected):
+        return (
+            "the server closed the connection without a response; is it the bookie's own port, or"
+            " HTTPS? (--http https://HOST:PORT)"
+        )
+    if isinstance(error, http.client.BadStatusLine):
+        line = str(error)
+        if line.startswith(("\x15\x03", "\x16\x03")):
+            return "the server speaks TLS; try --http https://HOST:PORT"
+        return f"the server does not speak HTTP: {line[:80]!r}"
+    return getattr(error, "strerror", None) or error
 
 
 def _masked(body: object) -> object:

@@ -18,8 +18,9 @@ from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
 from wire.codes import ReturnCode
 from wire.errors import RemoteProtocolError
-from wire.framing import TLS_BEGIN, ServerConnection
+from wire.framing import ServerConnection
 from wire.messages import ReceivedRequest, StartTlsRequest, StartTlsResponse
+from wire.other_protocols import TLS_BEGIN
 
 _LENGTH: Final = struct.Struct(">i")
 

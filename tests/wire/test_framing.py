@@ -101,6 +101,22 @@ def test_an_impossible_length_is_refused_at_the_prefix(size) -> None:
             connection.next_event()
 
 
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        (b"GET / HTTP/1.1\r\n", "an HTTP request; a bookie serves HTTP on another port"),
+        (b"POST /api HTTP/1.1\r\n", "an HTTP request"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP response; this is the port of an HTTP server"),
+        (b"\x15\x03\x03\0\x02\x02\x46", "TLS; the port expects TLS from the first byte on"),
+    ],
+)
+def test_another_protocol_is_named(begin: bytes, said: str) -> None:
+    for connection in (ServerConnection(), ClientConnection(ProtocolVersion.V2)):
+        connection.receive_data(begin)
+        with pytest.raises(RemoteProtocolError, match=said):
+            connection.next_event()
+
+
 def test_the_limit_counts_the_prefix() -> None:
     connection = ServerConnection(frame_bytes_max=100)
     connection.receive_data(struct.pack(">i", 96))

@@ -31,6 +31,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from bkclient.metadata.zookeeper_reader.frames import FRAME_BYTES_MAX
+from wire.other_protocols import other_protocol
 
 _MISREAD: Final = (struct.error, RuntimeError, LookupError, ValueError)
 """What kazoo raises where bytes are not what it takes them for."""
@@ -56,7 +57,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
 
     def bounded(size: int, timeout_s: float) -> bytes:
         if not 0 <= size <= FRAME_BYTES_MAX:
-            raise dropped(f"a frame of {size} bytes")
+            raise dropped(other_protocol(size) or f"a frame of {size} bytes")
         with connection._socket_error_handling():  # noqa: SLF001
             return _read(client, size, timeout_s)
 

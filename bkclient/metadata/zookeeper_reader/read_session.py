@@ -24,6 +24,7 @@ from bkclient.metadata.zookeeper_reader.reachability import (
     named,
     words_of,
 )
+from wire.other_protocols import other_protocol
 
 AT_ONCE: Final = 800
 """Questions in flight; a server takes a thousand requests before it reads no more."""
@@ -290,7 +291,7 @@ class ReadSession:
 
     def _checked(self, size: int, size_min: int) -> int:
         if not size_min <= size <= frames.FRAME_BYTES_MAX:
-            raise self._strange(f"a frame of {size} bytes")
+            raise self._strange(other_protocol(size) or f"a frame of {size} bytes")
         return size
 
     def _check_auth(self, wrong: int) -> None:

@@ -18,6 +18,7 @@ from bookied.admin.http.limits import (
     REQUEST_S,
     HttpLimit,
 )
+from wire.other_protocols import TLS_BEGIN
 
 CHUNK_BYTES: Final = 64 * 1024
 """Written at once of an answer."""
@@ -50,7 +51,7 @@ class AdminChannel(HTTPChannel):
 
     _call: IDelayedCall | None = None
     _answered: Request | None = None
-    _is_cut = False
+    _is_cut = _has_begun = False
 
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
@@ -59,11 +60,25 @@ class AdminChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         """Take bytes; with the first of a request its time begins."""
+        if self._is_cut:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            if why := _other_protocol(data):
+                self._refuse_protocol(why)
+                return
         if not self.is_busy and self._call is None:
             self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
         with contextlib.suppress(RequestCutError):
             super().dataReceived(data)  # type: ignore[no-untyped-call]
         self.site.give_way()
+
+    def _refuse_protocol(self, why: str) -> None:
+        """Answer in HTTP, so that the peer can see what the port speaks, and close."""
+        self._is_cut = True
+        self.site.counts.hit(HttpLimit.PROTOCOL, self.site.host_of(self.transport), why)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        self.transport.loseConnection()
 
     def headerReceived(self, line: bytes) -> bool:
         """Take a header; cut a body whose announced length has more digits than Python reads."""
@@ -138,6 +153,15 @@ class AdminChannel(HTTPChannel):
         """End the connection now; Twisted's says a word for each."""
         self._abortingCall = None
         self.transport.abortConnection()
+
+
+def _other_protocol(begin: bytes) -> str:
+    """Return what a client speaks whose first bytes cannot be HTTP; "" if they can."""
+    if begin.startswith(TLS_BEGIN):
+        return "TLS; httpServerTlsEnable is false"
+    if begin.startswith(b"\0"):  # The length of a frame of at most 16 MiB.
+        return "the bookie protocol; bookiePort is another port"
+    return ""
 
 
 @implementer(IPushProducer)

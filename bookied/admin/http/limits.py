@@ -85,6 +85,7 @@ class HttpLimit(NamedLimit):
     )
     TOKEN = "token", "refused requests without the token or a certificate"
     TLS = "tls", "failed TLS handshakes"
+    PROTOCOL = "protocol", "closed connections: the client does not speak HTTP"
     HOST = "host", "refused requests for other hosts: httpServerAllowedHosts can name them"
 
 

@@ -138,6 +138,7 @@ async def _ask(store: object) -> None:
     ("answer", "said"),
     [
         (lambda _: struct.pack(">i", -1), "a frame of -1 bytes"),
+        (lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP response"),
         (lambda _: framed(b"ab"), "cannot be read"),
         (lambda xid: framed(header(xid + 7)), "an answer to request"),
         (lambda _: framed(header(LOGIN)), f"an answer to request {LOGIN} instead of"),
@@ -145,7 +146,7 @@ async def _ask(store: object) -> None:
         (lambda xid: framed(header(xid) + struct.pack(">i", 1 << 30) + STAT), "requires a buffer"),
         (lambda _: framed(header(-1) + struct.pack(">ii", 99, 3)), "cannot be read"),
     ],
-    ids=["negative", "short", "number", "login", "error", "value", "event"],
+    ids=["negative", "HTTP", "short", "number", "login", "error", "value", "event"],
 )
 def test_an_answer_that_no_zookeeper_gives_is_named(
     answer: Callable[[int], bytes], said: str

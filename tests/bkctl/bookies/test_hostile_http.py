@@ -63,6 +63,19 @@ def test_an_answer_without_end_ends_the_request(kind: str) -> None:
             client.request("GET", "/metrics")
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "closed the connection without a response; is it the bookie's own port, or HTTPS"),
+        (b"\x15\x03\x03\0\x02\x02\x46", "the server speaks TLS; try --http https://HOST:PORT"),
+        (b"220 mail.example\r\n", "the server does not speak HTTP: '220 mail.example"),
+    ],
+)
+def test_a_port_that_does_not_speak_http_is_named(answer: bytes, why: str) -> None:
+    with server(answer) as port, pytest.raises(BookieUnavailableError, match=why):
+        AdminClient("127.0.0.1", port, timeout_s=LONG_S).request("GET", "/metrics")
+
+
 @pytest.mark.parametrize("length", [b"100", b"1000000000000", b"1" + b"0" * 20])
 def test_a_body_shorter_than_its_length_is_no_answer(length: bytes) -> None:
     answer = OK + b"Content-Length: " + length + b"\r\n\r\n{}"

@@ -296,6 +296,12 @@ def test_what_is_no_zookeeper_is_told_from_one(size: int) -> None:
     assert server.connections[-1].closed
 
 
+def test_an_http_server_is_named() -> None:
+    server = Server(nodes(1), strange=b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(MetadataStoreError, match="not a ZooKeeper: an HTTP response"):
+        values(session(server), [get_data("/n0")])
+
+
 @pytest.mark.parametrize("xids", [(0,), (2,), (1, 1), (1, 2)])
 def test_an_answer_that_is_not_the_one_due_is_refused(xids: tuple[int, ...]) -> None:
     answers = b"".join(struct.pack(">iiqi", 16, xid, 1, 0) for xid in xids)

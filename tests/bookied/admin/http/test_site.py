@@ -183,6 +183,28 @@ def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
     assert server.asked == []
 
 
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        (b"\x16\x03\x01\x02\0\x01", "TLS; httpServerTlsEnable is false"),
+        (b"\0\0\0\x10\x0a\x0c", "the bookie protocol; bookiePort is another port"),
+    ],
+)
+def test_a_client_that_does_not_speak_http_is_answered_in_http(begin: bytes, said: str) -> None:
+    server, events = Server(), list[LogEvent]()
+    globalLogPublisher.addObserver(events.append)
+    try:
+        protocol, transport = server.connect()
+        protocol.dataReceived(begin)
+        protocol.dataReceived(b"more")
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    assert transport.value() == b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    assert transport.disconnecting
+    assert hits(server) == {"protocol": 1}
+    assert any(said in str(formatEvent(event)) for event in events)
+
+
 def test_idle_connections_end() -> None:
     server = Server(HttpReply(200, "fine"))
     held = [server.connect() for _ in range(3)]
