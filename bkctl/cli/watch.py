@@ -20,6 +20,7 @@ from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.filters import holds, of_field
+from bkctl.output.forms.table import wrapped
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.watch_rounds import WatchRounds
 from wire.errors import BookKeeperError
@@ -43,7 +44,7 @@ _TELLS_HEALTH: Final = _GOES_ON - {ExitStatus.UNREACHABLE, ExitStatus.PARTLY}
 """Statuses by which a command says that something is not as it should be."""
 
 _COMMAND_CHARS_MIN: Final = 20
-"""Of the command, in the line above a round, on however narrow a terminal."""
+"""Of the command, in the line above a round; with less space it has a line for itself."""
 
 Condition = Comparison | Literal["healthy", "done"]
 
@@ -168,16 +169,15 @@ class Rounds:
         moment = human_time(watch.now_ms, utc=session.options.utc)
         columns, height = shutil.get_terminal_size()
         how = f"  every {self.every_s:g} s{until}  {moment}"
-        command = session.options.again()
-        head = _shortened(command, max(columns - len(how), _COMMAND_CHARS_MIN)) + how
-        room = max(height - 3, 1)
+        heads = _heads(session.options.again(), how, columns)
+        room = max(height - len(heads) - 2, 1)
         lines = frame.lines
         if len(lines) > room:
             lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
         clear = "\x1b[2J" if watch.number == 1 else ""
         # Lines that are too long end at the edge instead of going on in the next one.
         # Cleared first: behind a line as wide as the terminal it would take the last character.
-        text = "".join(f"\x1b[K{line}\r\n" for line in [head, "", *lines])
+        text = "".join(f"\x1b[K{line}\r\n" for line in [*heads, "", *lines])
         outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
         outer.stdout.flush()
 
@@ -229,6 +229,14 @@ def rounds_of(session: Session, exits: tuple[ExitStatus, ...]) -> Rounds | None:
 
 def _name(until: Condition) -> str:
     return until if isinstance(until, str) else str(until)
+
+
+def _heads(command: str, how: str, columns: int) -> list[str]:
+    """Return the lines above a round: the command, and how it is repeated."""
+    left = columns - len(how)
+    if left >= min(len(command), _COMMAND_CHARS_MIN):
+        return [_shortened(command, left) + how]
+    return [_shortened(command, columns), *wrapped(how.strip(), columns)]
 
 
 def _shortened(text: str, room: int) -> str:

@@ -7,10 +7,8 @@ import re
 from typing import Final, TextIO
 
 from bkctl.output.forms.safe_text import safe
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.table import wrapped
 
-_WORD: Final = re.compile(r"(?:`[^`\n]*`|\S)+|\s+")
-"""A word, which a command in backquotes is as well; or what is between words."""
 _NO_SPACES: Final = re.compile(r"\S+")
 _LONG_CHARS: Final = 500
 _WIDTH_MIN: Final = 20
@@ -19,8 +17,8 @@ _WIDTH_MIN: Final = 20
 def fitted(text: str, stream: TextIO) -> str:
     """Return ``text`` with its lines wrapped at words to fit the terminal that ``stream`` is.
 
-    A command in backquotes stays on one line, so that it can be copied. Text for a pipe is not
-    wrapped. What a terminal would obey is replaced in any case, and so is the middle of a word of
+    A command stays on one line, so that it can be copied. Text for a pipe is not wrapped. What a
+    terminal would obey is replaced in any case, and so is the middle of a word of
     thousands of characters: nodes of the metadata may have such names.
     """
     text = _NO_SPACES.sub(_without_middle, safe(text))
@@ -28,26 +26,12 @@ def fitted(text: str, stream: TextIO) -> str:
     if columns is None:
         return text
     width = max(_WIDTH_MIN, columns)
-    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    return "\n".join(part for line in text.split("\n") for part in wrapped(line, width))
 
 
 def _without_middle(found: re.Match[str]) -> str:
     word = found[0]
     return word if len(word) <= _LONG_CHARS else f"{word[:200]}...{word[-50:]}"
-
-
-def _wrapped(line: str, width: int) -> str:
-    if display_width(line) <= width:
-        return line
-    lines, gap = [""], ""
-    for word in _WORD.findall(line):
-        if word.isspace():
-            gap = word
-        elif lines[-1] and display_width(lines[-1] + gap + word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += gap + word
-    return "\n".join(lines)
 
 
 def _columns(stream: TextIO) -> int | None:

@@ -7,6 +7,7 @@ cell, after its title. No cell is ever cut: ids, numbers and times stay on one l
 from __future__ import annotations
 
 import itertools
+import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +19,9 @@ from bkctl.output.state_colors import STATE_COLORS
 _GAP: Final = "  "
 _WRAPPED_MIN: Final = 24
 """Columns below are never wrapped: a text in them would be a ladder of words."""
+_WORD: Final = re.compile(r"(?:`[^`\n]*`|(?<=: )bkctl (?:(?![;,] |\. )[^\n])+|\S)+|\s+")
+"""A word, or what is between words. A command that is to be copied is one word: it stands in
+backquotes, or goes from a colon to the end of its sentence."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
@@ -115,7 +119,7 @@ class Table:
         for n, (title, _, right) in enumerate(self._columns):
             if right or self._widths[n] <= _WRAPPED_MIN:
                 continue
-            words = (display_width(word) for row in rows for word in _text(row[n]).split(" "))
+            words = (display_width(word) for row in rows for word in _WORD.findall(_text(row[n])))
             least = max([_WRAPPED_MIN, display_width(title), *words])
             if least < self._widths[n]:
                 found[n] = least
@@ -185,13 +189,20 @@ def _are_ascii(cells: Sequence[Any]) -> bool:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text, broken at spaces; a word wider than ``width`` is not broken."""
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
+    """Return the lines of a text, broken between words.
+
+    A word wider than ``width`` is not broken, nor is a command that is to be copied.
+    """
+    if display_width(text) <= width:
+        return [text]
+    lines, gap = [""], ""
+    for word in _WORD.findall(text):
+        if word.isspace():
+            gap = word
+        elif lines[-1] and display_width(lines[-1] + gap + word) > width:
             lines.append(word)
         else:
-            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+            lines[-1] += gap + word
     return lines
 
 

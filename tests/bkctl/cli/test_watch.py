@@ -120,6 +120,20 @@ def test_a_long_command_is_shortened_for_what_stands_behind_it(
     assert len(head) == 80
 
 
+def test_a_long_condition_has_a_line_below_the_command(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "60")
+    args = ("list", "--watch", "--until", "profile=a-profile-with-a-long-name")
+    _, host = watch(*args, texts=(LAB, None), tty=True, term="xterm")
+    head = host.shown[0].removeprefix("\x1b[?7l\x1b[2J\x1b[H\x1b[K")
+    command, how, *_ = head.replace("\x1b[K", "").split("\r\n")
+    assert command.startswith("bkctl profile list --watch --until profile=")
+    assert how.startswith("every 2 s, until profile=a-profile-with-a-long-name")
+    assert max(len(command), len(how)) <= 60
+
+
 def test_what_the_screen_has_no_room_for_is_counted(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

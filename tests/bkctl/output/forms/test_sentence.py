@@ -21,6 +21,17 @@ def test_a_message_is_wrapped_at_words_and_a_command_stays_whole(
     ]
 
 
+@pytest.mark.parametrize("end", ["", "; the log says why", ", or stop it"])
+def test_a_command_behind_a_colon_has_a_line_for_itself(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "bkctl bookie readonly 127.0.0.1:3181 off --timeout 5m"
+    said = f"bookie b is read-only; to change that: {command}{end}"
+    lines = fitted(said, Stream(tty=True)).splitlines()
+    assert any(line.startswith(command) for line in lines)
+
+
 def test_lines_that_fit_and_what_is_between_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     assert (

@@ -66,6 +66,13 @@ def test_wrapping_loses_no_word(text: str, width: int) -> None:
     assert all(display_width(line) <= width or " " not in line.strip() for line in lines)
 
 
+def test_a_command_that_is_to_be_copied_is_not_wrapped() -> None:
+    pairs = [("ID", Cell("7")), ("FIX", Cell("start it: `bkctl local start DIR 127.0.0.1:3181`"))]
+    assert list(vertical(pairs, width=36)) == [
+        "id   7", "fix  start it:", "     `bkctl local start DIR 127.0.0.1:3181`",
+    ]  # fmt: skip
+
+
 def test_an_object_is_wrapped_at_words() -> None:
     pairs = [("ID", Cell("7")), ("WHAT", Cell(WHAT))]
     assert list(vertical(pairs, width=36)) == [
