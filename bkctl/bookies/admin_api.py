@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args, get_
 import attrs
 
 from bkclient.config.declaration import MASKED, declared, is_secret_key
-from bkclient.metadata.errors import NotFoundError
+from bkclient.metadata.errors import MetadataUnavailableError, NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, UsageError
 from bkctl.output.forms.safe_text import safe
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
-from bkctl.session.settings import cluster_properties
+from bkctl.session.settings import client_config, cluster_properties
 from bkctl.suggest import did_you_mean, keys_like
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def connect(
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
     # With an address the cluster is not asked: it may be what does not answer.
-    where = session.call(published, bookie_id) if address is None else _parsed(session, address)
+    where = _published(session, bookie_id) if address is None else _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
     profile = session.options.used_profile
@@ -270,6 +270,14 @@ def connect(
         tell=session.messages.trace,
         profile=profile.name if profile is not None else "NAME",
     )
+
+
+def _published(session: Session, bookie_id: BookieId) -> HttpAddress:
+    try:
+        return session.call(published, bookie_id)
+    except MetadataUnavailableError:
+        session.failed = "with --http HOST:PORT the bookie is asked without the metadata service"
+        raise
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
@@ -311,7 +319,8 @@ def _parsed(session: Session, address: str) -> HttpAddress:
     if match is None:
         raise UsageError(f"--http: {address!r} is not HOST:PORT, with https:// in front for TLS")
     scheme, host, port = match.groups()
-    return HttpAddress(host, int(port), session.config.https if scheme == HTTPS else None)
+    config = client_config(session.options, session.host.environ)
+    return HttpAddress(host, int(port), config.https if scheme == HTTPS else None)
 
 
 def admin_token(session: Session, token_file: Path | None = None) -> str:

@@ -14,7 +14,7 @@ import attrs
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.environment import settings_of_environment
-from bkclient.config.findings import Severity
+from bkclient.config.findings import Findings, Severity
 from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import Properties, parse_properties, read_properties
 from bkclient.config.settings import load
@@ -56,7 +56,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
     properties, path = cluster_properties(options, environ)
-    config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
+    config, findings = _load(properties, path)
     if properties.entries.get(LAC_KEY) is None:
         config = attrs.evolve(config, explicit_lac_interval_ms=LAC_INTERVAL_MS)
     uri = config.service_uri
@@ -74,6 +74,19 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
         if found.severity is Severity.WARNING
     )
     return ClusterSettings(uri, config, source, warnings)
+
+
+def client_config(options: Options, environ: Mapping[str, str]) -> ClientConfig:
+    """Return the settings of a client that may have no cluster.
+
+    Raises:
+        UsageError, NothingFoundError, PropertiesError, ConfigError: as ``cluster_settings``.
+    """
+    return _load(*cluster_properties(options, environ))[0]
+
+
+def _load(properties: Properties, path: str | None) -> tuple[ClientConfig, Findings]:
+    return load(ClientConfig, properties, also=_bookie_classes(path))
 
 
 def cluster_properties(

@@ -149,7 +149,7 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
             "this only shows settings",
             next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
         )
-    every = every or not words or _names_setting(session, words[0])
+    every = every or not words or _names_setting(session, words[0], where["address"])
     bookies, keys = _bookies(session, words, every=every, **where)
     asked = _Each(session, bookies, where)
     found = asked.of_each(lambda admin, one: admin_api.settings(admin, one, keys))
@@ -157,12 +157,18 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
     asked.finish()
 
 
-def _names_setting(session: Session, word: str) -> bool:
-    """Return whether a word is a setting, or a part of one, and no registered bookie."""
+def _names_setting(session: Session, word: str, address: str | None) -> bool:
+    """Return whether a word is a setting, or a part of one, and no registered bookie.
+
+    With the ``address`` of a bookie the metadata is not asked.
+    """
     from bookied.config.bookie import BookieConfig
 
     is_setting = bool(keys_like(word, [one.spec.key for one in declared(BookieConfig)]))
-    return is_setting and word not in session.call(lambda client: registered_bookies(client.store))
+    return is_setting and (
+        address is not None
+        or word not in session.call(lambda client: registered_bookies(client.store))
+    )
 
 
 def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
@@ -212,7 +218,9 @@ def _bookies(
         UsageError: none is named, or an address stands for several.
         NothingFoundError: no bookie is registered.
     """
-    if every:
+    if every and address is not None:
+        bookies = [BookieId(address.removeprefix("https://"))]
+    elif every:
         bookies = sorted(session.call(lambda client: registered_bookies(client.store)))
         if not bookies:
             raise NothingFoundError("no bookie is registered")
@@ -243,6 +251,7 @@ class _Each:
             BookKeeperError: no bookie answers. Of several, those that do not are warned about.
         """
         found, left = [], []
+        failed: dict[str, list[BookieId]] = {}
         for one in self.bookies:
             try:
                 if one not in self.admins:
@@ -253,11 +262,15 @@ class _Each:
                 if self._count == 1:
                     raise
                 self._errors.append(error)
-                about, why = f"bookie {one}", str(error)
-                self._session.warn(why if why.startswith(about) else f"{about}: {why}")
+                failed.setdefault(str(error), []).append(one)
         if self._count > 1:
             self._session.about = ""
         self.bookies = left
+        if failed and not left and len(failed) == 1:
+            raise self._errors[-1]  # All say the same.
+        for why, some in failed.items():
+            about = f"bookie {', '.join(some)}"
+            self._session.warn(why if why.startswith(about) else f"{about}: {why}")
         if self._errors and not left:
             raise self._errors[0]
         return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -19,7 +21,7 @@ from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
-from bkctl.exit_status import Effect
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Options
 from bkctl.output.results import Emitter
 from bkctl.output.views import view_of
@@ -511,3 +513,53 @@ def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     missing = str(tmp_path / "token")
     status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
     assert (status, f"token file {missing}: " in err) == (3, True)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_bookies_that_fail_alike_are_told_once(alike: bool) -> None:  # noqa: FBT001
+    warned: list[str] = []
+    session = SimpleNamespace(warn=warned.append, about="")
+    b1, b2, b3 = (BookieId(f"b{n}:3181") for n in (1, 2, 3))
+    why = "not while the bookie runs: x"
+
+    def ask(_admin: object, one: BookieId) -> BookieId:
+        if one == b3 and not alike:
+            return one
+        raise ConflictError(why)
+
+    asked = admin_requests._Each(session, [b1, b2, b3], {})
+    asked.admins = dict.fromkeys((b1, b2, b3), Canned(200, ""))
+    if alike:
+        with pytest.raises(ConflictError, match=f"^{why}$"):
+            asked.of_each(ask)
+    else:
+        assert asked.of_each(ask) == [b3]
+    assert warned == ([] if alike else [f"bookie {b1}, {b2}: {why}"])
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of this host that refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "words", [("state", "b1"), ("ready", "b1"), ("config", "b1"), ("config", "gcWaitTime")]
+)
+def test_with_an_address_no_cluster_is_needed(words: tuple[str, ...], closed_port: int) -> None:
+    where = f"127.0.0.1:{closed_port}"
+    status, _, err = run("bookie", *words, "--http", where)
+    assert status == ExitStatus.UNREACHABLE
+    assert f"no HTTP at {where}: Connection refused" in err
+    status, _, err = run("bookie", *words, "--http", f"https://{where}")
+    assert status == ExitStatus.FAILED
+    assert "clientTrustStore is not set" in err
+
+
+def test_without_the_metadata_service_the_error_names_the_way_past_it(closed_port: int) -> None:
+    uri = f"zk+hierarchical://127.0.0.1:{closed_port}/ledgers"
+    status, _, err = run("bookie", "ready", "b1", "-u", uri)
+    assert status == ExitStatus.UNREACHABLE
+    assert "with --http HOST:PORT the bookie is asked without the metadata service" in err
