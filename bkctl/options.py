@@ -366,7 +366,7 @@ _DECLARED: Final = (
     ),
     _option("--no-headers", is_flag=True, help="Print tables and CSV without their first line."),
     _option("--exact", is_flag=True, help="Print exact numbers in tables."),
-    _option("--utc", is_flag=True, help="Print times in tables in UTC."),
+    _option("--utc", is_flag=True, help="Print times in UTC instead of local time."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
     _option(
         "--timeout",

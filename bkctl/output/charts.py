@@ -37,6 +37,8 @@ class Canvas:
     width: int = WIDTH_DEFAULT
     unicode: bool = True
     color: bool = False
+    utc: bool = False
+    """Whether times are in UTC, and not in the reader's zone."""
 
     def pick(self, unicode: str, plain: str) -> str:
         """Return the one of two spellings that can be shown."""

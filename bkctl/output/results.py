@@ -159,6 +159,7 @@ class Emitter:
             self._tables.width or CANVAS_WIDTH,
             supports_unicode(self._host.environ, stdout.encoding),
             self._tables.color,
+            self._options.utc,
         )
 
     def finish(self) -> None:

@@ -81,11 +81,15 @@ def _human_ms(ms: float) -> str:
 
 
 def human_time(time_ms: int, *, utc: bool) -> str:
-    """Return ``2026-01-31 14:05:09`` in the reader's zone, or in UTC with a ``Z``."""
+    """Return ``2026-01-31 14:05:09+01:00`` in the reader's zone; in UTC with a ``Z``."""
     # Not with strftime, which looks at the file of the time zone each time.
     moment = time.gmtime(time_ms / 1000) if utc else time.localtime(time_ms / 1000)
     text = "{:04d}-{:02d}-{:02d} {:02d}:{:02d}:{:02d}".format(*moment[:6])
-    return f"{text}Z" if utc else text
+    offset_min = moment.tm_gmtoff // 60
+    if not offset_min:
+        return f"{text}Z"
+    hours, minutes = divmod(abs(offset_min), 60)
+    return f"{text}{'-' if offset_min < 0 else '+'}{hours:02d}:{minutes:02d}"
 
 
 def rfc3339(time_ms: int) -> str:

@@ -162,6 +162,8 @@ class View:
     """When ``--until done`` holds for one of them."""
     nothing: str = attrs.field()
     """What is said in place of an empty table; ``no NAME`` by default."""
+    dated: bool = False
+    """Whether the field ``time`` of a value comes before its sentence."""
     bare: bool = False
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
 
@@ -282,6 +284,7 @@ class _How(TypedDict, total=False):
     healthy: Callable[[Any], bool]
     done: Callable[[Any], bool]
     nothing: str
+    dated: bool
     bare: bool
 
 

@@ -14,7 +14,6 @@ from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.replication.autorecovery_admin import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flush_each
-from bkctl.output.units import human_time
 from bkctl.output.views import Kind, evolve, field, shown
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ _SESSION_WORDS: Final = {
 def _event(v: ClusterEvent) -> str:
     who = f"bookie {v.bookie_id}" if v.bookie_id else v.event
     was = "" if v.was is None else f" (was {v.was})"
-    return f"{human_time(v.time_ms, utc=False)}  {who}: {v.now}{was}"
+    return f"{who}: {v.now}{was}"
 
 
-@shown("events", kw_only=True, id="event", sentence=_event)
+@shown("events", kw_only=True, id="event", sentence=_event, dated=True)
 class ClusterEvent:
     """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
 

@@ -15,7 +15,7 @@ from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, UsageError, error_message
 from bkctl.output.filters import order_of
-from bkctl.output.units import counted, human_count, human_ms, human_time
+from bkctl.output.units import counted, human_count, human_ms
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
@@ -147,8 +147,7 @@ def load_line(load: ClusterLoad) -> str:
     """Return one look as one line, for where there is no screen."""
     disk = load.worst("disk_used")
     return (
-        f"{human_time(load.time_ms, utc=False)}"
-        f"  adds {count_text(load.total('adds_s'))}/s"
+        f"adds {count_text(load.total('adds_s'))}/s"
         f" p50 {human_ms(load.worst('add_p50_ms'))}"
         f" p99 {human_ms(load.worst('add_p99_ms'))}"
         f"  reads {count_text(load.total('reads_s'))}/s"
@@ -196,6 +195,7 @@ def load_line(load: ClusterLoad) -> str:
     kw_only=True,
     id="time",
     sentence=load_line,
+    dated=True,
 )
 class ClusterLoad:
     """All bookies at one look, which was ``over_s`` after the one before."""

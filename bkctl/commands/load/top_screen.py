@@ -144,7 +144,7 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     )
     yield canvas.bold(
         canvas.fitted(
-            f"{human_time(load.time_ms, utc=False)}  cluster {load.instance_id or '-'}",
+            f"{human_time(load.time_ms, utc=canvas.utc)}  cluster {load.instance_id or '-'}",
             canvas.width,
         ).rstrip()
     )

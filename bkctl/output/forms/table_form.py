@@ -93,6 +93,8 @@ class TableForm:
             return view.lines(value, self.width, self.color)
         assert view.sentence is not None
         sentence = view.sentence(value)
+        if view.dated:
+            sentence = f"{self._text_of(view['time'])(value)}  {sentence}"
         return (safe(sentence) if self._host.stdout.isatty() else sentence,)
 
     def row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:

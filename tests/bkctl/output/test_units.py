@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from bkctl.output.units import human_bytes, human_duration, human_time, rfc3339
-from bkctl.parse_quantities import parse_duration, parse_size
+from bkctl.parse_quantities import parse_duration, parse_moment_ms, parse_size
 
 
 @pytest.mark.parametrize(
@@ -70,3 +72,24 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_times_for_machines_are_utc_with_milliseconds() -> None:
     assert rfc3339(1_700_000_000_042) == "2023-11-14T22:13:20.042Z"
     assert human_time(1_700_000_000_042, utc=True) == "2023-11-14 22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("Asia/Kolkata", "2023-11-15 03:43:20+05:30"),
+        ("America/St_Johns", "2023-11-14 18:43:20-03:30"),
+        ("UTC", "2023-11-14 22:13:20Z"),
+    ],
+)
+def test_times_for_people_have_the_offset_of_their_zone(
+    zone: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert human_time(1_700_000_000_042, utc=False) == shown
+        assert parse_moment_ms(shown, 0.0, utc=False) == 1_700_000_000_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -23,7 +23,7 @@ from bkctl.commands.cluster.backup.backup_file import (
 )
 from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
-from bkctl.output.units import counted, rfc3339
+from bkctl.output.units import counted, human_time
 from bkctl.output.views import Column, Kind, shown
 from bkctl.session.safety_check_names import ROOT
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
@@ -133,7 +133,7 @@ def restore(
     if session.dry_run:
         session.plan(plan.steps())
         return
-    session.confirm(plan.text(), f"Restore {plan.what} to {session.uri}?")
+    session.confirm(plan.text(utc=session.options.utc), f"Restore {plan.what} to {session.uri}?")
     restored, kept = _carry_out(session, file, plan)
     missing = plan.missing and restored
     session.emit(ClusterRestored(uri=session.uri, info=plan.info, kept=tuple(kept), added=missing))
@@ -178,9 +178,9 @@ class _RestorePlan:
         nodes = counted(self.info.nodes, "node")
         return [*self._first, f"restore {nodes} of cluster {self.info.instance_id}: {self.has}"]
 
-    def text(self) -> Iterator[str]:
+    def text(self, *, utc: bool) -> Iterator[str]:
         """Yield what is said before the question."""
-        made = rfc3339(self.info.time_ms)
+        made = human_time(self.info.time_ms, utc=utc)
         if self.only:
             yield f"Chosen from the backup of {made}: {self.has}."
         else:
@@ -279,7 +279,7 @@ def _part_of(
         raise NothingFoundError(
             f"the backup does not have {counted(len(absent), 'ledger')}: "
             f"{some_names(sorted(absent))}",
-            next_step=f"it is of {rfc3339(info.time_ms)}; an older or newer one may have it",
+            next_step="an older or newer backup may have it",
         )
     return tally.result()
 

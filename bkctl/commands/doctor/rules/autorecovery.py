@@ -21,7 +21,7 @@ from bkctl.commands.doctor.rules.advice import (
 from bkctl.commands.doctor.rules.findings import ledger_finding, verb
 from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.autorecovery_pause import pause_text
-from bkctl.output.units import counted, human_duration, human_time
+from bkctl.output.units import counted, human_duration
 from wire.ids import LedgerId
 
 
@@ -35,10 +35,9 @@ def disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             Severity.RISK if needed else severity,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
-            fix=f"the pause ends by itself at {human_time(until_ms, utc=True)}; to end it now: "
-            f"{ENABLE}"
-            if until_ms is not None
-            else ENABLE,
+            fix=ENABLE
+            if until_ms is None
+            else f"the pause ends by itself; to end it now: {ENABLE}",
         )
 
 
