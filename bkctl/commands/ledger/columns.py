@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
+from bkctl.commands.ledger.framing import is_text
 from bkctl.output.views import (
     ENTRY,
     LEDGER,
@@ -274,8 +275,9 @@ class EntryRecord:
     text: Any = None
 
 
-def preview(payload: bytes, chars_max: int = 60) -> str:
-    """Return the beginning of a payload for a table."""
-    text = payload[: chars_max + 1].decode(errors="backslashreplace")
+def preview(payload: bytes, chars_max: int | None = 60) -> str:
+    """Return the beginning of a payload for a table: a text as it is, other bytes as 0x..."""
+    begin = payload if chars_max is None else payload[: 4 * chars_max]
+    text = payload.decode() if is_text(payload) else f"0x{begin.hex()}"
     shown = "".join(char if char.isprintable() else " " for char in text)
-    return shown if len(payload) <= chars_max else f"{shown[: chars_max - 3]}..."
+    return shown if chars_max is None or len(shown) <= chars_max else f"{shown[: chars_max - 3]}..."

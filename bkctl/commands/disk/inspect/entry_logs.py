@@ -11,7 +11,7 @@ import attrs
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records as disk_records
-from bkctl.commands.disk.inspect.records import UNKNOWN, WRONG, DamagedRecords, LogRow
+from bkctl.commands.disk.inspect.records import DamagedRecords, LedgerDigests, LogRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import human_bytes
@@ -19,11 +19,9 @@ from bkctl.output.views import WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
 from bookied.offline.logs import EntryLogSummary, LedgerShare, summarize
-from bookied.offline.packets import find_digest
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import RealFiles
-from wire.codes import DigestType
 from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
@@ -222,53 +220,23 @@ def log_rows(
         with session.progress(f"reading {found.path.name}", total=scan.size) as progress:
             shown = progress if disk_records.may_draw(session) else None
             records = disk_records.counted(damage.passing(scan), shown, lambda _one: scan.end)
-            digests = _LedgerDigests(found.path)
+            digests = LedgerDigests(lambda: _packets(found.path), damage)
             for record in records:
                 if chosen.takes(record) and (not live or is_live(found.shard, record)):
                     row = disk_records.log_row(session, stored(found.path, record), payload=payload)
-                    yield digests.checked(row, damage) if row.digest == UNKNOWN else row
+                    yield digests.checked(row)
         if scan.is_torn:
             session.note(f"(the last record, at {scan.end}, is cut, as a crash leaves it)")
     finally:
         scan.close()
 
 
-class _LedgerDigests:
-    """The digests that the entries of each ledger in one log show by their own bytes.
-
-    Read from the log when an entry first fits none.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._found: dict[int, DigestType] | None = None
-
-    def checked(self, row: LogRow, damage: DamagedRecords) -> LogRow:
-        """Return ``row``; as damaged, and noted, if other entries of its ledger have a digest."""
-        if self._found is None:
-            self._found = self._read()
-        kind = self._found.get(row.ledger_id)
-        if kind is None:
-            return row
-        what = f"fails its {kind.name} digest, which other entries of the ledger pass"
-        where = f"ledger {row.ledger_id} entry {row.entry_id}"
-        damage.note(CorruptError(row.path, row.offset, f"{where} {what}"))
-        return attrs.evolve(row, digest=WRONG, detail=what)
-
-    def _read(self) -> dict[int, DigestType]:
-        found: dict[int, DigestType] = {}
-        scan = logs.open_scan(RealFiles(), self._path)
-        try:
-            # The damage that ends the scan ends the scan that prints the records too.
-            with contextlib.suppress(CorruptError):
-                for record in scan:
-                    if record.ledger_id not in found:
-                        kind = find_digest(record.body)
-                        if kind is not None:
-                            found[record.ledger_id] = kind
-        finally:
-            scan.close()
-        return found
+def _packets(path: Path) -> Iterator[tuple[int, bytes]]:
+    scan = logs.open_scan(RealFiles(), path)
+    try:
+        yield from ((record.ledger_id, record.body) for record in scan)
+    finally:
+        scan.close()
 
 
 def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:

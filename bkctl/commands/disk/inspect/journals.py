@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records as disk_records
-from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow
+from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow, LedgerDigests
 from bkctl.errors import NothingFoundError, UsageError
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
-from bookied.offline.bookie import OfflineBookie, journal_entry
+from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
 from bookied.offline.directories import directories_by_name
 from bookied.offline.journal_tail import records_of
 from bookied.offline.journals import JournalVerdict, verify
@@ -109,6 +109,7 @@ def journal_rows(
     """Give the records of journals; ``offset`` is for the first."""
     files = RealFiles()
     bookie = OfflineBookie(files, Directories((), (), ()))
+    digests = LedgerDigests(lambda: _packets(bookie, paths), damage)
     for path in paths:
         title = f"reading {path.name}"
         with session.progress(title, total=files.size(path)) as progress:
@@ -117,8 +118,17 @@ def journal_rows(
             for record in disk_records.counted(records, shown, lambda one: one.offset):
                 if ledger_id is None or record.ledger_id == ledger_id:
                     entry = journal_entry(path, record)
-                    yield disk_records.journal_row(session, entry, payload=payload)
+                    row = disk_records.journal_row(session, entry, payload=payload)
+                    yield digests.checked(row)
         offset = 0
+
+
+def _packets(bookie: OfflineBookie, paths: list[Path]) -> Iterator[tuple[int, bytes]]:
+    for path in paths:
+        for record in records_of(bookie, path, 0, lambda _: None):
+            entry = journal_entry(path, record)
+            if entry.kind is RecordKind.ENTRY:
+                yield entry.ledger_id, entry.content
 
 
 def verdicts(

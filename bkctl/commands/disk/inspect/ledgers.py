@@ -11,7 +11,13 @@ import attrs
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records
-from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow, lac_of, log_summaries
+from bkctl.commands.disk.inspect.records import (
+    DamagedRecords,
+    LedgerDigests,
+    PlacedRow,
+    lac_of,
+    log_summaries,
+)
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Column, Kind, field, formerly, shown
 from bookied.errors import CorruptError
@@ -373,6 +379,12 @@ def placed_rows(
     total = bytes_to_replay(bookie) if with_journal else None
     first, last = entries
     count = 0
+
+    def packets() -> Iterator[tuple[int, bytes]]:
+        every = placed_entries(bookie, ledger_id, with_journal=with_journal, report=lambda _: None)
+        yield from ((ledger_id, entry.packet) for entry in every if entry.packet is not None)
+
+    digests = LedgerDigests(packets, damage)
     with session.progress("reading journals", total=total) as progress:
         found = placed_entries(
             bookie, ledger_id, first=first, last=last, with_journal=with_journal, report=damage,
@@ -382,7 +394,7 @@ def placed_rows(
             count += 1
             if entry.damage is not None:
                 damage.note(entry.damage)
-            yield records.placed_row(session, entry, payload=payload)
+            yield digests.checked(records.placed_row(session, entry, payload=payload))
     if not count and not damage.errors:
         what = "no entry" if entries == (0, None) else f"no entry from {first} to {last}"
         raise NothingFoundError(

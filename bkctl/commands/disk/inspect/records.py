@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,7 +18,7 @@ from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.logs import EntryLogSummary, summarize
 from bookied.offline.packets import find_digest, payload_of
-from wire.codes import ENTRY_HEADER_BYTES
+from wire.codes import ENTRY_HEADER_BYTES, DigestType
 from wire.digest import header
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bookied.offline.ledger import PlacedEntry
 
 T = TypeVar("T")
+R = TypeVar("R", bound="DiskRecord")
 
 TICK_RECORDS: Final = 512
 _WIDTH: Final = 120
@@ -193,6 +195,39 @@ class DamagedRecords:
             )
 
 
+class LedgerDigests:
+    """The digests that the entries of each ledger show by their own bytes."""
+
+    def __init__(
+        self, read: Callable[[], Iterable[tuple[int, bytes]]], damage: DamagedRecords
+    ) -> None:
+        """``read`` gives ledger ids and packets; it is called once an entry fits no digest."""
+        self._read, self._damage = read, damage
+        self._found: dict[int, DigestType] | None = None
+
+    def checked(self, row: R) -> R:
+        """Return ``row``; as damaged, and noted, if other entries of its ledger have a digest."""
+        if row.digest != UNKNOWN:
+            return row
+        if self._found is None:
+            self._found = dict(self._digests())
+        kind = self._found.get(row.ledger_id)
+        if kind is None:
+            return row
+        what = f"fails its {kind.name} digest, which other entries of the ledger pass"
+        where = f"ledger {row.ledger_id} entry {row.entry_id}"
+        self._damage.note(CorruptError(row.path, row.offset, f"{where} {what}"))
+        return attrs.evolve(row, digest=WRONG, detail=what)
+
+    def _digests(self) -> Iterator[tuple[int, DigestType]]:
+        # The damage that ends the reading ends the reading that prints the records too.
+        with contextlib.suppress(CorruptError):
+            for ledger_id, packet in self._read():
+                kind = find_digest(packet)
+                if kind is not None:
+                    yield ledger_id, kind
+
+
 def log_summaries(
     session: Session, bookie: OfflineBookie, paths: Sequence[Path], damage: DamagedRecords
 ) -> Iterator[EntryLogSummary]:
@@ -239,7 +274,7 @@ def packet_fields(
 def _shown(session: Session, data: bytes) -> dict[str, Any]:
     """Return a payload; in a table it is shortened to the width of the output."""
     if session.options.output == "wide":
-        return {"detail": preview(data, len(data))}
+        return {"detail": preview(data, None)}
     if session.options.output in {None, "table"}:
         width = shutil.get_terminal_size().columns if session.host.stdout.isatty() else _WIDTH
         return {"detail": preview(data, max(_PREVIEW_MIN, width - _OTHER_COLUMNS))}
