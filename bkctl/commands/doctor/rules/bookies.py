@@ -212,12 +212,17 @@ def cookies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         for one in seen.bookies
         if one.is_registered and one.bookie_id not in seen.cookies
     ]
-    what = f"{verb(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
+    what = (
+        f"{verb(len(without), 'runs', 'run')} without a stored cookie, and will not start again; "
+        "bookied deletes nothing meanwhile, for its garbage collection needs the cookie, but a "
+        "Java bookie deletes every ledger that the metadata lacks"
+    )
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
     if without and not seen.cookies:
         fix = (
             "if the cluster was formatted: bkctl cluster restore FILE, with the backup that the "
-            f"format wrote; else {fix}"
+            "format wrote, or to begin anew, on the host of each bookie, with the bookie stopped: "
+            f"bkctl bookieformat -c FILE; else {fix}"
         )
     yield from bookie_finding(Severity.RISK, "cookies-missing", without, what, fix)
 

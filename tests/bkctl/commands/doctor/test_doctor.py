@@ -431,8 +431,10 @@ def test_too_few_writable_bookies_for_the_next_ledger_are_a_trouble(patient: Pat
 def test_bookies_of_a_formatted_cluster_are_told_to_restore_the_backup(patient: Patient) -> None:
     for one in patient.world.run(patient.store.known_bookies()):
         patient.world.run(patient.store.remove_cookie(one))
-    fix = patient.findings()["cookies-missing"]["fix"]
-    assert fix.startswith("if the cluster was formatted: bkctl cluster restore FILE")
+    found = patient.findings()["cookies-missing"]
+    assert "bookied deletes nothing meanwhile, for its garbage collection needs" in found["what"]
+    assert found["fix"].startswith("if the cluster was formatted: bkctl cluster restore FILE")
+    assert "bkctl bookieformat -c FILE" in found["fix"]
 
 
 def test_13_cookies_that_keep_bookies_from_starting_are_seen(patient: Patient) -> None:
