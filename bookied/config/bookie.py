@@ -207,7 +207,8 @@ def load_bookie_config(
             " cannot log in to bookies, and repair nothing"
         )
         key = "bookieAuthProviderFactoryClass"
-        finding = SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
+        origin = properties.entries[key].origin
+        finding = SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key, origin)
         findings = (*findings, finding)
     return config, findings
 

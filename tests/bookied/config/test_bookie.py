@@ -194,10 +194,10 @@ def test_no_metadata_service_is_refused() -> None:
 )
 def test_risky_values_are_warned_about(text: str, message: str) -> None:
     safe = URI + "journalDirectories=/j\nledgerDirectories=/l\n"
-    _, findings = load_bookie_config(parse_properties(safe + text))
-    warnings = [str(found) for found in findings if found.severity is Severity.WARNING]
-    assert len(warnings) == 1
-    assert message in warnings[0]
+    _, findings = load_bookie_config(parse_properties(safe + text, source="bk.conf"))
+    (warning,) = [str(found) for found in findings if found.severity is Severity.WARNING]
+    assert warning.startswith(f"bk.conf:{len(f'{safe}{text}'.splitlines())}: ")
+    assert message in warning
 
 
 def test_extra_components_may_be_ignored_when_told_so() -> None:
