@@ -1,4 +1,4 @@
-"""What clients can be told about authentication, by Java's keys.
+"""The settings of a client's authentication, by Java's keys.
 
 Agrees with BookKeeper 4.18.0, SASLClientProviderFactory. ``saslJaasConfigFile`` is ours:
 Java is told as a system property.
@@ -32,7 +32,7 @@ class JaasConfig:
         "",
         key="saslJaasConfigFile",
         group="Authentication",
-        doc="The JAAS file, which Java is given as -Djava.security.auth.login.config.",
+        doc="Path of the JAAS file. Java takes the path from -Djava.security.auth.login.config.",
     )
 
 
@@ -49,17 +49,18 @@ class ClientAuthConfig(JaasConfig):
     jaas_client_section: str = setting(
         "BookKeeper",
         key="saslJaasClientSectionName",
-        doc="The section of the JAAS file with the client's name and password.",
+        doc="Section of the JAAS file with the client's name and password.",
     )
     jaas_auditor_section: str = setting(
         "Auditor",
         key="saslJaasAuditorSectionName",
-        doc="The section for clientRole=system: autorecovery and other repairs.",
+        doc="Section of the JAAS file that autorecovery and other repairs use (clientRole=system).",
     )
     client_role: str = setting(
         "standard",
         key="clientRole",
-        doc="standard, or system for recovery tools, which log in by another section.",
+        doc="Which section of the JAAS file to use: standard uses saslJaasClientSectionName, "
+        "system uses saslJaasAuditorSectionName.",
         choices=("standard", "system"),
     )
 

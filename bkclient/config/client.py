@@ -1,4 +1,4 @@
-"""What a client can be told, by Java's keys (BookKeeper 4.18.0, ClientConfiguration).
+"""The settings of a client, by Java's keys (BookKeeper 4.18.0, ClientConfiguration).
 
 ``MetadataConfig`` is what clients and bookies have in common: where the cluster's metadata is, and
 the largest frame. Times keep the unit that their key has in a file, and the name says it.
@@ -27,7 +27,7 @@ _INT_MAX: Final = 2**31 - 1
 
 @attrs.frozen(kw_only=True)
 class KeepAlive:
-    """When TCP finds out that a peer is gone; what is not above 0 is left to the system.
+    """When TCP notices that a peer is gone; 0 or less leaves it to the system.
 
     So is what the system does not offer, or refuses: only Linux has a limit on what is not
     confirmed, and it takes times up to 32,767 s and 127 probes.
@@ -131,29 +131,36 @@ class MetadataConfig(JaasConfig):
         refuse=_unserved_scheme,
     )
     zk_servers: tuple[str, ...] = setting(
-        (), key="zkServers", doc="ZooKeeper servers, used where metadataServiceUri is not set."
+        (), key="zkServers", doc="ZooKeeper servers, if metadataServiceUri is not set."
     )
     zk_ledgers_root_path: str = setting(
-        "/ledgers", key="zkLedgersRootPath", doc="Root of the metadata, beside zkServers."
+        "/ledgers",
+        key="zkLedgersRootPath",
+        doc="Root of the metadata in ZooKeeper, with zkServers.",
     )
     ledger_manager_type: LedgerManagerType | None = setting(
         None,
         key="ledgerManagerType",
-        doc="Layout of the metadata, beside zkServers.",
+        doc="Layout of the metadata in ZooKeeper, with zkServers.",
         default_text="hierarchical",
     )
     ledger_manager_factory_class: str | None = setting(
         None,
         key="ledgerManagerFactoryClass",
-        doc="The layout by its Java class; wins over ledgerManagerType.",
+        doc="Layout of the metadata by its Java class; overrides ledgerManagerType.",
         refuse=_unknown_factory,
     )
-    zk_timeout_ms: int = setting(10_000, key="zkTimeout", minimum=1, doc="Session time-out.")
+    zk_timeout_ms: int = setting(
+        10_000,
+        key="zkTimeout",
+        minimum=1,
+        doc="Timeout of the ZooKeeper session.",
+    )
     zk_retry_backoff_start_ms: int | None = setting(
         None,
         key="zkRetryBackoffStartMs",
         minimum=0,
-        doc="First pause before a failed metadata request is tried again.",
+        doc="First pause before a failed metadata request is retried.",
         default_text="10000",
         without_effect="the ZooKeeper client has its own pauses",
     )
@@ -161,7 +168,7 @@ class MetadataConfig(JaasConfig):
         None,
         key="zkRetryBackoffMaxMs",
         minimum=0,
-        doc="Longest pause between tries.",
+        doc="Longest pause before a failed metadata request is retried.",
         default_text="10000",
         without_effect="the ZooKeeper client has its own pauses",
     )
@@ -169,7 +176,7 @@ class MetadataConfig(JaasConfig):
         _INT32_MAX,
         key="zkRetryBackoffMaxRetries",
         minimum=0,
-        doc="How often to try again.",
+        doc="How often a failed metadata request is retried.",
         without_effect="the ZooKeeper client has its own pauses",
     )
     zk_request_rate_limit: float = setting(
@@ -177,34 +184,36 @@ class MetadataConfig(JaasConfig):
         key="zkRequestRateLimit",
         unit="requests/s",
         minimum=0,
-        doc="Requests a second to ZooKeeper; 0 is no limit.",
+        doc="Requests to ZooKeeper; 0 is no limit.",
     )
     zk_enable_security: bool = setting(
         False,
         key="zkEnableSecurity",
-        doc="Create znodes that only clients with the same login can use; needs zkDigestAuthFile "
+        doc="Create znodes that only clients with the same login can use. Needs zkDigestAuthFile "
         "or SASL.",
     )
     zk_digest_path: str = setting(
         "",
         key="zkDigestAuthFile",
-        doc="File with USER:PASSWORD for ZooKeeper's digest scheme. Not a key of Java, whose way, "
-        "SASL, is a section Client in saslJaasConfigFile.",
+        doc="File with USER:PASSWORD for ZooKeeper's digest scheme. Not a key of Java, which has "
+        "SASL: a section Client in saslJaasConfigFile.",
     )
     ledger_metadata_version: int = setting(
         -1,
         key="ledgerMetadataVersion",
         minimum=-1,
         maximum=3,
-        doc="Form in which ledger metadata is written; -1 is the newest.",
+        doc="Format in which ledger metadata is written; -1 is the newest.",
     )
     store_creation_time: bool = setting(
-        False, key="storeSystemTimeAsLedgerCreationTime", doc="Keep ctime in ledger metadata."
+        False,
+        key="storeSystemTimeAsLedgerCreationTime",
+        doc="Store the time of creation (ctime) in ledger metadata.",
     )
     store_mark_time: bool = setting(
         True,
         key="storeSystemTimeAsLedgerUnderreplicatedMarkTime",
-        doc="Store its time in the mark of an under-replicated ledger.",
+        doc="Store the current time when a ledger is marked under-replicated.",
     )
     frame_bytes_max: int = setting(
         5_242_880,
@@ -212,7 +221,7 @@ class MetadataConfig(JaasConfig):
         group="Limits",
         minimum=1024,
         maximum=_INT32_MAX,
-        doc="Largest message; clients and bookies must agree.",
+        doc="Largest message. Clients and bookies must have the same value.",
     )
 
     @property
@@ -258,8 +267,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     """The settings of one client; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
-        OtherKey("reppDis*", "no file turns it on, in Java neither: its programs hand switches in"),
-        OtherKey("reppEnableValidation", "what is chosen always keeps the rules"),
+        OtherKey("reppDis*", "only a program can switch it on, in Java as well"),
+        OtherKey("reppEnableValidation", "placement always follows the rules"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
         OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
         OtherKey("numWorkerThreads", "one reactor thread does the work"),
@@ -268,14 +277,16 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         OtherKey("client*BufferSize", "the system's buffer sizes are used"),
         OtherKey("nettyUsePooledBuffers", "belongs to Java's network layer"),
         OtherKey("timeoutT*", "belongs to Java's timers"),
-        OtherKey("timeoutMonitorIntervalSec", "time-outs are kept to the millisecond"),
+        OtherKey("timeoutMonitorIntervalSec", "timeouts are exact to the millisecond"),
         OtherKey("pcbcTimeoutTimer*", "belongs to Java's timers"),
         OtherKey("enableTaskExecutionStats", "belongs to Java's executors"),
         OtherKey("taskExecutionWarnTimeMicros", "belongs to Java's executors"),
         OtherKey("enableParallelRecoveryRead", "no Java version uses it"),
         OtherKey("registrationClientClass", "names a Java class"),
-        OtherKey("clientConnectBookieUnavailableLogThrottling", "repeats are logged once"),
-        OtherKey("enableBusyWait", "nothing spins here"),
+        OtherKey(
+            "clientConnectBookieUnavailableLogThrottling", "the client logs a repeated message once"
+        ),
+        OtherKey("enableBusyWait", "the client has no busy wait"),
         OtherKey("allocator*", "belongs to Java's memory"),
         OtherKey("preserveMdcForTaskExecution", "belongs to Java's logging"),
         OtherKey("limitStatsLogging", "belongs to Java's statistics"),
@@ -286,14 +297,14 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="addEntryTimeoutSec",
         group="Requests",
         minimum=1,
-        doc="Time limit of an add request, in seconds.",
+        doc="Time limit of an add request.",
         default_text="5",
     )
     _read_timeout_s: int | None = setting(
         None,
         key="readEntryTimeoutSec",
         minimum=1,
-        doc="Time limit of all other requests, in seconds.",
+        doc="Time limit of all other requests.",
         default_text="5",
     )
     timeout_s: int = setting(
@@ -305,7 +316,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     add_quorum_timeout_s: int = setting(
         -1,
         key="addEntryQuorumTimeoutSec",
-        doc="How long a writer's add may wait for its ack quorum; not above 0 is no limit. If not "
+        doc="How long a writer's add may wait for its ack quorum; 0 or less is no limit. If not "
         "longer than addEntryTimeoutSec, a silent bookie ends the writer instead of being "
         "replaced.",
     )
@@ -313,99 +324,108 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         10_000,
         key="clientConnectTimeoutMillis",
         minimum=1,
-        doc="How long connecting to a bookie may take.",
+        doc="Time limit for connecting to a bookie.",
     )
     requests_per_s_max: int = setting(
         0,
         key="throttle",
         unit="requests/s",
         minimum=0,
-        doc="Adds and reads a second through one handle; 0 is no limit (Java's default is 5000).",
+        doc="Adds and reads through one ledger handle; 0 is no limit. Java's default is 5000.",
     )
     adds_in_flight_max: int = setting(
         5000,
         key="maxAddsInFlight",
         minimum=0,
-        doc="Adds of a ledger in flight before wait_for_space() waits; 0 is no limit. "
-        "Not a key of Java.",
+        doc="Adds of a ledger in flight above which wait_for_space() waits; 0 is no limit. Not a "
+        "key of Java.",
     )
     backpressure_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnBackpressureMs",
-        doc="How long adds wait for a full connection before its bookie counts as failed; below 0 "
-        "is addEntryTimeoutSec.",
+        doc="How long adds wait for a connection that takes no bytes before its bookie counts as "
+        "failed; below 0 is addEntryTimeoutSec.",
     )
     use_v2_protocol: bool = setting(
         False,
         key="useV2WireProtocol",
         group="Connections",
-        doc="Use protocol V2 with bookies for requests that V2 has.",
+        doc="Send requests over protocol V2 where V2 has them.",
     )
     channels_per_bookie: int = setting(
         1, key="numChannelsPerBookie", minimum=1, doc="Connections to one bookie."
     )
     tcp_no_delay: bool = setting(True, key="clientTcpNoDelay", doc="Disable Nagle's algorithm.")
-    tcp_keepalive: bool = setting(True, key="clientSockKeepalive", doc="TCP keep-alive.")
+    tcp_keepalive: bool = setting(
+        True,
+        key="clientSockKeepalive",
+        doc="Send TCP keep-alive probes.",
+    )
     tcp_keepalive_idle_s: int = setting(
-        -1, key="tcpKeepIdle", doc="Idle time before a probe; -1 is the system's."
+        -1,
+        key="tcpKeepIdle",
+        doc="Idle time before the first keep-alive probe; -1 uses the system's value.",
     )
     tcp_keepalive_interval_s: int = setting(
-        -1, key="tcpKeepIntvl", doc="Pause between probes; -1 is the system's."
+        -1, key="tcpKeepIntvl", doc="Pause between keep-alive probes; -1 uses the system's value."
     )
     tcp_keepalive_count: int = setting(
-        -1, key="tcpKeepCnt", doc="Probes without answer; -1 is the system's."
+        -1,
+        key="tcpKeepCnt",
+        doc="Unanswered keep-alive probes before the connection is closed; -1 uses the system's "
+        "value.",
     )
     tcp_user_timeout_ms: int = setting(
         0,
         key="clientTcpUserTimeoutMillis",
         minimum=0,
         maximum=_INT32_MAX,
-        doc="How long sent bytes may stay unconfirmed before the system drops the connection; 0 "
-        "is the system's. Requests usually time out sooner.",
+        doc="How long sent bytes may stay unacknowledged by the bookie before the system closes "
+        "the connection; 0 uses the system's value. Requests usually time out sooner.",
     )
     speculative_read_timeout_ms: int = setting(
         2000,
         key="speculativeReadTimeout",
         group="Reads",
-        doc="Base of firstSpeculativeReadTimeout and maxSpeculativeReadTimeout; 0 or less turns "
-        "speculation off.",
+        doc="Default of firstSpeculativeReadTimeout and maxSpeculativeReadTimeout; 0 or less "
+        "turns speculative reads off.",
     )
     _speculative_first_ms: int | None = setting(
         None,
         key="firstSpeculativeReadTimeout",
-        doc="When to ask a second bookie for an entry.",
+        doc="Time without an answer after which a read asks a second bookie.",
         default_text="speculativeReadTimeout",
     )
     _speculative_max_ms: int | None = setting(
         None,
         key="maxSpeculativeReadTimeout",
-        doc="Longest pause before another bookie is asked.",
+        doc="Longest pause before a read asks another bookie.",
         default_text="speculativeReadTimeout",
     )
     speculative_read_backoff: float = setting(
         2.0,
         key="speculativeReadTimeoutBackoffMultiplier",
         minimum=1,
-        doc="How the pause grows from one bookie to the next.",
+        doc="Factor by which the pause grows from one bookie to the next.",
     )
     speculative_lac_first_timeout_ms: int = setting(
         1500,
         key="firstSpeculativeReadLACTimeout",
-        doc="When to ask a second bookie in a long poll.",
+        doc="Time without an answer after which a long poll asks a second bookie.",
     )
     speculative_lac_timeout_max_ms: int = setting(
         5000,
         key="maxSpeculativeReadLACTimeout",
-        doc="Longest pause before another bookie is asked in a long poll.",
+        doc="Longest pause before a long poll asks another bookie.",
     )
     speculative_lac_backoff: float = setting(
         2.0,
         key="speculativeReadLACTimeoutBackoffMultiplier",
         minimum=1,
-        doc="How the pause in a long poll grows from one bookie to the next.",
+        doc="Factor by which the pause of a long poll grows from one bookie to the next.",
     )
     reorder_reads: bool = setting(
-        True, key="reorderReadSequenceEnabled", doc="Ask healthy and near bookies first."
+        True, key="reorderReadSequenceEnabled", doc="Read from healthy and near bookies first."
     )
     reorder_pending_threshold: int = setting(
         0,
@@ -414,7 +434,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         "pending requests; 0 is off.",
     )
     sticky_reads: bool = setting(
-        False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
+        False,
+        key="stickyReadSEnabled",
+        doc="Read all of a ledger from one bookie as long as that bookie answers.",
     )
     batch_reads: bool = setting(
         True, key="batchReadEnabled", doc="Read several entries with one request (over V2)."
@@ -422,28 +444,29 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     recovery_batch_reads: bool = setting(
         False,
         key="recoveryBatchReadEnabled",
-        doc="Batch reads where fragments are copied (V2 only).",
+        doc="Use batch reads when fragments are copied (V2 only).",
         without_effect="fragments are copied entry by entry",
     )
     recovery_read_batch_size: int = setting(
         1,
         key="recoveryReadBatchSize",
         minimum=1,
-        doc="Entries read at a time in recovery, at least.",
+        doc="Entries that recovery reads at a time, at least.",
     )
     recovery_entries_max: int = setting(
         10_000_000,
         key="recoveryEntriesMax",
         minimum=1,
-        doc="Unconfirmed entries that a recovery reads at most; with more it fails, and the ledger "
-        "stays in recovery. A bookie could invent entries without end. Not a key of Java.",
+        doc="Most unconfirmed entries that recovery reads. With more entries recovery fails and "
+        "the ledger stays in recovery: a malicious bookie could invent entries without end. "
+        "Not a key of Java.",
     )
     recovery_bytes_max: int = setting(
         16 << 30,
         key="recoveryBytesMax",
         minimum=1,
-        doc="Bytes of unconfirmed entries that a recovery reads at most, as recoveryEntriesMax. "
-        "Not a key of Java.",
+        doc="Most bytes of unconfirmed entries that recovery reads; see recoveryEntriesMax. Not a "
+        "key of Java.",
     )
     opportunistic_striping: bool = setting(
         False,
@@ -454,19 +477,19 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         False,
         key="delayEnsembleChange",
         group="Ensembles",
-        doc="Keep a failed bookie while ack quorums can be met without it.",
+        doc="Keep a failed bookie in the ensemble while adds reach their ack quorum without it.",
     )
     ensemble_changes_max: int = setting(
         _INT32_MAX,
         key="maxNumEnsembleChanges",
         minimum=0,
-        doc="Most ensemble changes of one ledger; with one more the writer fails.",
+        doc="Most ensemble changes of one ledger. If another is needed, the writer fails.",
     )
     ensemble_change_switch: str = setting(
         "disable_ensemble_change",
         key="disableEnsembleChangeFeatureName",
         doc="Name of the switch that turns ensemble changes off.",
-        without_effect="no file turns it on, in Java neither: its programs hand switches in",
+        without_effect="only a program can switch it on, in Java as well",
     )
     placement_policy: str = setting(
         "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
@@ -474,17 +497,17 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="Placement policy, by its Java class.",
     )
     racks_per_write_quorum_min: int = setting(
-        2, key="minNumRacksPerWriteQuorum", minimum=1, doc="Racks a write quorum should span."
+        2, key="minNumRacksPerWriteQuorum", minimum=1, doc="Racks that a write quorum should span."
     )
     enforce_racks: bool = setting(
         False,
         key="enforceMinNumRacksPerWriteQuorum",
-        doc="Fail if a write quorum would span fewer racks.",
+        doc="Fail if a write quorum would span fewer racks than minNumRacksPerWriteQuorum.",
     )
     enforce_fault_domains: bool = setting(
         False,
         key="enforceMinNumFaultDomainsForWrite",
-        doc="Confirm an add only with acks from enough fault domains.",
+        doc="Confirm an add only after acks from enough fault domains.",
     )
     ignore_local_node: bool = setting(
         False, key="ignoreLocalNodeInPlacementPolicy", doc="Do not prefer the local bookie."
@@ -493,40 +516,42 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         0,
         key="networkTopologyStabilizePeriodSeconds",
         minimum=0,
-        doc="How long the rack of a bookie that is gone is remembered.",
+        doc="How long the client remembers the rack of a bookie that has gone.",
     )
     zones_per_write_quorum_min: int = setting(
         2,
         key="minNumZonesPerWriteQuorum",
         minimum=1,
-        doc="Zones a write quorum must span, with zone-aware placement.",
+        doc="Zones that a write quorum must span, with zone-aware placement.",
     )
     zones_per_write_quorum_desired: int = setting(
         3,
         key="desiredNumZonesPerWriteQuorum",
         minimum=1,
-        doc="Zones a write quorum should span; not below minNumZonesPerWriteQuorum.",
+        doc="Zones that a write quorum should span; at least minNumZonesPerWriteQuorum.",
     )
     enforce_zones: bool = setting(
         True,
         key="enforceStrictZoneawarePlacement",
-        doc="Fail if a write quorum would span fewer zones, or share an upgrade domain.",
+        doc="Fail if a write quorum would span fewer zones than minNumZonesPerWriteQuorum, or "
+        "share an upgrade domain.",
     )
     regions_to_write: str | None = setting(
         None,
         key="reppRegionsToWrite",
-        doc="All regions, with ';' between; makes region-aware ensembles outlive regions.",
+        doc="All regions, separated by ';'. Region-aware ensembles then survive the loss of a "
+        "region.",
     )
     regions_for_durability_min: int = setting(
         2,
         key="reppMinimumRegionsForDurability",
         minimum=0,
-        doc="Regions an ack quorum must span where reppRegionsToWrite is set; 0 is any number.",
+        doc="Regions that an ack quorum must span if reppRegionsToWrite is set; 0 is any number.",
     )
     durability_in_replace: bool = setting(
         True,
         key="reppEnableDurabilityEnforcementInReplace",
-        doc="Do not replace a bookie if the ensemble would then span fewer regions.",
+        doc="Do not replace a bookie if the ensemble would then span too few regions.",
     )
     dns_resolver_class: str | None = setting(
         None,
@@ -541,12 +566,12 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         100,
         key="networkTopologyScriptNumberArgs",
         minimum=1,
-        doc="Hosts in one call of networkTopologyScriptFileName.",
+        doc="Most hosts in one call of networkTopologyScriptFileName.",
     )
     use_hostname_for_local_node: bool = setting(
         False,
         key="useHostnameResolveLocalNodePlacementPolicy",
-        doc="Resolve the local node by host name in placement.",
+        doc="Placement finds the local host by its name instead of its address.",
     )
     weighted_placement: bool = setting(
         False,
@@ -556,19 +581,19 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     weighted_placement_multiple_max: int = setting(
         3,
         key="bookieMaxMultipleForWeightBasedPlacement",
-        doc="Limit of a bookie's weight, in multiples of the median of free space; 0 is no limit.",
+        doc="Largest weight of a bookie, as a multiple of the median free space; 0 is no limit.",
     )
     bookie_info_interval_s: int = setting(
         86_400,
         key="getBookieInfoIntervalSeconds",
         minimum=1,
-        doc="How often a bookie is asked for its free space.",
+        doc="Interval between requests for a bookie's free space.",
     )
     bookie_info_retry_s: int = setting(
         60,
         key="getBookieInfoRetryIntervalSeconds",
         minimum=1,
-        doc="When to ask again after no answer.",
+        doc="Pause before a failed request for free space is retried.",
     )
     bookie_info_timeout_s: int = setting(
         5, key="getBookieInfoTimeoutSecs", minimum=1, doc="Time limit of a request for free space."
@@ -578,42 +603,48 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="logWriterPatienceSec",
         group="Logs",
         minimum=0,
-        doc="How long a log's writer retries, mostly because bookies are missing, before it "
-        "fails. Not a key of Java.",
+        doc="How long a log's writer retries before it fails, for instance while bookies are "
+        "missing. Not a key of Java.",
     )
     track_failures: bool = setting(
         True,
         key="enableBookieFailureTracking",
         group="Failing bookies",
-        doc="Read from bookies that failed lately only after the others.",
+        doc="Read from bookies that failed recently only after the others.",
     )
     failure_memory_ms: int = setting(
         60_000,
         key="bookieFailureHistoryExpirationMSec",
         minimum=0,
-        doc="How long a failure is remembered.",
+        doc="How long the client remembers a bookie's failure.",
     )
     health_check: bool = setting(
         False, key="bookieHealthCheckEnabled", doc="Quarantine bookies that keep failing."
     )
     health_check_interval_s: int = setting(
-        60, key="bookieHealthCheckIntervalSeconds", minimum=1, doc="Counting interval."
+        60,
+        key="bookieHealthCheckIntervalSeconds",
+        minimum=1,
+        doc="Interval over which a bookie's errors are counted.",
     )
     health_check_errors_max: int = setting(
         100,
         key="bookieErrorThresholdPerInterval",
         minimum=1,
-        doc="Errors in an interval that quarantine a bookie.",
+        doc="Errors in one interval at which a bookie is quarantined.",
     )
     quarantine_s: int = setting(
-        1800, key="bookieQuarantineTimeSeconds", minimum=0, doc="Length of quarantine."
+        1800,
+        key="bookieQuarantineTimeSeconds",
+        minimum=0,
+        doc="How long a bookie stays in quarantine.",
     )
     quarantine_ratio: float = setting(
         1.0,
         key="bookieQuarantineRatio",
         minimum=0,
         maximum=1,
-        doc="Chance that a bookie with these errors is quarantined.",
+        doc="Probability that a bookie with that many errors is quarantined.",
     )
     quarantine_on_connect_error: bool = setting(
         False,
@@ -621,7 +652,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="Quarantine bookies that cannot be reached.",
     )
     resolve_addresses: bool = setting(
-        True, key="bookieAddressResolverEnabled", doc="Look addresses of bookie ids up."
+        True, key="bookieAddressResolverEnabled", doc="Look up the addresses of bookie ids."
     )
     track_addresses: bool = setting(
         True,
@@ -639,31 +670,34 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     digest_type: DigestType = setting(
         DigestType.CRC32,
         key="digestType",
-        doc="Digest type for recovery where metadata does not say.",
+        doc="Digest type for recovery if the ledger's metadata does not name one.",
         default_text="CRC32",
         choices=("CRC32", "CRC32C", "MAC", "DUMMY"),
         parse=DigestType.__getitem__,
     )
     password: str = setting(
-        "", key="passwd", doc="Password for recovery where metadata has none.", secret=True
+        "",
+        key="passwd",
+        doc="Password for recovery if the ledger's metadata has none.",
+        secret=True,
     )
     detect_digest_type: bool = setting(
         True,
         key="enableDigestTypeAutodetection",
-        doc="Take digest type and password from metadata.",
+        doc="Take digest type and password from the ledger's metadata.",
     )
     repair_batch_entries: int = setting(
         10,
         key="rereplicationEntryBatchSize",
         group="Repair",
         minimum=1,
-        doc="Entries in a batch of a repair; four batches of a fragment are copied at a time.",
+        doc="Entries in a batch of a repair. Four batches of a fragment are copied at a time.",
     )
     repair_bytes_per_s: int = setting(
         -1,
         key="replicationRateByBytes",
         unit="bytes/s",
-        doc="Limit on what is copied in repairs; 0 and below is no limit.",
+        doc="Speed limit of repairs; 0 or less is no limit.",
     )
 
     def cross_check(self) -> Iterator[SettingFinding]:

@@ -57,7 +57,7 @@ class OtherKey:
 
 @attrs.frozen(kw_only=True)
 class Spec:
-    """What ``setting()`` was told; see there."""
+    """The arguments of ``setting()``; see there."""
 
     key: str
     doc: str
@@ -106,7 +106,7 @@ def setting(
         unit: as printed: ``entries/s``; by default what the attribute's name ends with (``ms``,
             ``s``, ``bytes``, also before ``_max`` or ``_min``).
         group: the heading it is listed under; the last one given goes on when empty.
-        aliases: older names, used where ``key`` is not set.
+        aliases: older names, used if ``key`` is not set.
         minimum: the least number allowed.
         maximum: the greatest number allowed.
         choices: the only texts allowed.

@@ -1,4 +1,4 @@
-"""What both ends can be told about TLS, by Java's keys.
+"""The settings of TLS that both ends have, by Java's keys.
 
 Agrees with BookKeeper 4.18.0, AbstractConfiguration, ServerConfiguration, ClientConfiguration and
 TLSContextFactory. Where Java reads a list of versions or ciphers only up to its first comma, the
@@ -115,7 +115,7 @@ class StoreFile:
 
 @attrs.frozen(kw_only=True)
 class TlsSettings:
-    """What one end was told, whichever keys said so.
+    """The settings of one end, whichever keys they come from.
 
     ``check_host`` is for clients: whether a bookie's certificate has to be for the host that it
     was reached at. ``asks_certificate`` is for servers: whether clients are asked for a certificate
@@ -154,13 +154,13 @@ def _unknown_factory(name: str) -> str | None:
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class TlsConfig:
-    """What both ends can be told about TLS."""
+    """The settings of TLS that both ends have."""
 
     tls_factory: str = setting(
         "",
         key="tlsProviderFactoryClass",
         group="TLS",
-        doc="TLSContextFactory switches TLS on: org.apache.bookkeeper.tls.TLSContextFactory.",
+        doc="org.apache.bookkeeper.tls.TLSContextFactory switches TLS on; empty switches TLS off.",
         refuse=_unknown_factory,
     )
     tls_provider: str = setting(
@@ -177,7 +177,8 @@ class TlsConfig:
     tls_certificate_path: str = setting(
         "",
         key="tlsCertificatePath",
-        doc="With PEM: the certificate of the key in the key store, and the chain behind it.",
+        doc="File with the certificate of the key in the key store, and its chain. Only with a "
+        "PEM key store.",
     )
     tls_versions: tuple[str, ...] = setting(
         (),
@@ -188,20 +189,21 @@ class TlsConfig:
     tls_suites: tuple[str, ...] = setting(
         (),
         key="tlsEnabledCipherSuites",
-        doc="Cipher suites that may be used, by Java's names or OpenSSL's; all if empty.",
+        doc="Allowed cipher suites, by Java's or OpenSSL's names; all if empty.",
         refuse=suites_refused,
     )
     tls_revoked_path: str = setting(
         "",
         key="tlsRevocationListPath",
-        doc="PEM file with a revocation list of each authority in the trust store. Not a key of "
-        "Java.",
+        doc="PEM file with a revocation list of each certificate authority in the trust store. "
+        "Not a key of Java.",
     )
     tls_refresh_s: int = setting(
         0,
         key="tlsCertFilesRefreshDurationSeconds",
         minimum=0,
-        doc="How often the TLS files are checked for changes, at new connections; 0 is never.",
+        doc="How often the TLS files are checked for changes, when a connection is made; 0 is "
+        "never.",
     )
 
     @property
@@ -212,13 +214,14 @@ class TlsConfig:
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class ClientTlsConfig(TlsConfig):
-    """What a client can be told about TLS; a bookie's keys hold where its own are not set."""
+    """A client's settings of TLS; a bookie's keys apply if the client's are not set."""
 
     client_key_store_type: StoreType = setting(
         StoreType.JKS,
         key="clientKeyStoreType",
         aliases=("tlsKeyStoreType",),
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
+        "first bytes decide.",
     )
     client_key_store: str = setting(
         "", key="clientKeyStore", aliases=("tlsKeyStore",), doc="File with the client's key."
@@ -227,25 +230,26 @@ class ClientTlsConfig(TlsConfig):
         "",
         key="clientKeyStorePasswordPath",
         aliases=("tlsKeyStorePasswordPath",),
-        doc="File with the password of the key or trust store.",
+        doc="File with the password of the key store.",
     )
     client_trust_store_type: StoreType = setting(
         StoreType.JKS,
         key="clientTrustStoreType",
         aliases=("tlsTrustStoreType",),
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
+        "file's first bytes decide.",
     )
     client_trust_store: str = setting(
         "",
         key="clientTrustStore",
         aliases=("tlsTrustStore",),
-        doc="File with the certificates that bookies' must come from.",
+        doc="File with the certificate authorities of bookies.",
     )
     client_trust_store_password_path: str = setting(
         "",
         key="clientTrustStorePasswordPath",
         aliases=("tlsTrustStorePasswordPath",),
-        doc="File with the password of the key or trust store.",
+        doc="File with the password of the trust store.",
     )
     tls_check_host: bool = setting(
         True,

@@ -24,19 +24,19 @@ from bookied.process.command_line import (
 CONF: Final = "bk_server.conf"
 
 _SYNTAX: Final = r"""
-The file is that of a Java bookie, as it is: one setting on a line, `key=value`, `key: value` or
-`key value`. Lines that begin with # or ! are comments; a backslash at a line's end joins the next
-one; `\uXXXX` and the usual escapes are read.
+bookied reads an unmodified settings file of a Java bookie. Each line has one setting: `key=value`,
+`key: value` or `key value`. Lines that begin with # or ! are comments. A backslash at the end of a
+line continues the line. `\uXXXX` and the usual escapes are read.
 
-A comma separates the values of a list, and `\,` is a comma. A key that is set again adds to a list;
-where one value is wanted the first counts. `include = other.conf` reads another file in its place.
-`${env:NAME}`, `${sys:name}` and `${other.key}` are expanded.
+A comma separates the values of a list; `\,` is a comma in a value. A key that is repeated adds to a
+list. A setting with one value takes the first. `include = other.conf` reads another file at this
+place. `${env:NAME}`, `${sys:name}` and `${other.key}` are expanded.
 
-What is set as `BK_key` in the environment wins over the file, and `-X key=value` over both.
+`BK_key` in the environment overrides the file, and `-X key=value` overrides both.
 
-`bookied --conf FILE --check-config` says what is odd about a file. `bookied` warns of unknown keys,
-and names the nearest known key; with `--strict-config` it refuses them. It always refuses a setting
-that it cannot honour safely.
+`bookied --conf FILE --check-config` reports problems of a file. `bookied` warns about unknown keys
+and names the nearest known key; with `--strict-config` it refuses unknown keys. It always refuses a
+setting that it cannot honour safely.
 """
 
 
@@ -56,12 +56,12 @@ def _bookied(edition: Edition) -> str:
     page.title("DESCRIPTION")
     page.paragraph(parser.description or "")
     page.paragraph(
-        "It joins a cluster of Java bookies, serves Java clients, and reads the settings file of a "
-        f"Java bookie, `{CONF}(5)`."
+        "bookied joins a cluster of Java bookies, serves Java clients, and reads the settings file "
+        f"of a Java bookie, `{CONF}(5)`."
     )
     page.paragraph(
-        f"`bookied autorecovery`: {autorecovery.description} It takes the same options, but for "
-        "those of a bookie's port, directories and mode."
+        f"`bookied autorecovery`: {autorecovery.description} It takes the same options, except "
+        "those for a bookie's port, directories and mode."
     )
     page.title("OPTIONS")
     for action in _actions(parser):
@@ -87,11 +87,14 @@ def _bookied(edition: Edition) -> str:
 
 
 _VARIABLES: Final = (
-    (CONF_VARIABLE, "The settings file, where `--conf` names none."),
-    (LEVEL_VARIABLE, "The least level that is logged, where `--log-level` names none."),
-    ("BOOKIE_LOG_DIR, BOOKIE_LOG_FILE", "Log to this file, where `--log-file` names none."),
+    (CONF_VARIABLE, "The settings file, if `--conf` is not given."),
+    (LEVEL_VARIABLE, "The lowest level to log, if `--log-level` is not given."),
+    ("BOOKIE_LOG_DIR, BOOKIE_LOG_FILE", "Log to this file, if `--log-file` is not given."),
     ("BK_key", "Sets one key of the settings file, as the containers of Java's bookie do."),
-    ("NOTIFY_SOCKET, WATCHDOG_USEC", "Set by systemd: who is told that the bookie lives."),
+    (
+        "NOTIFY_SOCKET, WATCHDOG_USEC",
+        "Set by systemd, to which the bookie reports that it is alive.",
+    ),
 )
 
 
@@ -126,13 +129,13 @@ def _settings(edition: Edition) -> str:
     page.title("SETTINGS OF A BOOKIE")
     _groups(page, declared(BookieConfig))
     page.title("SETTINGS OF CLIENTS")
-    page.paragraph("These are read by `bkctl`, and by the repairs of autorecovery.")
+    page.paragraph("`bkctl` and autorecovery's repairs read these settings.")
     known = {one.spec.key for one in declared(BookieConfig)}
     _groups(page, [one for one in declared(ClientConfig) if one.spec.key not in known])
     page.title("KEYS WITHOUT EFFECT")
     page.paragraph(
-        "These are known from Java's files. Unless it says refused, a file that has them is read "
-        "all the same."
+        "Java's files have these keys, and here they have no effect. bookied reads a file with one "
+        "of these keys, unless the text says refused."
     )
     for other in BookieConfig.other_keys:
         page.item(bold(other.pattern), _of_other(other))
@@ -161,7 +164,7 @@ def _setting(page: Page, one: DeclaredSetting) -> None:
         f"Allowed: {one.allowed}." if one.allowed and not any_of_its_kind else "",
         "A list." if one.kind == "list" else "",
         f"Older names: {', '.join(spec.aliases)}." if spec.aliases else "",
-        "Never shown." if spec.secret else "",
+        "The value is never shown." if spec.secret else "",
         "Read again on SIGHUP." if spec.reloads else "",
         f"No effect here: {spec.without_effect}." if spec.without_effect else "",
     ]

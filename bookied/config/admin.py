@@ -53,63 +53,72 @@ class AdminConfig:
     http_token: str = setting(
         "",
         key="httpAdminToken",
-        doc="Token for requests that change settings or state, or read entries: 'Authorization: "
-        "Bearer TOKEN'.",
+        doc="Token that a client sends as 'Authorization: Bearer TOKEN' to change settings or "
+        "state, or to read entries.",
         secret=True,
     )
     http_token_file: str = setting(
         "",
         key="httpAdminTokenFile",
-        doc="File with the token; wins over httpAdminToken. SIGHUP reads the file again.",
+        doc="File with the token; overrides httpAdminToken. SIGHUP reads the file again.",
     )
     http_open_writes: bool = setting(
         False,
         key="httpAdminAllowUnauthenticatedWrites",
-        doc="Accept changes without a token, as Java does. Reading entries needs a token in any "
-        "case.",
+        doc="Accept changes without a token, as Java does. Reading entries always needs a token.",
     )
     http_allowed_hosts: tuple[str, ...] = setting(
         (),
         key="httpServerAllowedHosts",
-        doc="More names that a request may have in 'Host'; * is any. Always allowed: addresses, "
-        "this host's names, and names that no public DNS has. Web pages may send other names.",
+        doc="More host names to accept in a request's 'Host' header; * accepts any. IP addresses, "
+        "this host's names and names outside public DNS are always accepted. The check stops "
+        "web pages of other sites.",
     )
     http_tls: bool = setting(False, key="httpServerTlsEnable", doc="Serve HTTP only over TLS.")
     http_key_store_type: StoreType = setting(
         StoreType.JKS,
         key="httpServerKeyStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
+        "first bytes decide.",
     )
     http_key_store: str = setting(
         "", key="httpServerKeyStorePath", doc="File with the HTTP server's key."
     )
     http_key_store_password: str = setting(
-        "", key="httpServerKeyStorePassword", doc="That file's password.", secret=True
+        "",
+        key="httpServerKeyStorePassword",
+        doc="Password of the file in httpServerKeyStorePath.",
+        secret=True,
     )
     http_certificate_path: str = setting(
         "",
         key="httpServerCertificatePath",
-        doc="With PEM: the certificate of that key, and the chain behind it.",
+        doc="File with the certificate of the HTTP server's key, and its chain. Only with a PEM "
+        "key store.",
     )
     http_trust_store_type: StoreType = setting(
         StoreType.JKS,
         key="httpServerTrustStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
+        "file's first bytes decide.",
     )
     http_trust_store: str = setting(
         "",
         key="httpServerTrustStorePath",
-        doc="File with the authorities of clients' certificates. A client whose certificate one "
-        "of the authorities signed may change things without the token.",
+        doc="File with the certificate authorities of clients. A client with a certificate from "
+        "one of the authorities may make changes without the token.",
     )
     http_trust_store_password: str = setting(
-        "", key="httpServerTrustStorePassword", doc="That file's password.", secret=True
+        "",
+        key="httpServerTrustStorePassword",
+        doc="Password of the file in httpServerTrustStorePath.",
+        secret=True,
     )
     http_client_authentication: bool = setting(
         True,
         key="httpServerTlsClientAuthentication",
         doc="Refuse clients without a certificate, as Java does. If false, clients without a "
-        "certificate may read, and make changes with the token.",
+        "certificate may read, and may make changes with the token.",
     )
     stats_provider: str = setting(
         "",
@@ -126,13 +135,17 @@ class AdminConfig:
         doc="Address of prometheusStatsHttpPort. Java's default is 0.0.0.0.",
     )
     stats_port: int = setting(
-        8000, key="prometheusStatsHttpPort", minimum=0, maximum=65_535, doc="That port."
+        8000,
+        key="prometheusStatsHttpPort",
+        minimum=0,
+        maximum=65_535,
+        doc="Port that serves metrics if httpServerEnabled is false; 0 is any free port.",
     )
     stats_window_s: int = setting(
         60,
         key="prometheusStatsLatencyRolloverSeconds",
         minimum=1,
-        doc="Length of each window of quantiles.",
+        doc="Length of the window over which latency quantiles are computed.",
     )
 
     @property

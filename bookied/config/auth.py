@@ -36,7 +36,7 @@ def _no_pattern(text: str) -> str | None:
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class BookieAuthConfig(JaasConfig):
-    """Whom a bookie lets in."""
+    """How clients log in to a bookie, and which may."""
 
     auth_factory: str = setting(
         "",
@@ -54,13 +54,13 @@ class BookieAuthConfig(JaasConfig):
     jaas_bookie_section: str = setting(
         "Bookie",
         key="saslJaasBookieSectionName",
-        doc="The section of the JAAS file that names the allowed users.",
+        doc="Section of the JAAS file that lists the allowed users and their passwords.",
     )
     sasl_allowed_ids: str = setting(
         ".*bookkeeper.*",
         key="saslJaasClientAllowedIds",
         reloads=True,
-        doc="Only users whose complete name matches this regular expression are allowed.",
+        doc="Regular expression that a user's complete name must match.",
         refuse=_no_pattern,
     )
 
@@ -77,10 +77,12 @@ class BookieAuthConfig(JaasConfig):
     def auth_problems(self, *, wants_certificates: bool) -> Iterator[SettingFinding]:
         """Return what is missing; without it no login can succeed."""
         if self.has_roles and not self.authorized_roles:
-            yield invalid("authorizedRoles", f"names no role, and {CERTIFICATES} lets in by roles")
+            yield invalid(
+                "authorizedRoles", f"is empty, and {CERTIFICATES} allows clients by their role"
+            )
         if self.has_roles and not wants_certificates:
             yield invalid(
                 "bookieAuthProviderFactoryClass",
-                f"{CERTIFICATES} needs TLS with tlsClientAuthentication=true: without, no client"
-                " shows a certificate",
+                f"{CERTIFICATES} needs TLS with tlsClientAuthentication=true: otherwise clients"
+                " send no certificate",
             )

@@ -1,4 +1,4 @@
-"""What one bookie can be told: the settings class behind ``bookied --conf``.
+"""The settings of one bookie: the class behind ``bookied --conf``.
 
 ``BookieConfig`` reads an unmodified Java ``bk_server.conf`` (BookKeeper 4.18.0,
 ServerConfiguration). What it cannot give is refused where going on would lose safety, and named
@@ -54,7 +54,7 @@ class IdentityConfig:
         group="Identity and network",
         minimum=0,
         maximum=65_535,
-        doc="Port the bookie listens on; 0 only with allowEphemeralPorts.",
+        doc="Port that the bookie listens on; 0 (any free port) needs allowEphemeralPorts.",
     )
     allow_ephemeral_ports: bool = setting(
         False, key="allowEphemeralPorts", doc="Allow port 0, for tests."
@@ -65,49 +65,65 @@ class IdentityConfig:
         doc="The bookie's permanent id; by default its address and port.",
     )
     advertised_address: str | None = setting(
-        None, key="advertisedAddress", doc="Host name or address that clients use."
+        None,
+        key="advertisedAddress",
+        doc="Host name or address under which clients reach the bookie.",
     )
     listening_interface: str | None = setting(
         None,
         key="listeningInterface",
-        doc="Interface to listen on, and whose address is advertised; all where it is not set. "
-        "bookied takes an IPv4 address, too.",
+        doc="Network interface to listen on; the bookie advertises the address of the interface. "
+        "If not set, the bookie listens on all interfaces. bookied also accepts an IPv4 "
+        "address here.",
     )
     allow_loopback: bool = setting(
-        False, key="allowLoopback", doc="Allow a loopback address as the bookie's own."
+        False, key="allowLoopback", doc="Allow a loopback address as the bookie's address."
     )
     use_host_name: bool = setting(
-        False, key="useHostNameAsBookieID", doc="Use the host name rather than the address."
+        False,
+        key="useHostNameAsBookieID",
+        doc="Use the host name instead of the IP address in the bookie id.",
     )
     use_short_host_name: bool = setting(
-        False, key="useShortHostName", doc="Cut the host name at its first dot."
+        False, key="useShortHostName", doc="Use the host name only up to its first dot."
     )
     tcp_no_delay: bool = setting(True, key="serverTcpNoDelay", doc="Disable Nagle's algorithm.")
-    tcp_keepalive: bool = setting(True, key="serverSockKeepalive", doc="TCP keep-alive.")
+    tcp_keepalive: bool = setting(
+        True,
+        key="serverSockKeepalive",
+        doc="Send TCP keep-alive probes.",
+    )
     tcp_keepalive_idle_s: int = setting(
-        -1, key="serverTcpKeepIdle", doc="Idle time before a probe; -1 is the system's."
+        -1,
+        key="serverTcpKeepIdle",
+        doc="Idle time before the first keep-alive probe; -1 uses the system's value.",
     )
     tcp_keepalive_interval_s: int = setting(
-        -1, key="serverTcpKeepIntvl", doc="Pause between probes; -1 is the system's."
+        -1,
+        key="serverTcpKeepIntvl",
+        doc="Pause between keep-alive probes; -1 uses the system's value.",
     )
     tcp_keepalive_count: int = setting(
-        -1, key="serverTcpKeepCnt", doc="Probes without answer; -1 is the system's."
+        -1,
+        key="serverTcpKeepCnt",
+        doc="Unanswered keep-alive probes before the connection is closed; -1 uses the system's "
+        "value.",
     )
     tcp_user_timeout_ms: int = setting(
         0,
         key="serverTcpUserTimeoutMs",
         minimum=0,
-        doc="How long sent bytes may stay unconfirmed before the system drops the connection; 0 "
-        "is the system's.",
+        doc="How long sent bytes may stay unacknowledged by the peer before the system closes the "
+        "connection; 0 uses the system's value.",
     )
     permitted_users: tuple[str, ...] = setting(
-        (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
+        (), key="permittedStartupUsers", doc="Users who may start the bookie; any user if empty."
     )
     file_umask: str = setting(
         "027",
         key="fileUmask",
-        doc="Umask (octal) for the bookie's directories and files, in addition to the process's "
-        "umask: 027 makes directories 0750 and files 0640. Not a key of Java.",
+        doc="Umask (octal) for the bookie's directories and files, in addition to the umask of "
+        "the process. 027 makes directories 0750 and files 0640. Not a key of Java.",
         refuse=_not_an_umask,
     )
 
@@ -136,7 +152,7 @@ class LogConfig:
         reloads=True,
         group="Log",
         choices=LEVELS,
-        doc="Lowest level to log, unless --log-level or BOOKIE_ROOT_LOG_LEVEL is given.",
+        doc="Lowest level to log. --log-level and BOOKIE_ROOT_LOG_LEVEL override this setting.",
     )
 
 
@@ -156,7 +172,7 @@ class BookieConfig(
     MetadataConfig,
     IdentityConfig,
 ):
-    """What one bookie can be told; ``key`` is the name in a Java ``bk_server.conf``."""
+    """The settings of one bookie; ``key`` is the name in a Java ``bk_server.conf``."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = BOOKIE_OTHER_KEYS
 

@@ -1,4 +1,4 @@
-"""What DbLedgerStorage can be told, by Java's keys (BookKeeper 4.18.0): memory and RocksDB.
+"""The settings of DbLedgerStorage, by Java's keys (BookKeeper 4.18.0): memory and RocksDB.
 
 Java reads these keys with DbLedgerStorage only, and so they are here. What it takes as a share of
 its direct memory is a fixed budget here, divided by the ledger directories.
@@ -28,50 +28,53 @@ class DbStorageConfig:
         unit="MiB",
         group="DbLedgerStorage",
         minimum=1,
-        doc="Memory for entries that are in no entry log yet; skipListSizeLimit if not set.",
+        doc="Memory for entries that are not yet in an entry log; skipListSizeLimit if not set.",
     )
     rocks_write_buffer_mb: int | None = setting(
         None,
         key="dbStorage_rocksDB_writeBufferSizeMB",
         unit="MiB",
         minimum=1,
-        doc="Memory of RocksDB for new locations, for each ledger directory; if not set, 16 MiB "
-        "for all directories. Up to four times as much while RocksDB writes tables.",
+        doc="RocksDB's memory for new entry locations, in each ledger directory. If not set, all "
+        "directories share 16 MiB. RocksDB uses up to four times as much while it writes "
+        "tables.",
     )
     rocks_block_cache_bytes: int | None = setting(
         None,
         key="dbStorage_rocksDB_blockCacheSize",
         minimum=_MB,
-        doc="RocksDB's cache of locations, for each ledger directory; if not set 32 MiB for all of "
-        "them.",
+        doc="RocksDB's cache of entry locations, in each ledger directory. If not set, all "
+        "directories share 32 MiB.",
     )
     rocks_block_bytes: int = setting(
         65_536,
         key="dbStorage_rocksDB_blockSize",
         minimum=1024,
-        doc="Block of a table of locations.",
+        doc="Block size of RocksDB's tables of entry locations.",
     )
     rocks_table_mb: int = setting(
         64,
         key="dbStorage_rocksDB_sstSizeInMB",
         unit="MiB",
         minimum=1,
-        doc="Size of a table of locations.",
+        doc="File size of RocksDB's tables of entry locations.",
     )
     rocks_bloom_bits: int = setting(
         10,
         key="dbStorage_rocksDB_bloomFilterBitsPerKey",
         minimum=0,
-        doc="Bits of bloom filter for each location; 0 is no filter.",
+        doc="Bits of RocksDB's bloom filter for each entry location; 0 switches the filter off.",
     )
     rocks_lz4: bool = setting(
-        True, key="dbStorage_rocksDB_lz4CompressionEnabled", doc="Compress locations with LZ4."
+        True,
+        key="dbStorage_rocksDB_lz4CompressionEnabled",
+        doc="Compress entry locations with LZ4.",
     )
     rocks_level0_files: int = setting(
         4,
         key="dbStorage_rocksDB_numFilesInLevel0",
         minimum=1,
-        doc="Tables that begin a compaction of RocksDB's.",
+        doc="Number of tables in level 0 at which RocksDB starts a compaction.",
     )
     rocks_level1_mb: int = setting(
         256,

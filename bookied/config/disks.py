@@ -22,7 +22,11 @@ class DiskConfig:
     """When a disk counts as full, and what happens then."""
 
     disk_check_interval_ms: int = setting(
-        10_000, key="diskCheckInterval", group="Disks", minimum=1, doc="Pause between disk checks."
+        10_000,
+        key="diskCheckInterval",
+        group="Disks",
+        minimum=1,
+        doc="Pause between checks of the disks' free space.",
     )
     disk_full_at: float = setting(
         0.95,
@@ -30,7 +34,7 @@ class DiskConfig:
         reloads=True,
         minimum=0.001,
         maximum=1,
-        doc="Share in use above which a disk is full.",
+        doc="Share of a disk in use above which the disk is full.",
     )
     disk_warn_at: float = setting(
         0.90,
@@ -38,7 +42,8 @@ class DiskConfig:
         reloads=True,
         minimum=0.001,
         maximum=1,
-        doc="Share in use above which a disk is almost full.",
+        doc="Share of a disk in use above which the disk is almost full; new entry logs then go to "
+        "other disks.",
     )
     _disk_writable_below: float | None = setting(
         None,
@@ -46,33 +51,35 @@ class DiskConfig:
         reloads=True,
         minimum=0.001,
         maximum=1,
-        doc="Share in use below which a read-only bookie becomes writable again.",
+        doc="Share of a disk in use below which a read-only bookie becomes writable again.",
         default_text="diskUsageThreshold",
     )
     read_only_mode: bool = setting(
-        True, key="readOnlyModeEnabled", doc="Become read-only when disks are full; otherwise stop."
+        True,
+        key="readOnlyModeEnabled",
+        doc="Become read-only when disks are full. If false, the bookie stops.",
     )
     read_only_on_any_full: bool = setting(
         True,
         key="readOnlyModeOnAnyDiskFullEnabled",
         reloads=True,
-        doc="Become read-only when one disk is full.",
+        doc="Become read-only when one disk is full. If false, only when all disks are full.",
     )
     persist_status: bool = setting(
-        False, key="persistBookieStatusEnabled", doc="Remember read-only over restarts."
+        False, key="persistBookieStatusEnabled", doc="Stay read-only after a restart."
     )
     index_file_bytes_min: int = setting(
         100 * _MB,
         key="minUsableSizeForIndexFileCreation",
         minimum=0,
-        doc="Space needed for new index files on a full disk: with less space the bookie refuses "
-        "recovery adds. Acknowledged entries are written to any directory with space.",
+        doc="Free space needed for new index files on a full disk. With less space the bookie "
+        "refuses recovery adds. Acknowledged entries are written to any directory with space.",
     )
     _entry_log_bytes_min: int | None = setting(
         None,
         key="minUsableSizeForEntryLogCreation",
         minimum=0,
-        doc="Space needed for a new entry log on a full disk.",
+        doc="Free space needed for a new entry log on a full disk.",
         default_text="logSizeLimit",
     )
     _high_priority_bytes_min: int | None = setting(
@@ -80,7 +87,7 @@ class DiskConfig:
         key="minUsableSizeForHighPriorityWrites",
         reloads=True,
         minimum=0,
-        doc="Space needed for recovery adds while read-only.",
+        doc="Free space needed for recovery adds while the bookie is read-only.",
         default_text="minUsableSizeForEntryLogCreation",
     )
     several_dirs_per_disk: bool = setting(

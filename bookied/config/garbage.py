@@ -24,57 +24,60 @@ class CollectorConfig:
         reloads=True,
         group="Garbage collection",
         minimum=1,
-        doc="Pause between collections; the first begins up to twice that after the start.",
+        doc="Pause between garbage collections. The first one starts up to twice this time after "
+        "the bookie.",
     )
     minor_interval_s: int = setting(
         3600,
         key="minorCompactionInterval",
         reloads=True,
-        doc="Pause between minor compactions; not above 0 is off.",
+        doc="Pause between minor compactions; 0 or less switches minor compaction off.",
     )
     minor_threshold: float = setting(
         0.2,
         key="minorCompactionThreshold",
         reloads=True,
-        doc="Share of live bytes, at most 1, below which a minor compaction rewrites a log; less "
-        "than majorCompactionThreshold.",
+        doc="A minor compaction rewrites an entry log whose share of live bytes is below this "
+        "value (0 to 1). Must be below majorCompactionThreshold.",
     )
     minor_time_ms_max: int = setting(
         -1,
         key="minorCompactionMaxTimeMillis",
         reloads=True,
-        doc="Longest minor compaction; below 0 is no limit.",
+        doc="Longest time of a minor compaction; below 0 is no limit.",
     )
     major_interval_s: int = setting(
         86_400,
         key="majorCompactionInterval",
         reloads=True,
-        doc="Pause between major compactions; not above 0 is off.",
+        doc="Pause between major compactions; 0 or less switches major compaction off.",
     )
     major_threshold: float = setting(
         0.8,
         key="majorCompactionThreshold",
         reloads=True,
-        doc="Share of live bytes, at most 1, below which a major compaction rewrites a log.",
+        doc="A major compaction rewrites an entry log whose share of live bytes is below this "
+        "value (0 to 1).",
         risky=lambda share: "1 or more rewrites every log again and again" if share >= 1 else None,
     )
     major_time_ms_max: int = setting(
         -1,
         key="majorCompactionMaxTimeMillis",
         reloads=True,
-        doc="Longest major compaction; below 0 is no limit.",
+        doc="Longest time of a major compaction; below 0 is no limit.",
     )
     compaction_outstanding_max: int = setting(
         100_000,
         key="compactionMaxOutstandingRequests",
         minimum=1,
-        doc="Entries moved before a flush is forced.",
+        doc="Entries that compaction moves before it forces a flush.",
     )
     compaction_by_bytes: bool = setting(
         False,
         key="isThrottleByBytes",
         reloads=True,
-        doc="Limit compaction by bytes rather than entries.",
+        doc="Limit the speed of compaction by compactionRateByBytes instead of "
+        "compactionRateByEntries.",
     )
     compaction_entry_rate: int = setting(
         1000,
@@ -83,7 +86,7 @@ class CollectorConfig:
         aliases=("compactionRate",),
         unit="entries/s",
         minimum=1,
-        doc="Speed of compaction.",
+        doc="Speed limit of compaction in entries.",
     )
     compaction_byte_rate: int = setting(
         1_000_000,
@@ -91,61 +94,62 @@ class CollectorConfig:
         reloads=True,
         unit="bytes/s",
         minimum=1,
-        doc="Speed of compaction, by bytes.",
+        doc="Speed limit of compaction in bytes, if isThrottleByBytes is true.",
     )
     transactional_compaction: bool = setting(
         False,
         key="useTransactionalCompaction",
-        doc="Compact into a file of its own.",
+        doc="Compact into a separate entry log, which the bookie reads only once it is complete.",
     )
     target_log_size_for_gc: bool = setting(
         False,
         key="useTargetEntryLogSizeForGc",
         reloads=True,
-        doc="Take logSizeLimit for the size of a log.",
+        doc="Compute the share of live bytes of a small entry log from logSizeLimit instead of "
+        "its size.",
     )
     gc_when_full: bool = setting(
         False,
         key="isForceGCAllowWhenNoSpace",
         reloads=True,
-        doc="Collect on full disks.",
+        doc="Collect garbage and compact on full disks, too.",
     )
     compaction_always_allowed: bool = setting(
         False,
         key="forceAllowCompaction",
         reloads=True,
-        doc="Allow forced compaction where it is off.",
+        doc="Allow compactions on request even if minor or major compaction is off.",
     )
     over_replicated_wait_ms: int = setting(
         86_400_000,
         key="gcOverreplicatedLedgerWaitTime",
-        doc="Pause between searches for ledgers kept in excess.",
+        doc="Pause between searches for ledgers that the bookie stores but no longer belongs to.",
     )
     over_replicated_requests_max: int = setting(
         1000,
         key="gcOverreplicatedLedgerMaxConcurrentRequests",
         minimum=1,
-        doc="Metadata requests at a time in that search.",
+        doc="Metadata requests in flight during the search for over-replicated ledgers.",
     )
     gc_metadata_rate: int = setting(
         1000,
         key="gcMetadataOpRateLimit",
         unit="requests/s",
         minimum=1,
-        doc="Speed of metadata requests in a collection.",
+        doc="Metadata requests of a garbage collection.",
     )
     scrub_interval_s: int = setting(
         0,
         key="localScrubInterval",
         minimum=0,
-        doc="Pause between checks of the index against the entry logs; 0 is off.",
+        doc="Pause between checks of the index against the entry logs; 0 switches the checks off.",
     )
     scrub_rate: float = setting(
         60,
         key="localScrubRateLimit",
         unit="entries/s",
         minimum=0,
-        doc="Speed of these checks; 0 is no limit.",
+        doc="Speed limit of the checks of localScrubInterval; 0 is no limit.",
     )
 
     def collector_problems(self) -> Iterator[SettingFinding]:

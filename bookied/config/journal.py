@@ -1,4 +1,4 @@
-"""What a bookie's journal can be told: where, how large, when adds are synced.
+"""The settings of a bookie's journal: where, how large, when adds are synced.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
 unit their key has in a file; the properties give bytes and seconds.
@@ -33,28 +33,39 @@ class JournalConfig:
         (),
         key="journalDirectories",
         group="Journal",
-        doc="Journal directories, each with its own thread; wins over journalDirectory.",
+        doc="Journal directories, each with its own thread; overrides journalDirectory.",
     )
     journal_directory: str = setting(
         "/tmp/bk-txn",  # noqa: S108  # Java's default, warned about
         key="journalDirectory",
-        doc="The journal directory where journalDirectories is not set.",
+        doc="The journal directory, if journalDirectories is not set.",
     )
     journal_max_size_mb: int = setting(
-        2048, key="journalMaxSizeMB", unit="MiB", minimum=1, doc="Size at which a journal rolls."
+        2048,
+        key="journalMaxSizeMB",
+        unit="MiB",
+        minimum=1,
+        doc="Size at which the bookie starts a new journal file.",
     )
     journal_backups_max: int = setting(
-        5, key="journalMaxBackups", minimum=0, doc="Journals older than the mark that are kept."
+        5,
+        key="journalMaxBackups",
+        minimum=0,
+        doc="Journal files to keep although a checkpoint no longer needs them.",
     )
     journal_prealloc_mb: int = setting(
-        16, key="journalPreAllocSizeMB", unit="MiB", minimum=1, doc="Preallocation step."
+        16,
+        key="journalPreAllocSizeMB",
+        unit="MiB",
+        minimum=1,
+        doc="Space that is allocated at a time for a journal file.",
     )
     journal_write_buffer_kb: int = setting(
         64,
         key="journalWriteBufferSizeKB",
         unit="KiB",
         minimum=1,
-        doc="Write buffer.",
+        doc="Size of the journal's write buffer.",
         without_effect="a group is written with one call",
     )
     journal_remove_from_page_cache: bool = setting(
@@ -73,22 +84,30 @@ class JournalConfig:
         None,
         key="journalMaxGroupWaitMSec",
         minimum=0,
-        doc="Longest wait to share an fsync. By default no wait: adds that arrive during one "
-        "fsync share the next.",
+        doc="Longest time that an add waits for others to share an fsync. By default none waits: "
+        "adds that arrive during one fsync share the next.",
     )
     journal_group_bytes_max: int = setting(
-        524_288, key="journalBufferedWritesThreshold", minimum=0, doc="Bytes that end a group."
+        524_288,
+        key="journalBufferedWritesThreshold",
+        minimum=0,
+        doc="Bytes in a group of adds that start the fsync.",
     )
     journal_group_entries_max: int = setting(
-        0, key="journalBufferedEntriesThreshold", minimum=0, doc="Adds that end a group; 0 is off."
+        0,
+        key="journalBufferedEntriesThreshold",
+        minimum=0,
+        doc="Number of adds in a group that start the fsync; 0 is no limit.",
     )
     journal_flush_when_empty: bool = setting(
-        False, key="journalFlushWhenQueueEmpty", doc="Sync as soon as nothing more is queued."
+        False,
+        key="journalFlushWhenQueueEmpty",
+        doc="Start the fsync as soon as the queue is empty.",
     )
     journal_sync: bool = setting(
         True,
         key="journalSyncData",
-        doc="Sync before adds are acknowledged.",
+        doc="Fsync the journal before adds are acknowledged.",
         risky=lambda on: None if on else "acknowledged entries are lost when the machine fails",
     )
     journal_write: bool = setting(
@@ -102,27 +121,27 @@ class JournalConfig:
         key="journalFormatVersionToWrite",
         minimum=4,
         maximum=6,
-        doc="Format of new journals. 6 needs fileInfoFormatVersionToWrite=1. With lower formats "
-        "explicit LACs are lost when the process ends.",
+        doc="Format of new journal files. 6 needs fileInfoFormatVersionToWrite=1. With a lower "
+        "format, explicit LACs are lost when the process ends.",
     )
     file_info_format_version: int = setting(
         1,
         key="fileInfoFormatVersionToWrite",
         minimum=0,
         maximum=1,
-        doc="Format of new index headers.",
+        doc="Format of the headers of new index files.",
     )
     journal_alignment_bytes: int = setting(
         512,
         key="journalAlignmentSize",
         minimum=512,
-        doc="Groups are padded to a multiple of this value, and of 4096.",
+        doc="Pad each group of adds to a multiple of this value, and of 4096.",
     )
     journal_queue_max: int = setting(
         10_000,
         key="journalQueueSize",
         minimum=1,
-        doc="Adds queued for the journal.",
+        doc="Adds in the journal's queue.",
         without_effect="the queue is bounded by bytes",
     )
     journal_memory_mb_max: int | None = setting(
@@ -130,26 +149,26 @@ class JournalConfig:
         key="journalMaxMemorySizeMb",
         unit="MiB",
         minimum=1,
-        doc="Bytes queued for the journal.",
+        doc="Memory for adds in the journal's queue.",
         default_text="32",
     )
     journal_page_cache_flush_ms: int = setting(
         1000,
         key="journalPageCacheFlushIntervalMSec",
         minimum=1,
-        doc="How old unsynced bytes get where journalSyncData is false.",
+        doc="Longest time that bytes stay without an fsync if journalSyncData is false.",
     )
     journal_reuse_files: bool = setting(
         False,
         key="journalReuseFiles",
-        doc="Write new journals over old ones.",
+        doc="Write new journal files over old ones.",
         without_effect="after a torn write a Java bookie would replay records of the old file; "
         "bookied writes zeros ahead instead",
     )
     skip_invalid_records: bool = setting(
         False,
         key="skipReplayJournalInvalidRecord",
-        doc="Skip broken records at replay.",
+        doc="Skip damaged records when the journal is replayed.",
         risky=lambda on: "entries in broken journal records are lost in silence" if on else None,
     )
 

@@ -12,7 +12,7 @@ from bkclient.config.findings import FindingKind, SettingFinding, invalid
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class LimitsConfig:
-    """How much a bookie takes on at a time, and what it was told to be."""
+    """The settings that limit a bookie's work, and those of its mode."""
 
     adds_in_progress_max: int = setting(
         0,
@@ -20,44 +20,46 @@ class LimitsConfig:
         reloads=True,
         group="Limits",
         minimum=0,
-        doc="Adds in progress before connections are paused; 0 leaves it to the bytes.",
+        doc="Adds in progress above which the bookie stops reading from connections; 0 leaves the "
+        "limit to bytes.",
     )
     reads_in_progress_max: int = setting(
         10_000,
         key="maxReadsInProgressLimit",
         reloads=True,
         minimum=0,
-        doc="Reads in progress before connections are paused; 0 is no limit.",
+        doc="Reads in progress above which the bookie stops reading from connections; 0 is no "
+        "limit.",
     )
     read_threads: int = setting(
         8,
         key="numReadWorkerThreads",
         minimum=0,
         maximum=256,
-        doc="Threads for reads from disk; 0 reads on the reactor thread.",
+        doc="Threads that read from disk; 0 reads on the reactor thread.",
     )
     batch_read_bytes_max: int = setting(
-        5_242_880, key="maxBatchReadSize", minimum=1, doc="Largest batch-read answer."
+        5_242_880, key="maxBatchReadSize", minimum=1, doc="Largest response to a batch read."
     )
     write_low_water_bytes: int = setting(
         393_216,
         key="serverWriteBufferLowWaterMark",
         minimum=1,
-        doc="Unsent bytes below which a connection is read again.",
+        doc="Unsent bytes below which the bookie reads from a connection again.",
     )
     write_high_water_bytes: int = setting(
         524_288,
         key="serverWriteBufferHighWaterMark",
         minimum=1,
-        doc="Unsent bytes above which a connection is not read.",
+        doc="Unsent bytes above which the bookie stops reading from a connection.",
     )
     close_on_response_timeout: bool = setting(
         False,
         key="closeChannelOnResponseTimeout",
         reloads=True,
-        doc="Close connections that do not read their responses within "
-        "waitTimeoutOnResponseBackpressureMs. Otherwise bookied keeps these connections and reads "
-        "no requests from them. Java drops the responses.",
+        doc="Close connections that leave their responses unread for longer than "
+        "waitTimeoutOnResponseBackpressureMs. If false, bookied keeps the connection and "
+        "reads no requests from it. Java drops the responses.",
     )
     response_wait_ms: int = setting(
         -1,
@@ -70,66 +72,69 @@ class LimitsConfig:
         key="serverMaxConnections",
         reloads=True,
         minimum=0,
-        doc="Connections from clients; 0 is as many as the limit on open files allows.",
+        doc="Most connections from clients; 0 is as many as the limit on open files allows.",
     )
     address_connections_max: int = setting(
         0,
         key="serverMaxConnectionsPerAddress",
         reloads=True,
         minimum=0,
-        doc="Connections from one address; 0 is half of serverMaxConnections.",
+        doc="Most connections from one address; 0 is half of serverMaxConnections.",
     )
     frame_wait_ms: int = setting(
         60_000,
         key="serverFrameTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Time for a request to arrive completely; 0 is no limit.",
+        doc="Time limit for a request to arrive completely; 0 is no limit.",
     )
     idle_wait_ms: int = setting(
         0,
         key="serverIdleTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
+        doc="How long a client may be idle: it sends nothing and waits for no response. 0 is no "
+        "limit.",
     )
     login_wait_ms: int = setting(
         30_000,
         key="serverAuthTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Time limit for a client's login, if one is required; 0 is no limit.",
+        doc="Time limit for a client's login, if the bookie requires one; 0 is no limit.",
     )
     half_frames_bytes_max: int = setting(
         67_108_864,
         key="serverHalfFramesMaxBytes",
         reloads=True,
         minimum=1,
-        doc="Bytes of incomplete requests, over all connections.",
+        doc="Memory for incomplete requests of all connections together.",
     )
     unsent_bytes_max: int = setting(
         67_108_864,
         key="serverUnsentResponsesMaxBytes",
         reloads=True,
         minimum=1,
-        doc="Bytes of unread responses, over all connections.",
+        doc="Memory for unread responses of all connections together.",
     )
     stop_wait_ms: int = setting(
         90_000,
         key="serverStopTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Longest clean stop; after it the process ends, and the next start replays the "
-        "journals. 0 is no limit.",
+        doc="Time limit of a clean stop; 0 is no limit. After it the process ends, and the next "
+        "start replays the journals.",
     )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only, and stay read-only."
     )
     allow_storage_expansion: bool = setting(
-        False, key="allowStorageExpansion", doc="Take new, empty directories into use."
+        False,
+        key="allowStorageExpansion",
+        doc="Accept new, empty directories that are added to the settings.",
     )
     extra_components: tuple[str, ...] = setting(
-        (), key="extraServerComponents", doc="Java plug-ins; none can be loaded here."
+        (), key="extraServerComponents", doc="Java plug-ins. bookied cannot load any."
     )
     ignore_extra_component_failures: bool = setting(
         False,

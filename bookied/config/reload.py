@@ -1,4 +1,4 @@
-"""Settings that a running bookie can be told anew: a rule, no effects.
+"""Settings that a running bookie can change: a rule, no effects.
 
 Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
 ConfigurationService); of most it never looks at the value again. Here only what takes effect can be

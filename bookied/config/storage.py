@@ -1,4 +1,4 @@
-"""What a bookie's ledger storage can be told: directories, entry logs, write cache, index.
+"""The settings of a bookie's ledger storage: directories, entry logs, write cache, index.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
 unit their key has in a file; the properties give bytes and seconds.
@@ -46,24 +46,25 @@ class LedgerConfig:
         ("/tmp/bk-data",),  # noqa: S108  # Java's default, warned about
         key="ledgerDirectories",
         group="Ledger storage",
-        doc="Directories of entry logs, and of the index where indexDirectories is not set.",
+        doc="Directories of the entry logs. They also hold the index if indexDirectories is not "
+        "set.",
         refuse=lambda dirs: None if dirs else "leaves the bookie no directory to store entries in",
     )
     _index_directories: tuple[str, ...] = setting(
         (),
         key="indexDirectories",
-        doc="Directories of the index.",
+        doc="Directories of the index; by default the ledger directories.",
     )
     _storage_class: StorageClass = setting(
         StorageClass.SORTED,
         key="ledgerStorageClass",
-        doc="Layout of the ledger directories, by Java's class name.",
+        doc="Format of the ledger directories, by Java's class name.",
         parse=_storage_class,
     )
     sorted_storage: bool = setting(
         True,
         key="sortedLedgerStorageEnabled",
-        doc="false: InterleavedLedgerStorage, where ledgerStorageClass is not set.",
+        doc="If false and ledgerStorageClass is not set, use InterleavedLedgerStorage.",
     )
     flush_interval_ms: int = setting(
         10_000, key="flushInterval", minimum=1, doc="Pause between checkpoints."
@@ -72,26 +73,26 @@ class LedgerConfig:
         67_108_864,
         key="skipListSizeLimit",
         minimum=_MB,
-        doc="Memory for entries that are in no entry log yet: above it, clients wait.",
+        doc="Memory for entries that are not yet in an entry log. When it is full, clients wait.",
     )
     log_bytes_max: int = setting(
         _LOG_BYTES_MAX,
         key="logSizeLimit",
         minimum=2048,
         maximum=_LOG_BYTES_MAX,
-        doc="Size at which an entry log rolls.",
+        doc="Size at which the bookie starts a new entry log.",
     )
     log_preallocation: bool = setting(
         True,
         key="entryLogFilePreallocationEnabled",
-        doc="Create the next entry log ahead.",
+        doc="Create the next entry log in advance.",
         without_effect="entry logs begin when they are needed",
     )
     log_flush_bytes: int = setting(
         0,
         key="flushEntrylogBytes",
         minimum=0,
-        doc="Sync the entry log after so many bytes; 0 leaves it to the checkpoints.",
+        doc="Sync the entry log after this number of bytes; 0 leaves syncing to the checkpoints.",
         without_effect="entry logs are synced every 32 MiB",
     )
     read_buffer_bytes: int = setting(
@@ -105,14 +106,14 @@ class LedgerConfig:
         65_536,
         key="writeBufferSizeBytes",
         minimum=1,
-        doc="Their write buffer.",
+        doc="Write buffer of entry logs.",
         without_effect="entry logs are written 1 MiB at a time",
     )
     open_files_max: int = setting(
         20_000,
         key="openFileLimit",
         minimum=0,
-        doc="Index files open at a time; 0, as in Pulsar's file, is the default.",
+        doc="Most index files open at a time; 0 (the value in Pulsar's file) means the default.",
     )
     index_page_bytes: int = setting(
         8192,
@@ -122,7 +123,7 @@ class LedgerConfig:
         without_effect="index pages are 8192 bytes",
     )
     index_pages_max: int = setting(
-        -1, key="pageLimit", minimum=-1, doc="Index pages in memory; -1 is a fixed budget."
+        -1, key="pageLimit", minimum=-1, doc="Most index pages in memory; -1 is a fixed budget."
     )
     file_info_capacity: int | None = setting(
         None,
@@ -134,30 +135,32 @@ class LedgerConfig:
         0,
         key="fileInfoMaxIdleTime",
         minimum=0,
-        doc="Close index files idle for so long; 0 is never.",
+        doc="Close index files that have been idle for this time; 0 is never.",
         without_effect="the least used index files are closed",
     )
     log_per_ledger: bool = setting(
         False,
         key="entryLogPerLedgerEnabled",
-        doc="One entry log for each ledger.",
+        doc="Use one entry log for each ledger.",
         refuse=lambda on: f"is not offered: {_ONE_LOG}" if on else None,
     )
     check_integrity: bool = setting(
         False,
         key="dataIntegrityChecking",
-        doc="Copy missing entries from other bookies (DbLedgerStorage only).",
+        doc="Copy entries that this bookie lacks from other bookies (DbLedgerStorage only).",
     )
     stamp_missing_cookies: bool = setting(
         False,
         key="dataIntegrityStampMissingCookies",
-        doc="With dataIntegrityChecking: start although cookies are missing or differ, as after "
-        "the loss of a disk; repair, and write new cookies.",
+        doc="With dataIntegrityChecking: start although cookies are missing or differ, for "
+        "instance after the loss of a disk. The bookie then repairs its ledgers and writes "
+        "new cookies.",
     )
     consistency_check_at_start: bool = setting(
         False,
         key="localConsistencyCheckOnStartup",
-        doc="Check the index against the entry logs at start, and refuse to start if it fails.",
+        doc="Check the index against the entry logs at the start. If the check fails, refuse to "
+        "start.",
     )
 
     @property

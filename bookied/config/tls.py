@@ -1,4 +1,4 @@
-"""What a bookie can be told about TLS.
+"""A bookie's settings of TLS.
 
 Versions and cipher suites are keys of bookies and clients: ``bkclient.config.tls`` declares them,
 and ``bkclient.connection.security.tls_contexts`` applies them.
@@ -17,27 +17,29 @@ from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class BookieTlsConfig(TlsConfig):
-    """What a bookie can be told about TLS."""
+    """A bookie's settings of TLS."""
 
     tls_key_store_type: StoreType = setting(
         StoreType.JKS,
         key="tlsKeyStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the key store: PEM, PKCS12, JKS or JCEKS. Between the last three, the file's "
+        "first bytes decide.",
     )
     tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
     tls_key_store_password_path: str = setting(
-        "", key="tlsKeyStorePasswordPath", doc="File with the password of the key or trust store."
+        "", key="tlsKeyStorePasswordPath", doc="File with the password of the key store."
     )
     tls_trust_store_type: StoreType = setting(
         StoreType.JKS,
         key="tlsTrustStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+        doc="Type of the trust store: PEM, PKCS12, JKS or JCEKS. Between the last three, the "
+        "file's first bytes decide.",
     )
     tls_trust_store: str = setting(
-        "", key="tlsTrustStore", doc="File with the authorities of clients' certificates."
+        "", key="tlsTrustStore", doc="File with the certificate authorities of clients."
     )
     tls_trust_store_password_path: str = setting(
-        "", key="tlsTrustStorePasswordPath", doc="File with the password of the key or trust store."
+        "", key="tlsTrustStorePasswordPath", doc="File with the password of the trust store."
     )
 
     tls_required: bool = setting(

@@ -92,7 +92,7 @@ def test_every_setting_is_in_the_page_of_the_settings_file() -> None:
         assert f"\n{bold(one.spec.key)} = " in text
     for other in BookieConfig.other_keys:
         assert f"\n{bold(other.pattern)}\n" in text
-    assert "\\fBbookiePort\\fR = \\fI3181\\fR\nPort the bookie listens on" in text
+    assert "\\fBbookiePort\\fR = \\fI3181\\fR\nPort that the bookie listens on" in text
 
 
 def test_the_page_of_the_daemon_has_its_options_signals_and_ends() -> None:

@@ -131,7 +131,7 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
         ("entryLogPerLedgerEnabled=true", "is not offered"),
         ("extraServerComponents=a.B", "'a.B' are Java classes; remove the key"),
         ("bookieAuthProviderFactoryClass=a.B", "'a.B' is not offered; SASLBookieAuthProvider"),
-        ("bookieAuthProviderFactoryClass=BookieAuthZFactory", "authorizedRoles: names no role"),
+        ("bookieAuthProviderFactoryClass=BookieAuthZFactory", "authorizedRoles: is empty"),
         (
             "bookieAuthProviderFactoryClass=BookieAuthZFactory\nauthorizedRoles=a",
             "BookieAuthZFactory needs TLS with tlsClientAuthentication=true",
