@@ -100,7 +100,7 @@ def is_plain(environ: Mapping[str, str]) -> bool:
 def run_script(shell: Shell, lines: Iterable[str], *, keep_going: bool = False) -> int:
     """Run lines as they come until one fails; return its status.
 
-    ``keep_going`` runs the others too; the status is that of the first failure all the same.
+    ``keep_going`` runs the others too; the status is nevertheless that of the first failure.
     """
     first_failure = 0
     for text, number in _whole(lines):

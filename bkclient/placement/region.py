@@ -294,7 +294,7 @@ class RegionAwarePlacement:
     ) -> list[str] | None:
         """Return regions in an order that is durable, each write quorum in as many as can be.
 
-        Regions take turns. Where that comes to nothing, those with the most bookies left go first:
+        Regions take turns. If that fails, those with the most bookies left go first:
         the few of a small region are for write quorums that need them.
         """
 

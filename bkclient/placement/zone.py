@@ -169,7 +169,7 @@ class ZoneAwarePlacement:
         """Return the locations of an ensemble's bookies in order; None if there is no such order.
 
         A zone, and a domain, is used again only after the others, so that more zones than are asked
-        for are used where they are there. Where that comes to nothing, those with the most bookies
+        for are used where they are there. If that fails, those with the most bookies
         left go first: the few of a small zone are for windows that need them.
         """
         counts = {location: len(bookies) for location, bookies in free.items()}

@@ -105,7 +105,7 @@ def fragments_of(metadata: LedgerMetadata, lac: int | None) -> tuple[LedgerFragm
     """Return the fragments with the entries in them.
 
     The last one of a ledger that is not closed ends with ``lac``. Where that lies before it, its
-    first entry may have been written all the same. It is left out where the LAC is not known.
+    first entry may nevertheless have been written. It is left out where the LAC is not known.
     """
     starts = [fragment.first_entry_id for fragment in metadata.fragments]
     found = [

@@ -1,7 +1,7 @@
 """Looking whether the replicas of a ledger are where its metadata says.
 
 Agrees with BookKeeper 4.18.0, LedgerChecker. Stricter: what is read has to match its digest, where
-the metadata says which one that is. And a ledger whose LAC is unknown is checked all the same, up
+the metadata says which one that is. And a ledger whose LAC is unknown is checked nevertheless, up
 to its last fragment.
 """
 

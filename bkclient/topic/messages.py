@@ -43,7 +43,7 @@ class TopicMessage:
     """One message. The fields are the columns of a topic as a table.
 
     Times are ms since 1970: of the producer's clock (``publish_time_ms``), of the application
-    (``event_time_ms``), and of the broker's clock (``broker_time_ms``), None where it is not set.
+    (``event_time_ms``), and of the broker's clock (``broker_time_ms``), None if it is not set.
     ``value`` is None for a tombstone (a null value). An encrypted entry is one message whose
     ``value`` is the encrypted payload: a batch cannot be taken apart without the key.
     """

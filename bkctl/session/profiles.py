@@ -262,7 +262,7 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
 
 
 def is_typed(options: Options) -> bool:
-    """Return whether a profile is named on the command line, and so wins over variables."""
+    """Return whether a profile is named on the command line, and so overrides variables."""
     typed = options.is_typed("profile")
     return typed and options.profile != NO_PROFILE
 

@@ -41,7 +41,7 @@ class LostBookies:
 
     Args:
         known: the bookies that have a cookie, whether they are there or not: one that was lost
-            before this began is lost all the same.
+            before this began is lost nevertheless.
         delay: as stored, with its version.
     """
 

@@ -86,7 +86,7 @@ async def check_cookies(
     check = _CookieCheck(
         master=master_cookie(config, identity.bookie_id, instance_id),
         # DbLedgerStorage finds a ledger by the number and the order of its directories: by another
-        # list, what it holds is not found any more. Java goes on all the same.
+        # list, what it holds is not found any more. Java goes on nevertheless.
         superset=config.allow_storage_expansion and config.storage_class is not StorageClass.DB,
         is_fixed=config.storage_class is StorageClass.DB,
         found=found,

@@ -53,7 +53,7 @@ class DiskLimits:
     on_any_full: bool
     high_priority_bytes_min: int
     log_bytes_min: int = 0
-    """What a full directory needs to take an entry log all the same."""
+    """Free bytes with which a full directory still takes an entry log."""
     index_bytes_min: int = 0
     """What one of the index directories needs for the index of a ledger that is new."""
 

@@ -109,7 +109,7 @@ def is_locked(root: Path) -> bool:
         fd = open_regular(root / LOCK, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except PermissionError:  # Another user's: the system tells about its locks all the same.
+    except PermissionError:  # Another user's: the system still reports its locks.
         return _has_lock((root / LOCK).stat().st_ino, _LOCKS.read_text(encoding="ascii"))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -3,7 +3,7 @@
 Nothing is created, changed or locked; the readers are those the bookie itself starts with. A
 running bookie's directories can be read too, and then look as after a crash at that moment. Damage
 raises the ``CorruptError`` that names it, after all that comes before it was given; where a
-``Report`` is taken, that gets it and what is left is given all the same.
+``Report`` is taken, that gets it, and what is left is still given.
 """
 
 from __future__ import annotations

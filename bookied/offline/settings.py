@@ -61,7 +61,7 @@ def offline_config(properties: Properties) -> OfflineConfig:
 
 
 def metadata_cache(properties: Properties) -> str | None:
-    """Return the directory of ``gcEntryLogMetadataCachePath``; None where it is not set."""
+    """Return the directory of ``gcEntryLogMetadataCachePath``; None if it is not set."""
     found = directories.select_settings(properties, (METADATA_CACHE,)).entries.get(METADATA_CACHE)
     if found is None:
         return None

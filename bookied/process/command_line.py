@@ -1,7 +1,7 @@
 """The command line of ``bookied``: options in, settings out.
 
-The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main); what they set wins
-over ``BK_<key>`` in the environment, and that over the file.
+The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main); what they set
+overrides ``BK_<key>`` in the environment, which overrides the file.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _settings(options: DaemonOptions) -> dict[str, str]:
     """Return what the options set, by Java's keys, as text for a settings file."""
     found = dict(options.settings)
     if "zkServers" in found:
-        found.setdefault("metadataServiceUri", "")  # It wins over the file's.
+        found.setdefault("metadataServiceUri", "")  # It overrides the file's.
     elif "zkLedgersRootPath" in found:
         raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
     for override in options.overrides:

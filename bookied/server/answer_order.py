@@ -186,7 +186,7 @@ class Replies:
             self.settle(reply)
 
     def drop(self) -> None:
-        """Answer nothing any more: the connection has gone. Adds are stored all the same."""
+        """Answer nothing any more: the connection has gone. Adds are still stored."""
         self.drop_polls()
         self.lanes.close()
         self._pending_reads.count -= len(self._reads)

@@ -151,7 +151,7 @@ class BookieConnection(Protocol):
         """Do nothing: the bookie never ends its half alone."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Drop answers that cannot be sent; adds in progress are stored all the same."""
+        """Drop answers that cannot be sent; adds in progress are still stored."""
         broken = not (self._is_closing or self._is_ended or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)

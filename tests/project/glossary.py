@@ -100,5 +100,11 @@ GLOSSARY: Final = (
     Term(r"\b(?:is|are|was) not through\b", "has not ended", _METAPHOR),
     Term(r"\b(?:which|what) lies before\b", "the records before", _PLAIN),
     Term(r"\bshown who (?:it is|they are)\b", "authenticated", _TERM),
+    Term(r"\b(?:can|could) be told\b", "report, distinguish; the settings of", _PLAIN),
+    Term(r"\ball the same\b", "nevertheless, still", _PLAIN),
+    Term(r"\bnot above 0\b", "0 or less", _PLAIN),
+    Term(r"\bwins? over\b", "overrides", _PLAIN),
+    Term(r"\bcomes? to nothing\b", "fails", _METAPHOR),
+    Term(r"\bwhere \S+ (?:is|are) not set\b", "if … is not set", _PLAIN),
     Term(r"\bfor (?:as|so) long as said\b|\bas often as said\b", "name the option", _NAME),
 )

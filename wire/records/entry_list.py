@@ -36,7 +36,7 @@ def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
     such runs.
 
     Raises:
-        FormatError: there are more groups all the same.
+        FormatError: there are more groups nevertheless.
     """
     plain: list[bytes] = []
     series: list[tuple[int, int, int, int]] = []

@@ -233,7 +233,7 @@ def _pkcs12(store: StoreFile, data: bytes) -> Any:
 
 
 def _insist_readable(store: StoreFile, data: bytes) -> None:
-    """Refuse what can be told by its first bytes to be of another type."""
+    """Refuse a file whose first bytes are those of another type."""
     is_pem = data.lstrip().startswith(_PEM)
     if is_pem and store.type is not StoreType.PEM:
         raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.type_key}=PEM")

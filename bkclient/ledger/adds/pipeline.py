@@ -61,7 +61,7 @@ class QuorumTimeout:
     Args:
         clock: to wait by.
         quorum: knows which adds have their acks.
-        timeout_s: how long each may wait; not above 0 is for ever.
+        timeout_s: how long each may wait; 0 or less is for ever.
         overdue: called when one has waited that long.
     """
 
@@ -199,7 +199,7 @@ class AddSettings:
     rate: RateLimit | None = None
     """How many may go a second; shared with the reads of the same handle."""
     quorum_timeout_s: float = 0
-    """How long an add may wait for its ack quorum before all end; not above 0 is for ever."""
+    """How long an add may wait for its ack quorum before all end; 0 or less is for ever."""
     frame_bytes_kept: int = FRAME_OVERHEAD_BYTES
     """How much of a frame is not for the payload."""
 

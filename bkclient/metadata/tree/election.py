@@ -62,7 +62,7 @@ class TreeElection(TreePart):
             return await is_own(self._tree, vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
-            # It may be connected and fail all the same: pause before each try.
+            # It may be connected and still fail: pause before each try.
             await deferLater(self._clock, RETRY_S)
             return False
 

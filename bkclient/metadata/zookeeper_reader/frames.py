@@ -100,7 +100,7 @@ def greeting(last_zxid: int, timeout_ms: int) -> bytes:
 
 
 def timeout_of(welcome: bytes) -> int:
-    """Return the session's time-out in ms; not above 0 where there is no session.
+    """Return the session's time-out in ms; 0 or less without a session.
 
     Raises:
         FormatError: this is no answer to a greeting.

@@ -147,7 +147,7 @@ def _run(words: tuple[str, ...], environ: Mapping[str, str]) -> tuple[bytes, byt
 
 
 def _environment(session: Session) -> dict[str, str]:
-    """Return an environment in which a command sees the cluster that this one was told."""
+    """Return an environment in which a command sees the cluster of this one."""
     options = session.options
     given = {
         "BKCTL_CONF": options.conf,

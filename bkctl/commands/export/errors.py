@@ -86,7 +86,7 @@ class ExportVerifyError(ExportError):
 
 
 class EarlierFilesError(ExportVerifyError):
-    """Files of earlier exports are missing or changed; new entries are exported all the same.
+    """Files of earlier exports are missing or changed; new entries are exported nevertheless.
 
     ``report`` is that of the export.
     """

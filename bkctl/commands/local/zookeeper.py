@@ -226,7 +226,7 @@ def run(session: Session, directory: str | None, port: int | None, *, keep: bool
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what the file of ``BOOKIE_ZK_CONF`` says; nothing where it is not set.
+    """Return what the file of ``BOOKIE_ZK_CONF`` says; nothing if it is not set.
 
     Raises:
         NothingFoundError: the file cannot be read.

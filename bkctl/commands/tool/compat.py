@@ -181,7 +181,7 @@ def _without_launcher(java: Sequence[str]) -> list[str]:
 
 
 def _row(words: Sequence[str]) -> tuple[Row, list[str]]:
-    """Return the row of a command and what stands behind its name; two words win over one."""
+    """Return the row of a command and what stands behind its name; two words come before one."""
     if words[0] == "help" and len(words) > 1:
         row, _ = _row(words[1:])
         return row, ["--help"]

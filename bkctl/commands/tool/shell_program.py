@@ -126,7 +126,7 @@ class ShellProgram:
         return f"bkctl on {uri}"
 
     def go(self, place: str) -> Sequence[str]:  # noqa: ARG002 -- whichever it is
-        """Forget what would win over a profile: flags, and the variables of this process."""
+        """Forget what would override a profile: flags, and the variables of this process."""
         for name in _WINS_OVER_PROFILE:
             os.environ.pop(name, None)
         return ("service-uri", "conf")

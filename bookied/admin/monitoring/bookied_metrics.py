@@ -28,7 +28,7 @@ _PROC: Final = Path("/proc/self")
 
 
 def families(of: BookieService) -> Iterator[Family]:
-    """Give all that can be told by now of a bookie; what of its process is ``of_process``."""
+    """Give all metrics that a bookie has by now; those of its process are ``of_process``."""
     yield Family("bookied_dir_usage_percent", "gauge", tuple(_usages(of)))
     if of.server is not None:
         yield from _server(of.server)

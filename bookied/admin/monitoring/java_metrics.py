@@ -49,7 +49,7 @@ Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
 
 
 def families(of: BookieService) -> Iterator[Family]:
-    """Give all that can be told by now."""
+    """Give all metrics that there are by now."""
     yield gauge("bookie_SERVER_STATUS", _status(of))
     yield from _directories(of)
     if of.parts.metadata_stats is not None:

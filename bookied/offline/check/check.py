@@ -1,7 +1,7 @@
 """Whether a bookie's directories agree with each other: cookies, marks, journals, logs, index.
 
 ``stages`` gives the parts of a check one by one, each a generator of ``DiskFinding`` values.
-Nothing is changed, what is damaged is told, and the rest is looked at all the same. What a crash
+Nothing is changed, what is damaged is told, and the rest is still checked. What a crash
 leaves behind and the next start repairs is a note: a torn tail, an index that is ahead of its log
 while the journal holds the entry. ``start``, ``logs`` and ``index`` look at the files. Agrees with
 BookKeeper 4.18.0, InterleavedLedgerStorage's localConsistencyCheck, in what the plain check of the

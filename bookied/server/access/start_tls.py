@@ -26,7 +26,7 @@ log = Logger()
 
 
 def refuse_tls(stats: RequestStats, report: ReportRefusal, host: str, why: object) -> None:
-    """Count and log a connection that comes to nothing for TLS; the caller closes it."""
+    """Count and log a connection that fails because of TLS; the caller closes it."""
     stats.tls_failures += 1
     report(host, "tls", f"no TLS: {why}")
 

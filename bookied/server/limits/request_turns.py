@@ -54,7 +54,7 @@ class Turns:
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
     turns that take nothing follow a part of a large batch while others ask; after
-    ``EMPTY_TURNS_MAX`` of them one request is taken all the same.
+    ``EMPTY_TURNS_MAX`` of them one request is taken nevertheless.
 
     ``clients_wait`` gets True when the first has to wait, and False when none does any more. Each
     turn that takes something ends with ``give_way``.
