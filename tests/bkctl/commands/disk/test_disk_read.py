@@ -265,6 +265,35 @@ def test_an_entry_that_fails_its_ledgers_digest_is_damaged(tmp_path: Path, which
     assert f"--ledger {ledger} --to BOOKIE" in steps
 
 
+@pytest.mark.parametrize("which", [0, -1])
+def test_an_entry_of_a_ledger_that_fails_the_digest_of_the_others_is_damaged(
+    tmp_path: Path, which: int
+) -> None:
+    words = ("ledger", 41, *copy_of("interleaved/rotated", tmp_path), "-o", "jsonl")
+    row = [one for one in run(*words).rows if one["digest"] == "crc32c"][which]
+    with Path(row["path"]).open("r+b") as file:
+        file.seek(row["offset"] + 4 + row["size"] - 1)
+        last = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([last ^ 1]))
+    found = run(*words, ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    assert [one["digest"] for one in found.rows].count("wrong") == 1
+    assert f"ledger 41 entry {row['entry_id']} fails its CRC32C digest" in found.err
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b"caf\xc3\xa9", "café"),
+        (b"\x00\xff\x1b[2J", "0x00ff1b5b324a"),
+        (b"\x1b]0;x", "0x1b5d303b78"),
+    ],
+)
+def test_a_payload_that_is_not_text_is_shown_in_hexadecimal(payload: bytes, shown: str) -> None:
+    assert preview(payload) == shown
+
+
 def test_records_of_a_log_can_be_chosen_by_ledger_entry_and_place() -> None:
     words = ("entrylog", 0, *dirs("interleaved/rotated"), "-o", "jsonl")
     rows = run(*words).rows
