@@ -88,8 +88,22 @@ class BookieUnavailableError(ClientError):
     exit_status = 5
 
 
+_LOGIN: Final = (
+    "check user and password: saslJaasConfigFile names the file, saslJaasClientSectionName its "
+    "section; the bookie's log says why it refused"
+)
+
+
 class LoginCutOffError(BookieUnavailableError):
     """The bookie closed the connection during the login: it refused the login, or has ended."""
+
+    hint = _LOGIN
+
+
+class LoginsCutOffError(NotEnoughBookiesError):
+    """The bookies of the ensemble refuse the login, and no other bookie is left."""
+
+    hint = _LOGIN
 
 
 class MetadataStoreError(ClientError):
@@ -242,6 +256,12 @@ class ClientUnauthorizedError(ClientError):
         "the ledger's password is another, or the bookie requires TLS or a login: its log says "
         "which (docs/security.md)"
     )
+
+
+class LoginRefusedError(ClientUnauthorizedError):
+    """Bookies refused the login: wrong password, unknown or refused user, or they require TLS."""
+
+    hint = _LOGIN
 
 
 class UnclosedFragmentError(ClientError):

@@ -27,6 +27,8 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     ClientUnauthorizedError,
     IllegalOperationError,
+    LoginCutOffError,
+    LoginsCutOffError,
     NotEnoughBookiesError,
     ReadOnlyBookieClientError,
     WriteFailedError,
@@ -108,6 +110,8 @@ class AddQuorum(PendingAdds):
         self.state = AddState.OPEN
         self._delayed: dict[int, BookieId] = {}
         self._last_failure: AddsFailed | None = None
+        self._failures_of: dict[BookieId, ClientError] = {}
+        """The last failure of each bookie of the writer."""
         self._given_up: dict[int, BookieId] = {}
         self._stored = ensemble
         self._delay_changes, self._allow_changes = delay_changes, allow_changes
@@ -140,6 +144,7 @@ class AddQuorum(PendingAdds):
         if self.ensemble[event.index] != event.bookie:
             return []
         self._last_failure = event
+        self._failures_of[event.bookie] = event.error
         incomplete = [e for e in event.entries if not self.is_complete(e)]
         if incomplete and isinstance(event.error, FINAL_ERRORS):
             return self._give_up(event.error)
@@ -221,6 +226,10 @@ class AddQuorum(PendingAdds):
     def _refused(self, event: EnsembleRefused) -> list[Command]:
         error, failure = event.error, self._last_failure
         if isinstance(error, NotEnoughBookiesError) and failure is not None:
+            failed = self._failures_of
+            if all(isinstance(cause, LoginCutOffError) for cause in failed.values()):
+                text = f"the login was refused by {', '.join(failed)}: {failure.error}"
+                return self._give_up(LoginsCutOffError(text))
             text = f"{error}; bookie {failure.bookie} failed: {failure.error}"
             return self._give_up(NotEnoughBookiesError(text))
         return self._give_up(error)

@@ -24,6 +24,7 @@ from bkclient.errors import (
     ClientError,
     ClientUnauthorizedError,
     LoginCutOffError,
+    LoginRefusedError,
     RequestTimeoutError,
     SecurityError,
 )
@@ -149,7 +150,7 @@ class Greeting:
                 " for unknown or refused users, and without TLS if they require TLS"
             ) from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
-            raise ClientUnauthorizedError(
+            raise LoginRefusedError(
                 f"{who}: wrong password, unknown or refused user, or the bookie requires TLS "
                 f"(answer: {answer.rc.name})"
             )

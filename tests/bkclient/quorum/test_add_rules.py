@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from bkclient.errors import (
     AddQuorumTimeoutError,
+    BookieUnavailableError,
     ClientLedgerFencedError,
     LedgerClosedError,
+    LoginCutOffError,
+    LoginsCutOffError,
     NotEnoughBookiesError,
     ReadOnlyBookieClientError,
     RequestTimeoutError,
@@ -380,6 +383,22 @@ def test_a_change_that_cannot_be_made_ends_the_writer() -> None:
     assert isinstance(gave_up.error, NotEnoughBookiesError)
     # Whoever reads it has to mend the bookie's failure, not the number of bookies.
     assert str(gave_up.error) == f"none; bookie b3 failed: {failure(2, 0).error}"
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_writer_whose_bookies_refuse_the_login_says_so(alike: bool) -> None:  # noqa: FBT001
+    rules = quorum()
+    rules.push()
+    first = LoginCutOffError("b1 rejects user 'x'") if alike else BookieUnavailableError("b1")
+    rules.handle(failure(0, 0, error=first))
+    rules.handle(failure(1, 0, error=LoginCutOffError("b2 rejects user 'x'")))
+    gave_up, _ = rules.handle(EnsembleRefused(NotEnoughBookiesError("none")))
+    assert isinstance(gave_up, GiveUp)
+    assert isinstance(gave_up.error, NotEnoughBookiesError), "a log's writer tries again"
+    assert isinstance(gave_up.error, LoginsCutOffError) is alike
+    if alike:
+        assert str(gave_up.error) == "the login was refused by b1, b2: b2 rejects user 'x'"
+        assert "saslJaasConfigFile" in gave_up.error.hint
 
 
 def test_any_other_trouble_with_a_change_is_told_as_it_is() -> None:

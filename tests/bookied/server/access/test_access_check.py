@@ -141,6 +141,7 @@ def test_a_wrong_password_and_a_name_that_is_not_allowed_are_refused(stage, logs
         f"bookie b1 rejects user '{user}': wrong password, unknown or refused user, "
         "or the bookie requires TLS (answer: EUA)"
     )
+    assert "saslJaasConfigFile" in failure.hint
     failure = stage.connect(V2).failure
     assert isinstance(failure, LoginCutOffError)
     assert str(failure).startswith(f"bookie b1 rejects user '{user}': it closed the connection")
