@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,8 +41,13 @@ _SHOWN_FOR_LISTS: Final = ("columns", "sort_by", "filters")
 _CLAUSE: Final = re.compile(r"[.;]\s|[.;]$")
 """What ends one."""
 
-_UNBROKEN: Final = "\ue000"
+_HYPHEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: a line must not end there."""
+
+_COMMAND: Final = "\ue001"
+"""So many stand for a command in backquotes."""
+
+_QUOTED: Final = re.compile(r"`(?:[^`\n]|\n(?!\n))+`")
 
 
 _ALIKE: Final = 0.7
@@ -64,20 +70,39 @@ def _with_short_help(declared: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Formatter(click.HelpFormatter):
-    """Wraps texts between words only: ``--force open-ledgers`` is to be pasted."""
+    """Wraps texts between words only, and not within backquotes: commands are to be pasted."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._commands: deque[str] = deque()
 
     def write(self, string: str) -> None:
-        super().write(string.replace(_UNBROKEN, "-"))
+        whole = re.sub(f"{_COMMAND}+", lambda _: self._commands.popleft(), string)
+        super().write(whole.replace(_HYPHEN, "-"))
 
     def write_text(self, text: str) -> None:
-        super().write_text(text.replace("-", _UNBROKEN))
+        super().write_text(self._unbroken(text, self.width - self.current_indent))
+
+    def _unbroken(self, text: str, width: int) -> str:
+        """Return a text of which wrapping breaks no command; a longer one gets a line of its own.
+
+        click breaks what is wider than a line. A command may have a bracket and a comma beside it.
+        """
+
+        def kept(found: re.Match[str]) -> str:
+            command = " ".join(found[0].split())
+            self._commands.append(command)
+            return _COMMAND * max(1, min(len(command), width - 4))
+
+        return _QUOTED.sub(kept, text).replace("-", _HYPHEN)
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        whole = [(first, second.replace("-", _UNBROKEN)) for first, second in rows]
         if self.width < _NARROW:
             col_max = self.width * 2 // 5
+        width = self.width - col_max - col_spacing - 2
+        whole = [(first, self._unbroken(second, width)) for first, second in rows]
         super().write_dl(whole, col_max, col_spacing)
 
 
