@@ -50,7 +50,7 @@ class Relocation:
             sure: ledgers whose index was not in doubt a moment ago; those of ``places`` are added.
 
         Raises:
-            CorruptError: an index is damaged.
+            CorruptError: an index is damaged, or has an entry where no log has it.
             OSError: it cannot be read.
         """
         sure = set() if sure is None else sure
@@ -63,10 +63,14 @@ class Relocation:
             return [False] * len(places)
         are_stored = [place[0] in stored for place in places]
         found = iter(self._index.locations([place[:2] for place in compress(places, are_stored)]))
-        return [
-            is_stored and next(found) == place[2]
-            for is_stored, place in zip(are_stored, places, strict=True)
-        ]
+        still = []
+        for is_stored, (ledger_id, entry_id, location) in zip(are_stored, places, strict=True):
+            now = next(found) if is_stored else 0
+            still.append(now == location)
+            if now not in {0, location}:
+                # Where a bit of the index is flipped, this is the only record of the entry.
+                self._logs.check(now, ledger_id, entry_id)
+        return still
 
     def insist_complete(self, scan: LogScan) -> None:
         """Make sure, after the last entry of a log, that nothing after it is one.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+from unittest.mock import Mock
 
 import attrs
 
@@ -76,6 +77,20 @@ def _padding_is_believed(stack: Stack) -> None:
 def _grown_length_is_believed(stack: Stack) -> None:
     """A length in an entry log counts though the index has entries inside the record."""
     put(stack, Relocation, insist_sizes=lambda _self, _scan, _piece: None)
+
+
+def _elsewhere_is_believed(stack: Stack) -> None:
+    """A compaction does not look whether an entry is where the index has it."""
+    usual = Relocation.still_at
+
+    def still_at(self: Relocation, places: Any, sure: set[int] | None = None) -> list[bool]:
+        logs, self._logs = self._logs, Mock()
+        try:
+            return usual(self, places, sure)
+        finally:
+            self._logs = logs
+
+    put(stack, Relocation, still_at=still_at)
 
 
 def _index_is_complete(stack: Stack) -> None:
@@ -414,6 +429,14 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "I1",
         _grown_length_is_believed,
         f"{_COLLECTOR}:test_a_live_record_inside_one_whose_length_has_grown_by_it_keeps_its_log",
+        0,
+    ),
+    "elsewhere-is-believed": switch(
+        "a compaction does not look whether an entry is where the index has it",
+        "storage",
+        "I1",
+        _elsewhere_is_believed,
+        f"{_COLLECTOR}:test_a_record_that_a_damaged_index_has_elsewhere_keeps_its_log",
         0,
     ),
     "index-is-complete": switch(

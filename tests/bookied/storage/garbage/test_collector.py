@@ -386,6 +386,23 @@ def test_a_live_record_inside_one_whose_length_has_grown_by_it_keeps_its_log(
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+def test_a_record_that_a_damaged_index_has_elsewhere_keeps_its_log(*, transactional: bool) -> None:
+    """One flipped bit of a location, and its record would count as dead."""
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2, size=500)
+    world.delete(0)
+    index = world.files.open_update(LOGS / relative_path(1))
+    (place,) = struct.unpack(">q", index.read_at(HEADER_BYTES, 8))
+    index.write_at(HEADER_BYTES, struct.pack(">q", place ^ 64))
+    world.collect()
+    assert file_name(place >> 32) in world.log_names()
+    assert status(world).unreadable_logs == 1
+    index.write_at(HEADER_BYTES, struct.pack(">q", place))
+    index.close()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
 def test_the_copies_of_a_damaged_log_are_made_once(*, transactional: bool) -> None:
     world = make_world(transactional=transactional)
     fill(world, ledgers=2, entries=24, size=500)
