@@ -43,6 +43,11 @@ _COPY: Final = (
     "ledger read LEDGER_ID --length-prefixed | bkctl -u URI ledger write - --length-prefixed"
 )
 
+COMPARE: Final = "ledger read {} {} --bookie all"
+"""What compares the copies of an entry; takes the ledger and the entry."""
+
+_COMPARE: Final = COMPARE.format("LEDGER_ID", "ENTRY")
+
 _LARGEST: Final = ("ledger list -o wide --sort-by stored:desc", "bookie show BOOKIE_ID --ledgers")
 
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,6 +68,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root compact": ("bookie gc BOOKIE_ID",),
     "root connect": ("profile create NAME -u URI --use",),
     "root describe": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID"),
+    "root entry": ("ledger read LEDGER_ID ENTRY", _COMPARE),
     "root events": ("cluster watch",),
     "root export-ledger": ("export LEDGER_ID --to DIR",),
     "root get": ("ledger list", "bookie list"),
@@ -176,7 +182,10 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk show": ("disk files", "disk usage"),
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
-    "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
+    "ledger compare": (_COMPARE, "ledger verify LEDGER_ID"),
+    "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID", _COMPARE),
+    "ledger diff": (_COMPARE, "ledger verify LEDGER_ID"),
+    "ledger entry": ("ledger read LEDGER_ID ENTRY", _COMPARE),
     "ledger gc": ("ledger orphans --keep-file FILE", "bookie gc BOOKIE_ID"),
     "ledger lac": ("ledger map LEDGER_ID",),
     "ledger copy": (_COPY,),
@@ -194,7 +203,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
         "autorecovery audit --check all-ledgers",
     ),
     "ledger rereplicate": ("bookie recover BOOKIE_ID --ledger LEDGER_ID",),
-    "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
+    "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID", _COMPARE),
     "ledger under-replicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
     "ledger underreplicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
     "profile current": ("profile show",),
@@ -228,6 +237,7 @@ _LOCAL_SECURITY: Final = (
 _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is taken from there"
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
+_ONE_ENTRY: Final = f"`bkctl {_COMPARE}` reads the copies of one entry, or of FIRST-LAST"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
 _FIND_AND_CLOSE: Final = (
     "use `bkctl ledger list --state open --older-than 1h -o id | bkctl ledger close -`"
@@ -325,6 +335,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
     "bookie list --all": "it lists all bookies; --state selects some",
     "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
+    "ledger verify --entries": _ONE_ENTRY,
+    "ledger verify --entry": _ONE_ENTRY,
     "ledger verify --bookie": "use `bkctl ledger list --bookie ID -o id | bkctl ledger verify -`",
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
     "bookie list --state up": "use --state writable",
@@ -370,6 +382,12 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger list --label": ("--meta",),
     "ledger list --open": ("--state", "open"),
     "ledger list -n": ("--limit",),
+    "ledger map --entry": ("{}",),
+    "ledger read --all-bookies": ("--bookie", "all"),
+    "ledger read --compare": ("--bookie", "all"),
+    "ledger read --copies": ("--bookie", "all"),
+    "ledger read --entry": ("{}",),
+    "ledger read --replicas": ("--bookie", "all"),
     "ledger read --text": ("--entry-format", "string"),
     "ledger tail --no-follow": ("--exit-at-end",),
     "ledger write --custom-metadata": ("--meta",),

@@ -333,20 +333,43 @@ class CopyReader:
                     found.append(verify(ledger_id, entry_id, answer))
         return found
 
+    @property
+    def payload_at(self) -> int:
+        """Where the payload begins in a packet; after the header if the digest is unknown."""
+        return ENTRY_HEADER_BYTES + (self._digester.size if self.can_verify else 0)
+
     async def read(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
         """Return a copy: verified, or the packet where it cannot be.
 
         Raises:
             ClientError: the bookie does not give it, or it is damaged.
         """
+        return self.verified(bookie_id, entry_id, await self.packet(bookie_id, entry_id))
+
+    async def packet(self, bookie_id: BookieId, entry_id: EntryId) -> bytes:
+        """Return the bytes of a copy, not verified.
+
+        Raises:
+            ClientError: the bookie does not give it.
+        """
         request = ReadRequest(self._ledger_id, entry_id)
         response: Response = await self._pool.send(bookie_id, request)
-        if self.can_verify:
-            return self._verifier.entry(bookie_id, response, entry_id)
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}")
-        packet = getattr(response, "entry", None)
-        if not isinstance(packet, bytes) or len(packet) < ENTRY_HEADER_BYTES:
+        packet: bytes | None = getattr(response, "entry", None)
+        if packet is None:
+            raise ReadFailedError(f"bookie {bookie_id}: an answer without the entry")
+        return packet
+
+    def verified(self, bookie_id: BookieId, entry_id: EntryId, packet: bytes) -> Entry | bytes:
+        """Return the entry in a packet, or the packet where it cannot be verified.
+
+        Raises:
+            ClientDigestMismatchError: the packet is damaged, or of another entry.
+        """
+        if self.can_verify:
+            return self._verifier.packet(bookie_id, packet, entry_id)
+        if len(packet) < ENTRY_HEADER_BYTES:
             raise ClientDigestMismatchError(
                 f"bookie {bookie_id} returned bytes that are not an entry"
             )
@@ -485,16 +508,15 @@ class _Verification:
     def _compare(
         self, bookies: list[BookieId], read: dict[BookieId, Entry | bytes], entry_id: EntryId
     ) -> None:
-        """Note copies that are not what most are; of as many the first bookie is right."""
+        """Note copies that are not what most are."""
         contents = {bookie: content_of(read[bookie]) for bookie in bookies if bookie in read}
         if not contents:
             return
-        right, count = Counter(contents.values()).most_common(1)[0]
+        right, why = prevalent(list(contents.values()))
         self._size += right[1] * len(contents)
         for bookie_id, content in contents.items():
             if content != right:
-                what = f"{count} of {len(contents)} copies that can be read are another"
-                self._note(bookie_id, Flaw.DIFFERING, entry_id, what)
+                self._note(bookie_id, Flaw.DIFFERING, entry_id, why)
 
     def _note(self, bookie_id: BookieId, flaw: Flaw, entry_id: EntryId, why: str) -> None:
         self._found.setdefault((bookie_id, flaw), _Found(why)).batch.append(entry_id)
@@ -533,14 +555,24 @@ def flaw_of(error: ClientError) -> Flaw:
     return Flaw.DAMAGED if isinstance(error, ClientDigestMismatchError) else Flaw.UNREADABLE
 
 
-def content_of(copy: Entry | bytes) -> tuple[int, int, bytes]:
-    """Return what has to be the same in all copies of an entry: length, size and payload.
+Content = tuple[int, int, bytes]
+"""What has to be the same in all copies of an entry: length, size and payload."""
+
+
+def content_of(copy: Entry | bytes) -> Content:
+    """Return what has to be the same in all copies of an entry.
 
     The LAC is not: a recovery writes another one, and with it another digest.
     """
     if isinstance(copy, Entry):
         return copy.length, len(copy.payload), copy.payload
     return header(copy).length, len(copy), b""
+
+
+def prevalent(contents: Sequence[Content]) -> tuple[Content, str]:
+    """Return what most copies are, and what to say of others; of as many the first is right."""
+    right, count = Counter(contents).most_common(1)[0]
+    return right, f"{count} of {len(contents)} copies that can be read are another"
 
 
 @attrs.frozen

@@ -8,8 +8,10 @@ GREEN, YELLOW, RED = "32", "33", "31"
 
 STATE_COLORS: Final = {
     "open": GREEN, "writable": GREEN, "up": GREEN, "ready": GREEN, "ok": GREEN,
+    "intact": GREEN,
     "in-recovery": YELLOW, "read-only": YELLOW, "starting": YELLOW, "stopping": YELLOW,
     "unknown": YELLOW,
     "down": RED, "unreachable": RED, "failed": RED, "missing": RED,
+    "damaged": RED, "differing": RED, "unreadable": RED,
 }  # fmt: skip
 """The code of each; a state that is not here has none."""

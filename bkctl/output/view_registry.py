@@ -26,6 +26,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bkclient.replication.autorecovery_admin.RemovedMark": _AUTORECOVERY,
         "bkclient.replication.autorecovery_admin.Mark": _AUTORECOVERY,
         "bkclient.replication.autorecovery_admin.Status": _AUTORECOVERY,
+        "bkclient.replication.compare_copies.EntryCopy": _REPLICAS,
         "bkclient.replication.decommission.DecommissionReport": _RETIRE,
         "bkclient.replication.decommission.DecommissionStatus": _RETIRE,
         "bkclient.replication.repair_states.LedgerRepairState": _AUTORECOVERY,

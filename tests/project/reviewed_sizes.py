@@ -161,6 +161,7 @@ REVIEWED: Final = {
     "_Whole.end: bytes(self._buffer)": _BUFFER,
     "_Chunks.feed: range(0, whole, self._size)": _ITEMS,
     "CopiesOfBookie.entries: range(first, last + 1)": _LAZY,
+    "print_compared.found: range(first, last + 1)": _LAZY,
     "_pieces: range(0, len(ids), size)": _ITEMS,
     "labels: itertools.product(string.ascii_uppercase, repeat=size)": _ITEMS,
     "_cells: range(0, len(bookies), at_once)": _ITEMS,

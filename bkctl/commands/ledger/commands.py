@@ -128,8 +128,9 @@ ledger.command(
     Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
     entry. A ledger that `bkctl ledger write` made is printed as its original bytes. With --bookie
     the command reads only the entries that this bookie should have. If the bookie has no sound copy
-    of an entry, the exit status is 8. `bkctl ledger tail LEDGER_ID -n 3` prints the last three
-    entries.
+    of an entry, the exit status is 8. `--bookie all` reads each copy of the entries, and prints its
+    bookie, state, size and SHA-256. If a copy is missing, damaged or not equal to the others, the
+    exit status is 10. `bkctl ledger tail LEDGER_ID -n 3` prints the last three entries.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -148,7 +149,12 @@ ledger.command(
         ),
         flag("--unconfirmed", help="Read unconfirmed entries, too."),
         flag("--recover", help="Close the ledger first, which fences its writer."),
-        option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
+        option(
+            "--bookie",
+            type=BOOKIE_ID,
+            metavar="ID|all",
+            help="Only the copies of this bookie; `all` compares the copies of all bookies.",
+        ),
         option("--out", metavar="FILE", help="Write to FILE; an existing file is replaced."),
         PASSWORD_FILE,
         *FORMS,
@@ -168,9 +174,12 @@ ledger.command(
             "bkctl ledger read 42 --out copy.bin",
             "the original bytes of a ledger that `bkctl ledger write` made",
         ),
-        ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
+        (
+            "bkctl ledger read 42 57 --bookie all",
+            "the copies of entry 57 side by side; their bytes with --hexdump",
+        ),
     ),
-    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
+    exits=(*CHANGE_FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
 )
 

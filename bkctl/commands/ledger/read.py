@@ -80,8 +80,18 @@ def read(
         raise UsageError(
             "--bookie with --unconfirmed needs the last entry", next_step="give --last as well"
         )
-    from bkctl.commands.ledger.replicas.bookie_copies import CopiesOfBookie
+    from bkctl.commands.ledger.replicas.bookie_copies import CopiesOfBookie, print_compared
 
+    if bookie == "all":
+        others = (delimiter, pattern, out)
+        if form not in {None, "hexdump"} or any(one is not None for one in others):
+            raise UsageError(
+                "--bookie all prints a table, or the bytes of each copy with --hexdump",
+                next_step="--bookie ID prints the entries of one bookie in any form",
+            )
+        as_hexdump = form is not None
+        print_compared(session, ledger_id, chosen.first, chosen.last, as_hexdump=as_hexdump)
+        return
     copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)
     _print(session, ledger_id, copies.entries(chosen.first, chosen.last), forms, out, None)
     copies.insist_whole()

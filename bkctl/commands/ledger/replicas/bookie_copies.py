@@ -1,4 +1,4 @@
-"""What `ledger read --bookie` does: one bookie's copies of a ledger."""
+"""What `ledger read --bookie` does: one bookie's copies of a ledger, or all copies compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from bkclient.errors import ClientError
 from bkclient.replication import verify as verifying
+from bkclient.replication.compare_copies import EntryCopy, compare_copies
 from bkclient.replication.verify import Flaw
-from bkctl.errors import PartlyDoneError
+from bkctl.commands.ledger.framing import hexdump
+from bkctl.commands.ledger.replicas.columns import word_of
+from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted
 from bkctl.session.session import Session
 from wire.digest import Entry
@@ -81,3 +84,46 @@ class CopiesOfBookie:
                 f"{ranges} ({self._first_error})",
                 next_step=f"`bkctl ledger verify {self._ledger_id}` checks the other copies",
             )
+
+
+def print_compared(
+    session: Session, ledger_id: LedgerId, first: int, last: int, *, as_hexdump: bool
+) -> None:
+    """Print the copies of these entries, both ends included, and whether they are equal.
+
+    Raises:
+        ProblemsError: a copy is missing, damaged, differing or unreadable.
+    """
+    copies = bad = 0
+
+    def found() -> Iterator[EntryCopy]:
+        nonlocal copies, bad
+        ids = map(EntryId, range(first, last + 1))
+        for some in session.iterate(compare_copies, ledger_id, ids):
+            copies, bad = copies + len(some), bad + sum(one.flaw is not None for one in some)
+            yield from some
+
+    if as_hexdump:
+        for one in found():
+            _print_hexdump(session, one)
+    else:
+        session.emit_all(found(), EntryCopy)
+    session.finish()
+    entries = counted(last - first + 1, "entry")
+    if bad:
+        raise ProblemsError(
+            f"copies of {entries} that are missing, damaged, differing or unreadable: "
+            f"{bad} of {copies}",
+            next_step=f"`bkctl ledger verify {ledger_id}` reads the other entries, and says how to "
+            "repair the copies",
+        )
+    session.note(f"{counted(copies, 'copy')} of {entries}: equal on all bookies")
+
+
+def _print_hexdump(session: Session, one: EntryCopy) -> None:
+    stream = session.host.stdout.buffer
+    why = f" ({one.why})" if one.why else ""
+    stream.write(f"{one.bookie_id}: {word_of(one)}{why}\n".encode())
+    if one.payload is not None:
+        stream.write(hexdump(one.ledger_id, one.entry_id, one.payload))
+    stream.flush()

@@ -1,12 +1,16 @@
-"""Columns of what `ledger verify`, `orphans` and `metadata` print."""
+"""Columns of what `ledger verify` and `ledger read --bookie all` print."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
+import attrs
+
+from bkclient.replication.compare_copies import EntryCopy
 from bkclient.replication.verify import BadCopies, Flaw, LedgerVerification
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import LEDGER, Column, Kind, declare_view
+from bkctl.output.views import BOOKIE, ENTRY, LEDGER, NEVER, WIDE, Column, Kind, declare_view
 
 _RANGES_MAX: Final = 6
 """Ranges of entries that a sentence names."""
@@ -75,4 +79,59 @@ declare_view(
     Column("digests_checked", "Whether digests could be checked."),
     Column("entries_lost", "Entries without a copy that can be read."),
     sentence=_verified,
+)
+
+
+_SHA256_CHARS: Final = 16
+"""Of a table; JSON has all of it."""
+
+
+def word_of(copy: EntryCopy) -> str:
+    """Return ``intact``, or what is wrong with a copy."""
+    return "intact" if copy.flaw is None else copy.flaw.value
+
+
+def _digest(copy: EntryCopy) -> str | None:
+    if copy.payload is None:
+        return None
+    return "ok" if copy.is_verified else "wrong" if copy.flaw is Flaw.DAMAGED else "not checked"
+
+
+def _sha256(copy: EntryCopy) -> str | None:
+    return None if copy.payload is None else hashlib.sha256(copy.payload).hexdigest()
+
+
+declare_view(
+    EntryCopy,
+    "copies",
+    attrs.evolve(LEDGER, rank=WIDE),
+    ENTRY,
+    BOOKIE,
+    Column("copy", "intact, missing, damaged, differing or unreadable.", word_of, Kind.STATE),
+    Column(
+        "size",
+        "Bytes of payload.",
+        lambda v: None if v.payload is None else len(v.payload),
+        Kind.BYTES,
+        rank=2,
+    ),
+    Column("digest", "ok, wrong or not checked.", _digest, rank=3),
+    Column(
+        "last_add_confirmed",
+        "The last add confirmed in this copy; a recovery writes another number.",
+        "lac",
+        Kind.COUNT,
+        rank=4,
+        header="LAC",
+    ),
+    Column(
+        "sha256",
+        "SHA-256 of the payload.",
+        _sha256,
+        rank=1,
+        cell=lambda v: (_sha256(v) or "-")[:_SHA256_CHARS],
+    ),
+    Column("why", "What was wrong.", lambda v: v.why or None, rank=5, if_any=True),
+    Column("payload_b64", "The payload in base64.", "payload", Kind.DATA, rank=NEVER),
+    id="bookie_id",
 )

@@ -24,6 +24,7 @@ from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, LEDGER, WIDE, Column, Kind, field, shown
 from bkctl.session.session import Session
+from bkctl.suggest import COMPARE
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 
@@ -152,6 +153,9 @@ def show_map(
     session.about = f"ledger {ledger_id}"
     if entry_id is not None:
         session.emit_all(session.call(places, ledger_id, entry_id), LedgerPlace)
+        session.finish()
+        if session.options.is_for_people:
+            session.note(f"`bkctl {COMPARE.format(ledger_id, entry_id)}` reads these copies")
         return
     found = session.call(_map, ledger_id)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))

@@ -21,6 +21,7 @@ from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, Usag
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted
 from bkctl.session.session import Session
+from bkctl.suggest import COMPARE
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
@@ -70,7 +71,12 @@ def verify(
             f"{found.ledgers} ledgers, {counted(found.entries, 'entry')}, "
             f"{found.entries_lost} of them without a readable copy"
         )
+    gone = f"no such ledger: {', '.join(map(str, found.gone))}"
+    is_entry = len(given) == 2 and found.gone == [given[1]]  # noqa: PLR2004 -- LEDGER ENTRY
+    line = f"for an entry: `bkctl {COMPARE.format(*given)}`" if is_entry else ""
     if found.bad:
+        if found.gone:
+            session.warn(f"{gone}; {line}" if line else gone)
         raise ProblemsError(
             f"{counted(found.bad, 'ledger')} of {found.ledgers} with missing, damaged, wrong or "
             f"unreadable copies{found.losses}",
@@ -78,7 +84,7 @@ def verify(
         )
     if found.gone:
         kind = PartlyDoneError if found.ledgers else NothingFoundError
-        raise kind(f"no such ledger: {', '.join(map(str, found.gone))}")
+        raise kind(gone, next_step=line)
     if found.is_list and not found.ledgers:
         raise NothingFoundError("no ledger was verified: the list of ids is empty")
 

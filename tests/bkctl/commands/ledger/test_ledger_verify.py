@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import time
@@ -13,6 +15,7 @@ import attrs
 import pytest
 
 from bkclient.metadata import zk_paths
+from bkclient.quorum.distribution import write_set
 from bkctl.commands.ledger.list_and_show import writer_text
 from bkctl.commands.ledger.metadata_dump import differences
 from bkctl.exit_status import ExitStatus
@@ -351,6 +354,89 @@ def test_a_bookie_that_no_fragment_lists_is_asked_all_the_same() -> None:
     found = run_in(world, *read)
     assert found.out == "entry 0\nentry 1\nentry 2\n"
     assert f"no fragment lists {spare}" in found.err
+
+
+# All copies of an entry -------------------------------------------------------------------------
+
+
+def test_the_copies_of_an_entry_are_shown_side_by_side() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 9, **TRIPLE)
+    compare = ("ledger", "read", ledger_id, "5", "--bookie", "all")
+    sound = run_in(world, *compare)
+    assert "3 copies of 1 entry: equal on all bookies" in sound.err
+    rows = sound.out.splitlines()[1:]
+    assert [row.split()[1:3] for row in rows] == [
+        [bookie, "intact"] for bookie in sorted_as_read(world, ledger_id, 5)
+    ]
+    assert {row.split()[-1] for row in rows} == {hashlib.sha256(b"entry 5").hexdigest()[:16]}
+    whole, cut, lost = (member(world, ledger_id, index) for index in range(3))
+    packet = whole.ledgers[ledger_id].entries[5]
+    cut.ledgers[ledger_id].entries[5] = packet[:-1] + b"!"
+    del lost.ledgers[ledger_id].entries[5]
+    found = run_in(world, *compare, "--json", ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    copies = {one["bookie_id"]: one for one in found.json["copies"]}
+    assert [
+        (copies[one.bookie_id]["copy"], copies[one.bookie_id]["digest"])
+        for one in (whole, cut, lost)
+    ] == [("intact", "ok"), ("damaged", "wrong"), ("missing", None)]
+    bytes_of_damaged = base64.b64decode(copies[cut.bookie_id]["payload_b64"])
+    assert bytes_of_damaged == b"entry !"
+    assert "unreadable: 2 of 3" in found.err
+    dumped = run_in(world, *compare, "--hexdump", ok=False).out
+    assert f"{cut.bookie_id}: damaged (" in dumped
+    assert "|entry !|" in dumped
+    assert f"{lost.bookie_id}: missing (" in dumped
+
+
+def sorted_as_read(world: World, ledger_id: LedgerId, entry_id: int) -> list[BookieId]:
+    ensemble = world.stored(ledger_id).ensemble
+    return [ensemble[index] for index in write_set(entry_id, len(ensemble), 3)]
+
+
+def test_a_copy_that_is_another_entry_of_a_valid_digest_differs(world: World) -> None:
+    client = world.client()
+    ledger_id, other = (closed_ledger(world, client, 3, **TRIPLE) for _ in range(2))
+    there = member(world, ledger_id, 1)
+    digester = world.client().keys_of(ledger_id, world.stored(ledger_id)).digester
+    there.ledgers[ledger_id].entries[1] = digester.package(ledger_id, 1, 0, 14, b"ENTRY 1")
+    found = run_in(world, "ledger", "read", ledger_id, "--bookie", "all", "--json", ok=False)
+    differing = [one for one in found.json["copies"] if one["copy"] != "intact"]
+    assert [(one["bookie_id"], one["entry_id"], one["copy"]) for one in differing] == [
+        (there.bookie_id, 1, "differing")
+    ]
+    assert "2 of 3 copies that can be read are another" in differing[0]["why"]
+    assert len(found.json["copies"]) == 9
+    assert run_in(world, "ledger", "read", other, "--bookie", "all").status == 0
+
+
+def test_a_bookie_that_is_down_leaves_the_other_copies_to_be_compared(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 3, **TRIPLE)
+    down = member(world, ledger_id, 1)
+    world.kill(down.bookie_id)
+    found = run_in(world, "ledger", "read", ledger_id, "1", "--bookie", "all", "--json", ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    words = {one["bookie_id"]: one["copy"] for one in found.json["copies"]}
+    assert words.pop(down.bookie_id) == "unreadable"
+    assert set(words.values()) == {"intact"}
+
+
+def test_the_names_that_people_try_lead_to_the_copies_of_an_entry(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 9, **TRIPLE)
+    line = f"bkctl ledger read {ledger_id} 57 --bookie all`"
+    verified = run_in(world, "ledger", "verify", ledger_id, 57, ok=False)
+    assert f"for an entry: `{line}" in verified.err
+    del member(world, ledger_id, 1).ledgers[ledger_id].entries[5]
+    bad = run_in(world, "ledger", "verify", ledger_id, 57, ok=False)
+    assert bad.status == ExitStatus.PROBLEMS
+    assert f"no such ledger: 57; for an entry: `{line}" in bad.err
+    mapped = run_in(world, "ledger", "map", ledger_id, "--entry", 5)
+    assert f"`bkctl ledger read {ledger_id} 5 --bookie all` reads these copies" in mapped.err
+    for word in ("--compare", "--all-bookies"):
+        assert run_in(world, "ledger", "read", ledger_id, "3", word).status == 0
+    refused = run_in(world, "ledger", "read", ledger_id, "--bookie", "all", "--raw", ok=False)
+    assert (refused.status, "with --hexdump" in refused.err) == (ExitStatus.USAGE, True)
 
 
 # Orphans ---------------------------------------------------------------------------------------
