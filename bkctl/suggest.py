@@ -48,6 +48,8 @@ COMPARE: Final = "ledger read {} {} --bookie all"
 
 _COMPARE: Final = COMPARE.format("LEDGER_ID", "ENTRY")
 
+_RACKS: Final = "ledger_id,state,racks,racks_min"
+
 _LARGEST: Final = ("ledger list -o wide --sort-by stored:desc", "bookie show BOOKIE_ID --ledgers")
 
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -182,6 +184,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk show": ("disk files", "disk usage"),
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
+    "ledger rack": (f"ledger list --columns {_RACKS}", "ledger list --one-rack"),
+    "ledger racks": (f"ledger list --columns {_RACKS}", "ledger list --one-rack"),
     "ledger compare": (_COMPARE, "ledger verify LEDGER_ID"),
     "ledger copies": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID", _COMPARE),
     "ledger diff": (_COMPARE, "ledger verify LEDGER_ID"),
@@ -381,6 +385,10 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger list --closed": ("--state", "closed"),
     "ledger list --label": ("--meta",),
     "ledger list --open": ("--state", "open"),
+    "ledger list --by-rack": ("--columns", _RACKS),
+    "ledger list --rack": ("--columns", _RACKS),
+    "ledger list --racks": ("--columns", _RACKS),
+    "ledger list --single-rack": ("--one-rack",),
     "ledger list -n": ("--limit",),
     "ledger map --entry": ("{}",),
     "ledger read --all-bookies": ("--bookie", "all"),

@@ -318,6 +318,14 @@ def racks_with_all_copies(metadata: LedgerMetadata, racks: Mapping[BookieId, str
     return {rack for found in of_entries if len(found) == 1 for rack in found if rack is not None}
 
 
+def fewest_racks(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> int:
+    """Return the number of racks with copies of an entry, of the entry that is in the fewest.
+
+    Bookies that are not in ``racks`` count as one more rack.
+    """
+    return min(len({racks.get(one) for one in holders}) for holders in write_sets(metadata))
+
+
 def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
     """Tell whether some entry of the ledger has fewer copies on ``alive`` than it should."""
     serving = frozenset(alive)

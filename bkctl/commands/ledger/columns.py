@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
+from bkclient.quorum.fragments import fewest_racks
 from bkctl.commands.ledger.framing import is_text
 from bkctl.output.views import (
     ENTRY,
@@ -26,7 +28,7 @@ from bkctl.output.views import (
 from wire.ids import NO_ENTRY
 
 if TYPE_CHECKING:
-    from wire.ids import EntryId, LedgerId
+    from wire.ids import BookieId, EntryId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
 
 
@@ -158,17 +160,52 @@ LEDGER_COLUMNS: Final = (
 )
 
 
+def _racks(value: Any) -> dict[str, list[BookieId]] | None:
+    if value.metadata is None or not value.racks:
+        return None
+    found: dict[str, list[BookieId]] = {}
+    for bookie_id in sorted(value.metadata.all_bookies()):
+        found.setdefault(value.racks.get(bookie_id, "unknown"), []).append(bookie_id)
+    return dict(sorted(found.items()))
+
+
+def _racks_min(value: Any) -> int | None:
+    known = value.metadata is not None and value.racks
+    return fewest_racks(value.metadata, value.racks) if known else None
+
+
 @shown(
     "ledgers",
     *LEDGER_COLUMNS,
+    Column(
+        "racks",
+        "The ledger's bookies in each rack; unknown without a topology script.",
+        _racks,
+        Kind.NESTED,
+        rank=WIDE,
+        cell=lambda v: ", ".join(f"{rack}: {len(its)}" for rack, its in (_racks(v) or {}).items()),
+        optional=True,
+    ),
+    Column(
+        "racks_min",
+        "Racks with copies of the entry that is in the fewest racks.",
+        _racks_min,
+        Kind.COUNT,
+        rank=WIDE,
+        optional=True,
+    ),
     id="ledger_id",
     done=lambda v: bool(v.metadata and v.metadata.is_closed),
 )
 class LedgerSummary:
-    """One ledger of a list; ``metadata`` is None where only ids were asked for."""
+    """One ledger of a list; ``metadata`` is None where only ids were asked for.
+
+    ``racks`` are those of all bookies; None or empty where racks are unknown, or not shown.
+    """
 
     ledger_id: LedgerId
     metadata: LedgerMetadata | None
+    racks: Mapping[BookieId, str] | None = None
 
 
 @shown("counts", sentence=lambda v: str(v.count))

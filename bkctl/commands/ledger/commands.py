@@ -249,7 +249,9 @@ ledger.command(
     help="""List ledgers in the order of their ids, as they are found.
 
     `bkctl autorecovery list` lists the ledgers that are marked as lacking replicas. --bookie with
-    the id of a lost bookie lists all ledgers that lack its replica, marked or not.
+    the id of a lost bookie lists all ledgers that lack its replica, marked or not. `--columns
+    ledger_id,racks,racks_min` shows the ledgers' bookies in each rack, by the topology script of
+    the settings.
     """,
     params=(
         option(
@@ -275,6 +277,10 @@ ledger.command(
             multiple=True,
             metavar="KEY=VALUE",
             help="Only ledgers with this custom metadata.",
+        ),
+        flag(
+            "--one-rack",
+            help="Only ledgers with an entry whose copies are all in one rack.",
         ),
         option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
         option("--limit", type=click.IntRange(1), metavar="N", help="At most N of these ledgers."),

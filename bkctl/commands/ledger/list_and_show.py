@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from bkclient.quorum.fragments import fewest_racks
 from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary
+from bkctl.output.views import evolve
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
@@ -31,6 +33,8 @@ class LedgerFilter:
     bookie: BookieId | None = None
     created_before_ms: int | None = None
     custom: Mapping[str, bytes] = attrs.field(factory=dict)
+    one_rack_of: Mapping[BookieId, str] | None = None
+    """Racks of bookies: only ledgers with an entry whose copies are all in one of the racks."""
 
     @property
     def is_open(self) -> bool:
@@ -39,12 +43,13 @@ class LedgerFilter:
 
     def passes(self, metadata: LedgerMetadata) -> bool:
         """Tell whether a ledger is wanted."""
-        before = self.created_before_ms
+        before, racks = self.created_before_ms, self.one_rack_of
         return (
             (self.state is None or metadata.state is self.state)
             and (self.bookie is None or self.bookie in metadata.all_bookies())
             and (before is None or (metadata.ctime_ms or 0) < before)
             and all(metadata.custom.get(key) == value for key, value in self.custom.items())
+            and (racks is None or fewest_racks(metadata, racks) == 1)
         )
 
 
@@ -55,16 +60,23 @@ def print_ledgers(
     bookie: BookieId | None,
     older_than: float | None,
     meta: Sequence[tuple[str, str]],
+    one_rack: bool,
     after: LedgerId | None,
     limit: int | None,
     count: bool,
 ) -> None:
-    """Print ledgers in the order of their ids, as they are found; or only their number."""
+    """Print ledgers in the order of their ids, as they are found; or only their number.
+
+    Raises:
+        UsageError: ``one_rack``, and no topology script is configured.
+    """
+    racks = _racks(session, one_rack=one_rack)
     wanted = LedgerFilter(
         state,
         bookie,
         created_before_ms=None if older_than is None else int((time.time() - older_than) * 1000),
         custom={key: text.encode(errors="surrogateescape") for key, text in meta},
+        one_rack_of=racks if one_rack else None,
     )
     options = session.options
     picks = bool(options.filters or options.sort_by)  # The limit is of what these leave.
@@ -75,10 +87,36 @@ def print_ledgers(
         limit=None if picks else limit,
         ids_only=wanted.is_open and not picks and (count or options.ids_only),
     )
+    if racks:
+        found = ([evolve(one, racks=racks) for one in some] for some in found)
     if count:
         session.emitter.count(each(found), LedgerSummary, LedgerCount, limit=limit)
     else:
         session.emitter.stream(found, LedgerSummary, limit=limit if picks else None)
+
+
+def _racks(session: Session, *, one_rack: bool) -> Mapping[BookieId, str]:
+    """Return the rack of each bookie; empty where racks are unknown, or nothing shows them."""
+    if not session.config.topology_script:
+        if one_rack:
+            from bkctl.errors import UsageError
+
+            raise UsageError(
+                "--one-rack: the settings name no topology script, so the racks are unknown",
+                next_step="name a file with networkTopologyScriptFileName by -c: "
+                "`bkctl explain rack`",
+            )
+        return {}
+    from bkctl.bookies import ask_bookies
+
+    return session.call(_racks_of_all) if one_rack or ask_bookies.reads_figures(session) else {}
+
+
+async def _racks_of_all(client: Client) -> Mapping[BookieId, str]:
+    from bkclient.admin import operations
+    from bkctl.bookies import ask_bookies
+
+    return await ask_bookies.racks_of(client, await operations.list_bookies(client))
 
 
 def ledgers(

@@ -134,7 +134,7 @@ def test_a_table_is_human_and_without_traps_for_the_terminal() -> None:
     assert "2023-11-14 22:13:20Z" in first
     assert "\x1b" not in text
     assert r"\x1b[2J" in first
-    assert second.split() == [str(BIG), *"-" * 11]
+    assert second.split() == [str(BIG), *"-" * 13]
 
 
 @pytest.mark.parametrize("output", ["csv", "id", "json", "jsonl", "yaml"])

@@ -19,6 +19,7 @@ from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
+from bkctl.exit_status import ExitStatus
 from bkctl.output.charts import Canvas
 from tests.bkclient.replication_world import closed_ledger, store_of
 from tests.bkclient.worlds import Fate, World
@@ -282,6 +283,32 @@ class TestTopology:
         assert spread not in found["examples"]
         unknown = run_in(world, "doctor", "--json", ok=False).json["findings"]
         assert "ledgers-in-one-rack" not in {one["name"] for one in unknown}
+
+    def test_the_racks_of_each_ledger_are_listed_without_asking_a_bookie(self) -> None:
+        world = World(4)
+
+        async def script(hosts: Sequence[str]) -> str:
+            return " ".join("/r1" if host in {"host-b1", "host-b2"} else "/r2" for host in hosts)
+
+        together, spread = (ledger_on(world, pair) for pair in ({"b1", "b2"}, {"b1", "b3"}))
+        for bookie_id in tuple(world.bookies):
+            world.bookies[bookie_id].policy = lambda _request: Fate.LOSE
+        list_ = ("ledger", "list", "-X", "networkTopologyScriptFileName=it")
+        shown = run_in(world, *list_, "--racks", topology_script=script).out
+        assert [line.split() for line in shown.splitlines()[1:]] == [
+            [str(together), "closed", "/r1:", "2", "1"],
+            [str(spread), "closed", "/r1:", "1,", "/r2:", "1", "2"],
+        ]
+        for words in (("--one-rack",), ("--filter", "racks_min=1")):
+            found = run_in(world, *list_, *words, "-o", "id", topology_script=script)
+            assert found.out == f"{together}\n", words
+        told = run_in(world, *list_, "--json", topology_script=script).json["ledgers"]
+        assert told[1]["racks"] == {"/r1": ["b1"], "/r2": ["b3"]}
+        assert told[1]["racks_min"] == 2
+        unknown = run_in(world, "ledger", "list", "--one-rack", ok=False)
+        assert unknown.status == ExitStatus.USAGE
+        assert "networkTopologyScriptFileName" in unknown.err
+        assert "racks" not in run_in(world, "ledger", "list", "--json").json["ledgers"][0]
 
     def test_a_doctor_goes_on_where_racks_are_enforced_and_the_script_fails(self) -> None:
         async def script(hosts: Sequence[str]) -> str:
