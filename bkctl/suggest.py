@@ -512,6 +512,26 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def no_such_bookie(bookie_id: str, known: Iterable[str]) -> str:
+    """Return the error for a bookie that is neither registered nor has a cookie."""
+    similar = similar_bookie(bookie_id, known)
+    return (
+        f"bookie {bookie_id} is not registered and has no cookie, as after a decommission{similar}"
+    )
+
+
+def similar_bookie(bookie_id: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean ID?``, or nothing if the nearest id differs in its digits alone.
+
+    Ids that differ in digits are other bookies: the bookies of a cluster have similar addresses.
+    """
+    import re
+
+    near = nearest(bookie_id, known)
+    is_other = near and re.sub("[0-9]", "0", near[0]) == re.sub("[0-9]", "0", bookie_id)
+    return f"; did you mean {near[0]}?" if near and not is_other else ""
+
+
 def meant_elsewhere(word: str, known: Iterable[str]) -> list[str]:
     """Return the known words for what other tools call ``word``."""
     there = frozenset(known)

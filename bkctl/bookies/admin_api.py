@@ -22,7 +22,7 @@ from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user
 from bkctl.session.settings import client_config, cluster_properties
-from bkctl.suggest import did_you_mean, keys_like
+from bkctl.suggest import did_you_mean, keys_like, no_such_bookie
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -291,9 +291,8 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         known = await client.store.known_bookies()
-        hangs = ": it does not run, or its process hangs"
-        why = hangs if bookie_id in known else did_you_mean(bookie_id, known)
-        text = f"bookie {bookie_id} is not registered{why}"
+        hangs = f"bookie {bookie_id} is not registered: it does not run, or its process hangs"
+        text = hangs if bookie_id in known else no_such_bookie(bookie_id, known)
         raise NothingFoundError(text, next_step=hint) from error
     found = http_address(info, client.config)
     if found is None:

@@ -37,7 +37,7 @@ from bkctl.output.views import (
     shown,
 )
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import no_such_bookie
 from wire.ids import BookieId
 from wire.records.cookie import Cookie
 from wire.records.service_info import Endpoint
@@ -237,7 +237,7 @@ async def details(
     missing = [bookie_id for bookie_id in wanted if bookie_id not in known]
     if missing:
         raise NothingFoundError(
-            f"there is no bookie {missing[0]}{did_you_mean(missing[0], known)}",
+            no_such_bookie(missing[0], known),
             next_step="`bkctl bookie list` shows them",
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
@@ -299,10 +299,8 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     session.about = f"bookie {bookie_id}"
     states = {one.bookie_id: one.state for one in session.call(operations.list_bookies)}
     if states.get(bookie_id) in {None, BookieState.DOWN}:
-        up = [one for one, state in states.items() if state is not BookieState.DOWN]
-        meant = "" if bookie_id in states else did_you_mean(bookie_id, up)
-        why = "it does not run, or its process hangs"
-        raise NothingFoundError(f"bookie {bookie_id} is not registered: {why}{meant}")
+        hangs = f"bookie {bookie_id} is not registered: it does not run, or its process hangs"
+        raise NothingFoundError(hangs if bookie_id in states else no_such_bookie(bookie_id, states))
     session.emit(session.call(check_bookie, bookie_id, entries))
 
 

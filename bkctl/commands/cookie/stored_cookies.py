@@ -23,7 +23,7 @@ from bkctl.session.safety_checks import (
     while_registered,
 )
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import similar_bookie
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import (
@@ -362,7 +362,7 @@ def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
         if session.effect is not Effect.READ:
             raise
         others = [one.bookie_id for one in session.call(cookies.list_cookies)]
-        raise CookieNotFoundError(f"{error}{did_you_mean(bookie_id, others)}") from error
+        raise CookieNotFoundError(f"{error}{similar_bookie(bookie_id, others)}") from error
     return found
 
 

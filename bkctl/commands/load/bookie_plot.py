@@ -19,7 +19,7 @@ from bkctl.output.charts import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
 from bkctl.output.views import BOOKIE, Column, Kind, shown
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import no_such_bookie
 from wire.ids import BookieId
 
 _TIMEOUT_S: Final = 5.0
@@ -181,7 +181,7 @@ def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> H
     known = {one.bookie_id: one for one in bookies}
     if bookie_id not in known:
         raise NothingFoundError(
-            f"there is no bookie {bookie_id}{did_you_mean(bookie_id, known)}",
+            no_such_bookie(bookie_id, known),
             next_step="`bkctl bookie list` shows them",
         )
     address = address_of(known[bookie_id], stats_port)

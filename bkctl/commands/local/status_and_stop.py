@@ -44,8 +44,14 @@ def status(session: Session, directory: Path) -> None:
         NothingFoundError: the directory holds no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
-    found = read(directory, cookies_of(directory))
+    cookies = cookies_of(directory)
+    found = read(directory, cookies)
     show(session, found)
+    if cookies is None and any(map(_may_be_out, found.bookies)):
+        session.note(
+            "the metadata does not answer, or has no cookies: a bookie that is shown as down may "
+            "have been decommissioned"
+        )
     if not is_locked(directory):
         by_hand = [one for one in found.bookies if one.state == "up"]
         pids = " ".join(str(one.pid) for one in by_hand if one.pid is not None)
@@ -200,6 +206,12 @@ def _bookie(
         directory=str(home),
         log=str(home / "bookie.log"),
     )
+
+
+def _may_be_out(one: LocalBookie) -> bool:
+    """Return whether a bookie would be decommissioned if it had no cookie."""
+    is_out = is_decommissioned(Path(one.directory), one.bookie_id, ())
+    return one.state == "down" and is_out
 
 
 def _refuse_started_by_hand(found: LocalSummary) -> None:

@@ -60,7 +60,7 @@ from bkctl.session.safety_checks import (
     while_registered,
 )
 from bkctl.session.session import Session
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import similar_bookie
 from wire.ids import BookieId, LedgerId
 
 _DRAINED_AT_ONCE: Final = 4
@@ -432,7 +432,7 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
 
 def _warn_of_unknown(session: Session, bookie_id: BookieId) -> None:
     """Say where an id that nothing has is nearly that of a bookie: it may be mistyped."""
-    similar = did_you_mean(
+    similar = similar_bookie(
         bookie_id, [one.bookie_id for one in session.call(operations.list_bookies)]
     )
     if similar:

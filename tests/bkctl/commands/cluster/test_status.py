@@ -351,6 +351,17 @@ def test_one_that_is_down_is_not_offered_as_what_was_meant() -> None:
         assert "did you mean" not in found.err
 
 
+@pytest.mark.parametrize("command", ["show", "test", "state", "gc", "decommission-status"])
+def test_no_other_bookie_is_offered_for_one_that_was_decommissioned(command: str) -> None:
+    world = World(3)
+    world.kill("b2")
+    found = run_in(world, "bookie", command, "b2", ok=command == "decommission-status")
+    assert "did you mean" not in found.err
+    if not command.startswith("decommission"):
+        why = "bookie b2 is not registered and has no cookie, as after a decommission"
+        assert (found.status, why in found.err) == (3, True)
+
+
 def test_the_id_has_a_short_name() -> None:
     world = World(1)
     assert run_in(world, "cluster", "id").out == run_in(world, "cluster", "instance-id").out

@@ -124,6 +124,17 @@ def test_a_bookie_is_recognized_by_the_directories_of_its_settings(
     assert read(directory, frozenset({"another"})).bookies[0].state == "decommissioned"
 
 
+def test_a_bookie_is_not_said_to_be_down_alone_while_the_metadata_is_away(tmp_path: Path) -> None:
+    (tmp_path / STATE_FILE).write_text('{"ports": [15000, 15001], "zookeeper_port": 1}')
+    new = _bkctl("local", "status", tmp_path)
+    assert "decommissioned" not in new[1]
+    current = bookie_directory(tmp_path, 1) / "ledgers" / "current"
+    current.mkdir(parents=True)
+    (current / "VERSION").write_bytes(encode_cookie(Cookie("127.0.0.1:15000", "/j", ("/l",))))
+    said = _bkctl("local", "status", tmp_path)
+    assert "a bookie that is shown as down may have been decommissioned" in said[1]
+
+
 def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         ids = [one.bookie_id for one in cluster.states()]
