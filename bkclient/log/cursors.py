@@ -1,8 +1,9 @@
 """Named cursors: how far a reader of a log or topic says that it has come.
 
-Cursors are for people and alarms: who reads a log, and how far behind. No reader needs them to be
-correct. Stored is UTF-8 JSON for each log or topic: ``{"v": 1, "cursors": {name: {"at":
-"INDEX:ENTRY", "ledger": ledger id or null, "ms": ms since 1970}}}``.
+Cursors are for people and alarms: who reads a log, and how far behind. Spark streams go on from
+their checkpoints; only ``bkctl log tail --cursor`` goes on from its cursor. Stored is UTF-8 JSON
+for each log or topic: ``{"v": 1, "cursors": {name: {"at": "INDEX:ENTRY", "ledger": ledger id or
+null, "ms": ms since 1970}}}``.
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ class Cursors:
             LogDamagedError: the stored value cannot be understood.
         """
         return tuple(sorted((await self._read())[0].values(), key=lambda cursor: cursor.name))
+
+    async def position(self, name: str) -> Position | None:
+        """Return where a cursor is; None if it does not exist, or is of a log that was deleted.
+
+        Raises:
+            IncorrectParameterError: a cursor cannot have this name.
+            LogDamagedError: the stored value cannot be understood.
+        """
+        found = (await self._read())[0].get(check_cursor_name(name))
+        return found.position if found is not None and await self._is_ours(found) else None
 
     async def advance(self, name: str, position: Position) -> Cursor:
         """Move a cursor to a position, and never back; return where it is now.

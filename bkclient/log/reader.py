@@ -60,6 +60,14 @@ class LogReader:
         return self._last
 
     @property
+    def next_position(self) -> Position:
+        """The position after the last entry that was yielded; that of the next ledger at its end.
+
+        Before the first entry, the position where the reader begins.
+        """
+        return self._next
+
+    @property
     def ended_open(self) -> bool:
         """Whether it ended in a ledger that is not closed, and may have unconfirmed entries."""
         return not self._ended_closed

@@ -34,7 +34,7 @@ class Progress:
     """A display of how far one piece of work is; this one shows nothing."""
 
     is_open = False
-    """Whether a line of the terminal is its own now."""
+    """Whether its lines show that the work goes on."""
 
     def __enter__(self) -> Self:
         return self

@@ -98,7 +98,11 @@ log.command(
     "tail",
     body="bkctl.commands.log.tail:tail",
     short_help="Print the entries of a log; with -f new entries as they arrive.",
-    help="""Print the entries of the log NAME. The command changes nothing and fences no writer.
+    help="""Print the entries of the log NAME. The command fences no writer.
+
+    With --cursor the next run goes on behind the last entry that this run printed. Each reader has
+    a cursor of its own. The cursor moves a second after an entry is printed, and at the end of the
+    command. After `kill -9` the last entries may be printed again.
 
     Entries have no times. `log show` shows when each ledger was created: its entries are younger.
     """,
@@ -113,6 +117,12 @@ log.command(
         ),
         option("-n", "--count", type=click.IntRange(0), help="Begin N entries before the end."),
         option(
+            "--cursor",
+            metavar="CURSOR",
+            help="Go on at this cursor, and move it. --from and --count count only for a new "
+            "cursor.",
+        ),
+        option(
             "-f/ ",
             "--follow/--exit-at-end",
             default=False,
@@ -126,6 +136,7 @@ log.command(
         ("bkctl log tail events", "all entries, from the first one kept"),
         ("bkctl log tail events -n 10 --follow", "the last ten entries, and new ones"),
         ("bkctl log tail events --from 3:120 -o jsonl", "from a position on, for programs"),
+        ("bkctl log tail events --cursor etl", "the entries since the last run with this cursor"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
@@ -157,9 +168,9 @@ log.command(
     body="bkctl.commands.log.cursors:cursors",
     help="""List the cursors of the log or topic NAME, or all cursors, and how far each is behind.
 
-    A cursor stores the position that a reader has committed, under a name. Only a Spark stream with
-    the option `cursor` writes the cursors of a log; `log tail` writes none. A NAME with a
-    slash is a topic.
+    A cursor stores the position that a reader has committed, under a name. `log tail --cursor` and
+    a Spark stream with the option `cursor` write the cursors of a log. A NAME with a slash is a
+    topic.
     """,
     params=(
         argument("name", type=LOG_NAME, required=False),

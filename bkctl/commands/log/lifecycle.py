@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
+from bkclient.log.errors import LogDamagedError
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
@@ -101,7 +103,7 @@ def trim(
     assert before is not None  # One of them is given.
     kept, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
-    if going and UNREAD not in force:
+    if going:
         refuse_unless_forced(session, session.call(_unread, name, going), force)
     if session.dry_run:
         session.plan(steps)
@@ -182,9 +184,12 @@ async def removed_by_trim(
 
 async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objection]:
     """Return what speaks against deleting these ledgers of a log."""
-    ends = [one for one in going if one.last_entry_id is not None and one.last_entry_id >= 0]
-    last = Position(ends[-1].index, ends[-1].last_entry_id) if ends else Position(0, -1)
-    behind = [one for one in await Cursors(client, name).list() if one.position <= last]
+    try:
+        cursors = await Cursors(client, name).list()
+    except LogDamagedError as error:
+        shown = f"`bkctl log cursors {shlex.quote(name)}` shows the same error"
+        return [Objection(UNREAD, f"the cursors cannot be read: {error}", shown)]
+    behind = [one for one in cursors if one.position <= _last_of(going)]
     if not behind:
         return []
     slowest = min(one.position for one in behind)
@@ -195,6 +200,12 @@ async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objec
     return [Objection(UNREAD, why, trim)]
 
 
+def _last_of(going: Sequence[Any]) -> Position:
+    """Return the last entry of these ledgers; a position before all entries if they are empty."""
+    ends = [one for one in going if one.last_entry_id is not None and one.last_entry_id >= 0]
+    return Position(ends[-1].index, ends[-1].last_entry_id) if ends else Position(0, -1)
+
+
 def _deletion(one: Any) -> str:
     entries = counted((one.last_entry_id or 0) + 1, "entry")
     size = human_bytes(one.length_bytes)
@@ -203,9 +214,23 @@ def _deletion(one: Any) -> str:
 
 async def _trim(client: Client, name: str, before: Position, going: Sequence[Any]) -> LogChanged:
     """Trim a log of the ledgers that a trim deletes."""
+    if going:
+        await _advance_cursors(client, name, _last_of(going), before)
     kept = await LogManager(client).trim(name, before)
     deleted = tuple(one.ledger_id for one in going if one.index < kept.index)
     return LogChanged(name, "trimmed" if deleted else "unchanged", first=str(kept), ledgers=deleted)
+
+
+async def _advance_cursors(client: Client, name: str, last: Position, kept: Position) -> None:
+    """Move cursors that have read all entries up to ``last`` to the first position that is kept.
+
+    Once the ledgers are deleted, nothing shows that the cursors have lost no entry.
+    """
+    with contextlib.suppress(LogDamagedError):  # `--force unread-entries` goes on.
+        cursors = Cursors(client, name)
+        for one in await cursors.list():
+            if last < one.position < kept:
+                await cursors.advance(one.name, kept)
 
 
 def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip

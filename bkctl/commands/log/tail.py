@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Iterator
 
 from bkclient.client import Client
 from bkclient.log import EARLIEST, LATEST, LogManager, LogReader, Position
+from bkclient.log.errors import LogTrimmedError
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import choose_form, payload_value
+from bkctl.commands.load.bookie_loads import flush_each
 from bkctl.commands.log.columns import LogEntry
+from bkctl.commands.log.tail_cursor import TailCursor
 from bkctl.errors import UsageError
 from bkctl.session.session import Session
 
@@ -21,22 +25,41 @@ def tail(
     name: str,
     start: Position | None,
     count: int | None,
+    cursor: str | None,
     follow: bool,
     form: str | None,
     delimiter: str | None,
     pattern: str | None,
 ) -> None:  # fmt: skip
-    """Print the entries of the log NAME. Nothing is changed: a writer does not notice."""
+    """Print the entries of the log NAME, and move the cursor. A writer does not notice."""
     session.about = f"log {name}"
     if start is not None and count is not None:
         raise UsageError("--from and --count both say where to begin", next_step="give one of them")
     if start is LATEST and not follow:
         raise UsageError("`--from latest` needs --follow: it shows only entries added from now on")
+    if cursor is not None and session.options.output in {"table", "wide"}:
+        raise UsageError(
+            "--cursor: the rows of a table are not printed one by one", next_step="use -o jsonl"
+        )
+    kept = None if cursor is None else session.call(TailCursor.open, name, cursor)
+    if kept is not None and kept.start is not None:
+        start, count = kept.start, None
     reader = session.call(_opened, name, start or EARLIEST, follow=follow, last=count)
     if reader.begins_after is not None:
         session.warn(f"the entries begin after a loss: {reader.begins_after}")
-    found = session.iterate(_entries, reader)
-    _print(session, found, (form, delimiter, pattern))
+    moved = None if session.dry_run else kept
+    if moved is not None:
+        session.call(moved.begin, reader)
+    try:
+        _print(session, session.iterate(_entries, reader, moved), (form, delimiter, pattern))
+    except LogTrimmedError:
+        if kept is not None:
+            line = shlex.join(["bkctl", "log", "delete-cursor", name, kept.name])
+            session.failed = f"`{line}`; a new cursor begins with the first entry that is kept"
+        raise
+    finally:
+        if moved is not None:
+            session.call(moved.close)
     if reader.ended_open:
         session.note(
             f"note: the last ledger of log {name} is open: entries that are not confirmed yet are "
@@ -50,9 +73,13 @@ async def _opened(
     return await LogManager(client).open_reader(name, start, follow=follow, last=last)
 
 
-async def _entries(_client: Client, reader: LogReader) -> AsyncIterator[tuple[Position, bytes]]:
+async def _entries(
+    _client: Client, reader: LogReader, cursor: TailCursor | None
+) -> AsyncIterator[tuple[Position, bytes]]:
     async for position, payload in reader:
         yield position, payload
+        if cursor is not None:  # The caller asks for the next entry: this one is printed.
+            cursor.printed(reader)
 
 
 def _print(
@@ -62,7 +89,7 @@ def _print(
 ) -> None:
     """Print a log's entries in the form that was asked for."""
     if session.options.output in _RECORD_FORMS:
-        session.emit_all(_records(session, found), LogEntry)
+        session.emit_all(flush_each(session, _records(session, found)), LogEntry)
         return
     shape = choose_form(session, *form, None, to_file=False)
     stream = session.host.stdout.buffer

@@ -1,18 +1,23 @@
-"""``bkctl log cursors`` and ``delete-cursor`` on a real cluster."""
+"""``bkctl log cursors``, ``delete-cursor`` and ``tail --cursor``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, Position
+from bkclient.metadata.api import NEW
 from bkctl.commands.log.columns import CursorRow
 from bkctl.commands.log.cursors import gauges
 from bkctl.exit_status import ExitStatus
+from tests.bkclient.replication_world import store_of
+from tests.bkclient.worlds import World
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
+from tests.bkctl.support.world import run_in
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,8 @@ def test_cursors_are_listed_with_what_is_left_to_read(run: Run, cluster: Cluster
     assert "--force unread-entries" in refused.err
     assert "etl at 0:1" in run(*trim, "--dry-run", ok=False).err
     assert run("log", "trim", "events", "--before", "0:1", "--yes").status == 0
-    run(*trim, "--force", "unread-entries")
+    forced = run(*trim, "--force", "unread-entries")
+    assert "overridden: 1 cursor has not read all of this: etl at 0:1" in forced.err
     file = tmp_path / "bkctl.prom"
     rows = {
         row["name"]: row
@@ -68,6 +74,82 @@ def test_cursors_are_listed_with_what_is_left_to_read(run: Run, cluster: Cluster
     assert {name for name, row in rows.items() if row["trimmed"]} == {"etl"}
     assert 'bkctl_cursor_lag_entries{source="events",cursor="late"} 1\n' in file.read_text()
     assert 'bkctl_cursor_trimmed{source="events",cursor="etl"} 1\n' in file.read_text()
+
+
+def moved(world: World, log: str, name: str, index: int, entry: int) -> None:
+    world.run(Cursors(world.client(), log).advance(name, Position(index, entry)))
+
+
+def test_a_reader_in_a_shell_goes_on_where_it_has_ended() -> None:
+    world = World(3)
+    run = partial(run_in, world)
+    run("log", "create", "shop")
+    tail = ("log", "tail", "shop", "--cursor")
+    run("log", "append", "shop", "a", "b", "c")
+    assert run(*tail, "one").out == "a\nb\nc\n"
+    assert run(*tail, "one").out == ""
+    run("log", "append", "shop", "d")
+    assert run(*tail, "two", "--from", "0:1").out == "b\nc\nd\n"
+    assert run(*tail, "two", "--from", "0:1").out == ""
+    rows = run("log", "cursors", "shop", "--json").json["cursors"]
+    assert {row["name"]: row["entries_behind"] for row in rows} == {"one": 1, "two": 0}
+    assert run(*tail, "one", "--dry-run").out == "d\n"
+    found = run(*tail, "one", "-o", "jsonl", "--entry-format", "string").json
+    assert found["payload"] == "d"
+    assert run(*tail, "one").out == ""
+    assert run(*tail, "new", "-n", 0).out == ""
+    assert run(*tail, "one", "-o", "table", ok=False).status == ExitStatus.USAGE
+    assert run(*tail, "not/one", ok=False).status == ExitStatus.USAGE
+    run("log", "append", "shop", "e")
+    advanced = ("log", "trim", "shop", "--before", "2:0", "--yes", "--force", "unread-entries")
+    assert run(*tail, "new", "-n", 0).out == "e\n"
+    assert run(*tail, "three", "-n", 5).out == "a\nb\nc\nd\ne\n"
+    run("log", "delete-cursor", "shop", "one")
+    run(*advanced)
+    gone = run(*tail, "one", "--from", "0:0", ok=False)
+    assert gone.status == ExitStatus.NOT_FOUND
+    assert run(*tail, "two").out == "e\n"
+
+
+def test_a_trim_moves_cursors_that_have_read_all_of_it() -> None:
+    world = World(3)
+    run = partial(run_in, world)
+    run("log", "create", "read")
+    for entry in "abc":
+        run("log", "append", "read", entry)
+    moved(world, "read", "etl", 1, 1)  # As of a reader that saw the ledger open.
+    run("log", "trim", "read", "--before", "2:0", "--yes")
+    (row,) = run("log", "cursors", "read", "--json").json["cursors"]
+    assert (row["position"], row["entries_behind"], row["trimmed"]) == ("2:0", 1, False)
+    assert run("log", "tail", "read", "--cursor", "etl").out == "c\n"
+
+
+def test_a_cursor_whose_next_entries_were_trimmed_is_to_be_deleted() -> None:
+    world = World(3)
+    run = partial(run_in, world)
+    run("log", "create", "cut")
+    for entry in "abc":
+        run("log", "append", "cut", entry)
+    moved(world, "cut", "etl", 0, 0)
+    run("log", "trim", "cut", "--before", "2:0", "--yes", "--force", "unread-entries")
+    gone = run("log", "tail", "cut", "--cursor", "etl", ok=False)
+    assert gone.status == ExitStatus.NOT_FOUND
+    assert "`bkctl log delete-cursor cut etl`" in gone.err
+    run("log", "delete-cursor", "cut", "etl")
+    assert run("log", "tail", "cut", "--cursor", "etl").out == "c\n"
+
+
+def test_cursors_that_cannot_be_read_keep_a_trim_until_it_is_forced() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "torn")
+    for entry in "ab":
+        run_in(world, "log", "append", "torn", entry)
+    world.run(store_of(world).write_cursors("torn", b"{", NEW))
+    trim = ("log", "trim", "torn", "--before", "1:0", "--yes")
+    refused = run_in(world, *trim, ok=False)
+    assert (refused.status, "the cursors cannot be read" in refused.err) == (4, True)
+    assert "overridden: " in run_in(world, *trim, "--force", "unread-entries").err
+    assert run_in(world, "log", "tail", "torn").out == "b\n"
 
 
 @pytest.mark.processes
