@@ -33,10 +33,12 @@ SERVED: Final = "bookie_READ_BYTES"
 STARTED: Final = "process_start_time_seconds"
 STATUS: Final = "bookie_SERVER_STATUS"
 OURS: Final = "bookied_info"
+WINDOW_AGE: Final = "bookied_latency_window_age_seconds"
+SEEN: Final = "bookied_latency_requests"
 
 _WANTED: Final = (
     rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
-    r"|^bookie_ledger_dir_.*_usage\b"
+    rf"|^({WINDOW_AGE}|{SEEN})\b|^bookie_ledger_dir_.*_usage\b"
 )
 VALUE_MAX: Final = 2.0**63
 _THREADS_MAX: Final = 256
@@ -58,6 +60,11 @@ class LoadFigures:
     read_p50_ms: float | None = None
     read_p99_ms: float | None = None
     sync_p99_ms: float | None = None
+    window_age_s: float | None = None
+    """How long ago the window ended that latencies are of; of the next one if that was empty."""
+    latency_adds: int | None = None
+    """Adds that the latencies are of."""
+    latency_reads: int | None = None
     journal_queue: int | None = None
     disk_used: float | None = None
     """Per cent of its fullest ledger directory in use."""
@@ -124,6 +131,9 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
         read_p50_ms=page.quantile(READ, "0.5"),
         read_p99_ms=page.quantile(READ, "0.99"),
         sync_p99_ms=page.quantile(SYNC, "0.99"),
+        window_age_s=page.most(WINDOW_AGE),
+        latency_adds=page.total(SEEN, operation="ADD_ENTRY") if SEEN in page else None,
+        latency_reads=page.total(SEEN, operation="READ_ENTRY") if SEEN in page else None,
         journal_queue=page.total(QUEUE) if QUEUE in page else None,
         # Java's says 0 until it has looked for the first time.
         disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,

@@ -178,6 +178,7 @@ class AdminServer:
             yield from autorecovery_metrics.families(autorecovery.stats)
         yield gauge("bookied_info", 1, self._info())
         yield gauge("bookied_config_warnings", self._config_warnings)
+        yield gauge("bookied_latency_window_age_seconds", round(self.metrics.window_age_s, 3))
         yield from bookied_metrics.families(service)
         yield from bookied_metrics.of_process(self.metrics.lag)
         yield from self._http.families()

@@ -102,6 +102,10 @@ class Series:
         window = self._last or self._window
         return _middle(min(window)) if window else nan
 
+    def seen(self) -> int:
+        """Return how many values the quantiles are of."""
+        return sum((self._last or self._window).values())
+
     def quantiles(self) -> list[float]:
         """Return the values at ``QUANTILES``; not a number where nothing was seen."""
         if not self._last:

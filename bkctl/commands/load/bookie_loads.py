@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -41,6 +41,13 @@ _SLOW: Final = {
     "read-p99": "read_p99_ms",
     "sync-p99": "sync_p99_ms",
 }
+_REQUESTS: Final = {
+    "add-p50": "latency_adds",
+    "add-p99": "latency_adds",
+    "read-p50": "latency_reads",
+    "read-p99": "latency_reads",
+}
+"""What counts the requests that a latency is of."""
 
 
 @attrs.frozen(kw_only=True)
@@ -391,6 +398,9 @@ class LatencyOutlier:
     median_ms: float
     times: float | None
     """None where the median is nothing."""
+    requests: int | None = field(
+        "Requests that the latency is of; unknown for syncs and for Java's bookies.", default=None
+    )
 
 
 def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int | None) -> None:
@@ -426,6 +436,8 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
         return
     bookies = counted(len(figures), "bookie")
     session.note(f"compared {bookies}: {', '.join(known)}; slow: {len(slow_ones)}{unanswered}")
+    if window := latency_window(figures.values()):
+        session.note(window)
 
 
 def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
@@ -437,6 +449,18 @@ def too_few(figures: int, silent: Sequence[BookieId]) -> CommandError:
         f"only {counted(figures, 'bookie')} reported metrics; a comparison needs {_COMPARED_MIN}",
         next_step=hint,
     )
+
+
+def latency_window(figures: Iterable[LoadFigures]) -> str:
+    """Return of when latencies are, and of how many requests; "" if no bookie reports that."""
+    known = [one for one in figures if one.window_age_s is not None]
+    if not known:
+        return ""
+    ages = sorted({round(one.window_age_s or 0) for one in known})
+    when = " to ".join(f"{age}" for age in dict.fromkeys((ages[0], ages[-1])))
+    adds = counted(sum(one.latency_adds or 0 for one in known), "add")
+    reads = counted(sum(one.latency_reads or 0 for one in known), "read")
+    return f"latencies are of {adds} and {reads}, in the minute that ended {when} s ago"
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:
@@ -471,6 +495,7 @@ def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[Lat
                 value_ms=value,
                 median_ms=median,
                 times=value / median if median else None,
+                requests=getattr(figures[bookie], _REQUESTS.get(metric, ""), None),
             )
             for bookie, value in values.items()
             if value >= factor * median and value - median >= _SLOWER_MS

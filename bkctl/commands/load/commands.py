@@ -58,9 +58,10 @@ OF_BOOKIES: Final = (
         body="bkctl.commands.load.bookie_loads:slow",
         help="""Name bookies that are slower than most.
 
-    The command compares the latencies of the last minute (adds, reads, syncs of the journal) with
-    the median of all bookies. A difference below one millisecond does not count. On an idle cluster
-    a few requests decide, so that a bookie may look slow by chance.
+    The command compares the latencies of the last complete minute (adds, reads, syncs of the
+    journal) with the median of all bookies. A bookie without requests in that minute reports the
+    current one. A difference below one millisecond does not count. The last line says how long ago
+    the minute ended, and how many requests it had: a few requests may look slow by chance.
 
     Each bookie measures these latencies itself. So they do not include the network, or the time
     before the bookie reads a request. `bkctl cluster ping --watch=1s` shows the time of a request

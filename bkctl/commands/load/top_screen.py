@@ -21,6 +21,7 @@ from bkctl.commands.load.bookie_loads import (
     LoadSampler,
     count_text,
     flush_each,
+    latency_window,
     load_sampler,
     sample_every,
 )
@@ -170,9 +171,10 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     yield from f"journal queue {queue}; failures {count_text(failures)}/s{between}{lacking}".split(
         "\n"
     )
+    window = latency_window(one.figures for one in load.bookies)
     about = (
-        "rates count every copy of an entry; latencies are of the last full minute, and the lines "
-        "above show the worst bookie's"
+        f"rates count every copy of an entry; {window or 'latencies are of the last full minute'}, "
+        "and the lines above show the worst bookie's"
     )
     yield from map(canvas.dim, wrapped(about, canvas.width))
     yield ""

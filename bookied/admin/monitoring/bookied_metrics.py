@@ -68,6 +68,8 @@ def _server(server: BookieServer) -> Iterator[Family]:
         ({"operation": name}, stats.requests[name].success.least()) for name in (ADD, READ)
     )
     yield Family("bookied_request_min_ms", "gauge", least)
+    seen = tuple(({"operation": name}, stats.requests[name].success.seen()) for name in (ADD, READ))
+    yield Family("bookied_latency_requests", "gauge", seen)
 
 
 def _memory(of: BookieService, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:

@@ -45,6 +45,7 @@ class Metrics:
         self._window_s = window_s
         self.lag = Summary()
         self._due_s = 0.0
+        self._rotated_s = clock.seconds()
         self._loops = [LoopingCall(self._look_at_lag), LoopingCall(self._rotate)]
         for loop in self._loops:
             loop.clock = clock
@@ -56,6 +57,11 @@ class Metrics:
         """Return the page."""
         self.lag.fold()
         return exposition(self._families())
+
+    @property
+    def window_age_s(self) -> float:
+        """Seconds since the last window ended."""
+        return max(0.0, self._clock.seconds() - self._rotated_s)
 
     def stop(self) -> None:
         """End; the page can be read still."""
@@ -74,6 +80,7 @@ class Metrics:
         self._due_s = now_s + LAG_EVERY_S
 
     def _rotate(self) -> None:
+        self._rotated_s = self._clock.seconds()
         self.lag.rotate()
         for stats in self._stats():
             stats.rotate()

@@ -82,6 +82,20 @@ class TestFigures:
         page = JAVA_PAGE + 'bookied_info{version="0.1.0",bookieId="b1"} 1\n'
         assert told(page).version == "bookied 0.1.0"
 
+    def test_a_page_of_ours_tells_of_when_and_of_how_many_requests_latencies_are(self) -> None:
+        page = JAVA_PAGE + (
+            "bookied_latency_window_age_seconds 12.3\n"
+            'bookied_latency_requests{operation="ADD_ENTRY"} 40\n'
+            'bookied_latency_requests{operation="READ_ENTRY"} 1\n'
+        )
+        one = told(page)
+        assert (one.window_age_s, one.latency_adds, one.latency_reads) == (12.3, 40, 1)
+        later = attrs.evolve(one, window_age_s=47.0)
+        assert top_work.latency_window([one, later, told(JAVA_PAGE)]) == (
+            "latencies are of 80 adds and 2 reads, in the minute that ended 12 to 47 s ago"
+        )
+        assert top_work.latency_window([told(JAVA_PAGE)]) == ""
+
     def test_a_disk_that_java_has_not_looked_at_is_not_known(self) -> None:
         assert told("bookie_ledger_dir_data_usage 0.0\n").disk_used is None
 
@@ -400,6 +414,10 @@ class TestSlow:
             ("d", "add-p99"),
         ]
         assert found[0].times == pytest.approx(7.5)
+        assert found[0].requests is None
+        counted = {bookie: attrs.evolve(one, latency_adds=3)
+                   for bookie, one in self.of(a=1.0, b=1.0, c=9.0).items()}  # fmt: skip
+        assert [one.requests for one in outliers(counted, 2.0)] == [3]
 
     def test_less_than_a_millisecond_is_not_slow(self) -> None:
         assert not outliers(self.of(a=0.1, b=0.1, c=0.9), 2.0)
