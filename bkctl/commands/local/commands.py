@@ -24,7 +24,7 @@ _EXITS: Final = (
 )  # fmt: skip
 
 
-_WORDS: Final = ("zookeeper", "status", "start", "stop")
+_WORDS: Final = ("zookeeper", "status", "start", "stop", "restart")
 
 
 class _Size(_ParamType):
@@ -42,12 +42,6 @@ class _Size(_ParamType):
         if value == "add":
             self.fail(
                 "`bkctl local N --dir DIR` with a larger N adds bookies while it runs",
-                param,
-                ctx,
-            )
-        if value == "restart":
-            self.fail(
-                "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local start DIR BOOKIE_ID`",
                 param,
                 ctx,
             )
@@ -113,15 +107,16 @@ local = Command(
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
     stops the cluster. `local stop DIR BOOKIE_ID` and `local start DIR BOOKIE_ID` stop and start
-    one bookie; `local start DIR` starts all bookies that are down. After `. DIR/bkctl.env` you may
-    leave out DIR. Autorecovery copies the entries of a stopped
-    bookie to others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
+    one bookie; `local start DIR` starts all bookies that are down. `local restart DIR [BOOKIE_ID]`
+    does both; a restarted cluster runs in the background. After `. DIR/bkctl.env` you may leave out
+    DIR. Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable
+    --for 30m` before a short stop prevents that.
 
     DIR/bookie-N/bookie.conf has the settings of a bookie. Your changes in this file stay. To start
     a cluster again, count its decommissioned bookies in N, although they stay stopped.
     """,
     params=(
-        argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),
+        argument("bookies", metavar="N|zookeeper|status|start|stop|restart", type=_Size()),
         argument("where", metavar="[DIR]", required=False),
         argument("bookie_id", metavar="[BOOKIE_ID]", type=BOOKIE_ID, required=False),
         flag(

@@ -114,12 +114,30 @@ def _start_stop_or_status(
         )
     if word == "start":
         start_and_stop_bookie.start(session, Path(found), bookie_id)
+    elif word == "restart":
+        _restart(session, Path(found), bookie_id)
     elif word == "stop" and bookie_id is not None:
         start_and_stop_bookie.stop(session, Path(found), bookie_id)
     else:
         _refuse_bookie_id(word, bookie_id)
         act = status_and_stop.stop if word == "stop" else status_and_stop.status
         act(session, Path(found))
+
+
+def _restart(session: Session, directory: Path, bookie_id: str | None) -> None:
+    """Stop and start a bookie, or the cluster, which runs in the background afterwards."""
+    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
+
+    line = status_and_stop.start_line(directory)
+    if session.dry_run:
+        what = "the cluster" if bookie_id is None else f"bookie {bookie_id}"
+        session.plan([f"stop {what} in {directory}", f"start {what} again"])
+    elif bookie_id is None:
+        status_and_stop.stop(session, directory)
+        _start_in_background(session, directory, {}, shlex.split(line)[1:])
+    else:
+        start_and_stop_bookie.stop(session, directory, bookie_id)
+        start_and_stop_bookie.start(session, directory, bookie_id)
 
 
 def _is_bookie_id(text: str, directory: str | None) -> bool:
@@ -172,7 +190,7 @@ def _local(
         **_without_secrets_shown(session, settings),
     }
     if background:
-        _start_in_background(session, Path(str(directory)), given)
+        _start_in_background(session, Path(str(directory)), given, session.options.args)
         return
     cluster = LocalCluster(
         Path(directory) if directory else None,
@@ -311,8 +329,10 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
 # In the background -----------------------------------------------------------------------------
 
 
-def _start_in_background(session: Session, directory: Path, settings: dict[str, str]) -> None:
-    """Start this command again without --background; return when it says that all are up."""
+def _start_in_background(
+    session: Session, directory: Path, settings: dict[str, str], arguments: Iterable[str]
+) -> None:
+    """Run `bkctl ARGUMENTS` without --background; return when it says that all are up."""
     from bkctl.commands.local.child_process import last_lines
     from bkctl.commands.local.directory import (
         BACKGROUND_LOG,
@@ -330,7 +350,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     log = directory / BACKGROUND_LOG
     session.note(f"starting the cluster in {directory}")
     written = log.stat().st_size if log.exists() else 0
-    words = (word for word in session.options.args if word != "--background")
+    words = (word for word in arguments if word != "--background")
     child = _detached(without_settings(words), log, settings)
     assert child.stdout is not None
     with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):

@@ -676,10 +676,7 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["bookie", "gc"], "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc"),
         (["ledger", "read", "7", "10", "14"], "give the range as FIRST-LAST, as in 10-14"),
         (["disk", "move", "a", "b"], "did you mean `bkctl cookie repair`?"),
-        (
-            ["local", "restart", "d", "b:1"],
-            "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local",
-        ),
+        (["bookie", "restart", "b:1"], "did you mean `bkctl local restart DIR BOOKIE_ID`?"),
         (["disk", "owner", "d"], "did you mean `bkctl disk lock-status DIR`?"),
         (["ledger", "copy", "0"], "| bkctl -u URI ledger write - --length-prefixed`?"),
         (["autorecovery", "throttle"], "did you mean `bkctl config show replicationRateByBytes`?"),

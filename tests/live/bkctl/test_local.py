@@ -82,7 +82,10 @@ def test_a_cluster_has_one_to_a_hundred_bookies(
     size: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["local", "--dry-run", "--", size]) == ExitStatus.USAGE
-    assert "is not 1 to 100, `zookeeper`, `status`, `start` or `stop`" in capsys.readouterr().err
+    assert (
+        "is not 1 to 100, `zookeeper`, `status`, `start`, `stop` or `restart`"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_directory_without_a_cluster_has_no_status(
@@ -237,6 +240,10 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
             lambda: again in run_here("local", "status", directory).stderr, "the bookie is still up"
         )
         assert f"bkctl local stop {directory}" in started.stderr
+        restarted = _run("local", "restart", directory)
+        assert restarted.returncode == 0, restarted.stderr
+        assert run_here("local", "status", directory, "-o", "id").stdout == ids
+        assert "up" in run_here("local", "status", directory).stdout
     finally:
         stopped = _run("local", "stop", directory)
     assert (stopped.returncode, _processes(directory)) == (0, [])
@@ -401,6 +408,11 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         paused = run_here("local", "stop", directory, ids[1])
         assert paused.stderr == f"stopped bookie {ids[1]}; to start it: {start}\n"
         assert run_here("local", "start", directory, ids[1]).returncode == 0
+        before = _processes(directory)
+        restarted = run_here("local", "restart", directory, ids[1])
+        assert restarted.returncode == 0, restarted.stderr
+        assert f"started bookie {ids[1]}; its log is" in restarted.stderr
+        assert len(set(before) & set(_processes(directory))) == 1
         for word in ("start", "stop"):
             unknown = run_here("local", word, directory, "127.0.0.1:1")
             assert unknown.returncode == ExitStatus.NOT_FOUND
