@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from bkctl.output.line_pace import LinePace
 from bkctl.output.units import human_bytes, human_duration
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 _QUIET_S: Final = 0.7
 _SILENT_S: Final = 1.0
 """After which a bar shows though nothing has been reported."""
-_FIRST_LINE_S: Final = 5.0
-_LINE_EVERY_S: Final = 30.0
 _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
 
@@ -149,14 +148,38 @@ class _MeasuredProgress(Progress, abc.ABC):
 
 
 class Lines(_MeasuredProgress):
-    """One line after 5 s, then every 30 s: a log or a cron mail says that the work goes on."""
+    """One line after 2 s, then more and more rarely, though nothing be reported.
 
-    _due_s: float | None = None
+    A log or a cron mail says that the work goes on.
+    """
+
+    def __init__(self, *args: Any, pace: LinePace | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pace = pace or LinePace()
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._due_s = self._began_s + self._pace.silence_s
+
+    def __enter__(self) -> Self:
+        self.is_open = True
+        threading.Thread(target=self._show_silence, daemon=True).start()
+        return self
+
+    def end(self) -> None:
+        self.is_open = False
+        self._ended.set()
+
+    def _show_silence(self) -> None:
+        while not self._ended.wait(max(0.0, self._due_s - self._now_s())):
+            self.show(self._now_s())
 
     def show(self, now_s: float) -> None:
-        if now_s < (self._due_s or self._began_s + _FIRST_LINE_S):
-            return
-        self._due_s = now_s + _LINE_EVERY_S
+        with self._lock:
+            if now_s >= self._due_s:
+                self._pace.printed()
+                self._due_s = now_s + self._pace.silence_s
+                self._print(now_s)
+
+    def _print(self, now_s: float) -> None:
         percent = f"{self.percent}, " if self.percent else ""
         items = f"{self._items:,} entries, " if self._items else ""
         left_s = self.left_s(now_s)

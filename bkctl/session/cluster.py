@@ -65,7 +65,7 @@ class SessionCluster:
         if not self.was_asked:
             self.was_asked = True
             _start_logging(self._options, self._messages)
-        with _unanswered(uri):
+        with self._messages.waiting(f"waiting for {uri}"), _unanswered(uri):
             client = self._host.client(uri, config)
         if self._options.verbose > 1 and not self._is_traced:
             from bkctl.session.logs import trace
@@ -84,7 +84,8 @@ class SessionCluster:
         from bkclient.metadata.store_settings import store_options
 
         uri, config = self._where()
-        return with_store(uri, work, **store_options(config, uri))
+        with self._messages.waiting(f"waiting for {uri}"):
+            return with_store(uri, work, **store_options(config, uri))
 
     @property
     def view(self) -> MetadataView:
@@ -98,7 +99,7 @@ class SessionCluster:
             if found is not None:
                 found.warn = self._messages.warn_as_logs_do
             self._view = found or self._client_view()
-        with _unanswered(self.uri):
+        with self._messages.waiting(f"waiting for {self.uri}"), _unanswered(self.uri):
             self._view.begin()
         self._read_note(self._view.replication_note)
         return self._view

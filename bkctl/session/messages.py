@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from bkctl.output.forms.sentence import fitted
+from bkctl.output.line_pace import LinePace
 
 if TYPE_CHECKING:
     import click
@@ -25,35 +26,48 @@ ERASE: Final = "\r\x1b[K"
 
 
 @contextmanager
-def waiting(options: Options, host: Host, what: str, *, every_s: float = EVERY_S) -> Iterator[bool]:
-    """Show ``what`` and the seconds so far while the block runs; the line vanishes at the end.
+def waiting(
+    options: Options, host: Host, what: str, *, every_s: float = EVERY_S, pace: LinePace
+) -> Iterator[bool]:
+    """Show ``what`` and the seconds so far while the block runs.
 
-    Nothing is shown where stderr is not a terminal, with --quiet, and off the main thread: a shell
-    looks at the cluster in the background, behind its prompt. The block is given whether the line
-    may be shown: what it writes to the terminal begins with ``ERASE`` then.
+    On a terminal one line counts the seconds, and vanishes at the end; elsewhere lines come at
+    ``pace``. Nothing is shown with --quiet, and off the main thread: a shell looks at the cluster
+    in the background, behind its prompt. The block is given whether the line of a terminal may be
+    shown: what it writes to the terminal begins with ``ERASE`` then.
     """
-    if not _shows(options, host):
+    is_main = threading.current_thread() is threading.main_thread()
+    if options.quiet or options.progress not in {"auto", "lines"} or not is_main:
         yield False
         return
+    moves = _moves(options, host)
     ended = threading.Event()
-    shower = threading.Thread(target=_show, args=(host, what, ended, every_s), daemon=True)
+    args = (host, what, ended, every_s) if moves else (host, what, ended, pace)
+    shower = threading.Thread(target=_show if moves else _show_lines, args=args, daemon=True)
     shower.start()
     try:
-        yield True
+        yield moves
     finally:
         ended.set()
         shower.join()
 
 
-def _shows(options: Options, host: Host) -> bool:
+def _moves(options: Options, host: Host) -> bool:
+    """Return whether stderr is a terminal on which a line can be drawn again and again."""
     return (
-        not options.quiet
-        and options.progress == "auto"
+        options.progress == "auto"
         and host.environ.get("TERM", "dumb") != "dumb"
         and not host.environ.get("CI")
-        and threading.current_thread() is threading.main_thread()
         and host.stderr.isatty()
     )
+
+
+def _show_lines(host: Host, what: str, ended: threading.Event, pace: LinePace) -> None:
+    waited_s = 0.0
+    while not ended.wait(pace.silence_s):
+        waited_s += pace.silence_s
+        pace.printed()
+        print(f"{what} ({waited_s:.0f} s)", file=host.stderr, flush=True)
 
 
 def _columns() -> int:
@@ -81,12 +95,15 @@ class Messages:
         self._options, self.host = options, host
         self._progress: Progress | None = None
         self._waits = False
+        """Whether something says what is waited for, as soon as that takes long."""
+        self._moves = False
         """Whether the last line of the terminal may be one that says what is waited for."""
+        self._pace = LinePace()
 
     def say(self, text: str) -> None:
         """Write one line, in any case."""
         # With its end of line in one piece: the reactor's thread says things too.
-        erased = ERASE if self._waits else ""
+        erased = ERASE if self._moves else ""
         line = fitted(text, self.host.stderr)
         print(f"{erased}{line}\n", end="", file=self.host.stderr, flush=True)
 
@@ -124,16 +141,16 @@ class Messages:
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Say on a terminal what is waited for, while a block takes longer than a second."""
+        """Say what is waited for, while a block takes longer than a second or two."""
         if self._waits or (self._progress is not None and self._progress.is_open):
-            yield  # A line moves already.
+            yield  # A line tells of the work already.
             return
-        with waiting(self._options, self.host, what) as is_shown:
-            self._waits = is_shown
+        with waiting(self._options, self.host, what, pace=self._pace) as moves:
+            self._waits, self._moves = True, moves
             try:
                 yield
             finally:
-                self._waits = False
+                self._waits = self._moves = False
 
 
 class Input:

@@ -142,7 +142,7 @@ class Session:
         yield from self.cluster.client.iterate(lambda client: function(client, *args, **kwargs))
 
     def waiting_for_bookies(self) -> AbstractContextManager[None]:
-        """Say on a terminal what is waited for, while a block takes longer than a second."""
+        """Say what is waited for, while a block takes longer than a second or two."""
         return self.messages.waiting("waiting for answers of bookies")
 
     # Results ------------------------------------------------------------------------------------

@@ -377,6 +377,7 @@ def _detached(arguments: list[str], log: Path, settings: dict[str, str]) -> subp
         **os.environ,
         DETACHED: "1",
         SETTINGS: json.dumps(settings),
+        "BKCTL_PROGRESS": "none",  # This process says what is waited for.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     with log.open("ab") as errors:

@@ -165,7 +165,8 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not runs(pid), f"process {pid} still runs", f"its log is {one.log}")
+    with session.messages.waiting(f"waiting for process {pid} to end"):
+        wait_until(lambda: not runs(pid), f"process {pid} still runs", f"its log is {one.log}")
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
     if _is_repaired(found.uri):

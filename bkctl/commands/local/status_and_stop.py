@@ -44,7 +44,8 @@ def status(session: Session, directory: Path) -> None:
         NothingFoundError: the directory holds no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
-    cookies = cookies_of(directory)
+    with session.messages.waiting("waiting for the metadata"):
+        cookies = cookies_of(directory)
     found = read(directory, cookies)
     show(session, found)
     if cookies is None and any(map(_may_be_out, found.bookies)):
@@ -86,11 +87,12 @@ def stop(session: Session, directory: Path) -> None:
     session.note(f"stopping the cluster in {directory}")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    wait_until(
-        lambda: not runs(pid),
-        f"process {pid} still runs",
-        next_step=f"kill -9 {pid} ends it and its bookies",
-    )
+    with session.messages.waiting(f"waiting for process {pid} to end"):
+        wait_until(
+            lambda: not runs(pid),
+            f"process {pid} still runs",
+            next_step=f"kill -9 {pid} ends it and its bookies",
+        )
     _refuse_started_by_hand(found)
     session.note("stopped")
 

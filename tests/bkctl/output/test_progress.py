@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bkctl.options import Options
+from bkctl.output.line_pace import LinePace
 from bkctl.output.progress import Bar, JsonLines, Lines, Progress, make_progress
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
@@ -55,18 +56,28 @@ def test_short_work_says_nothing_at_all() -> None:
         assert host.err.text == ""
 
 
-def test_the_first_line_comes_after_five_seconds_the_others_every_thirty() -> None:
+def test_the_first_line_comes_after_two_seconds_the_others_more_and_more_rarely() -> None:
     out, now = io.StringIO(), _Time()
     with Lines(out, "writing", 1000, "bytes", now) as progress:
         for second in range(1, 101):
             now.now_s += 1
             progress.update(second * 2, items=second)
     assert out.getvalue().splitlines() == [
-        "writing: 1%, 5 entries, 10 B, 2 B/s, 8m15s left",
-        "writing: 7%, 35 entries, 70 B, 2 B/s, 7m45s left",
-        "writing: 13%, 65 entries, 130 B, 2 B/s, 7m15s left",
-        "writing: 19%, 95 entries, 190 B, 2 B/s, 6m45s left",
+        "writing: 0%, 2 entries, 4 B, 2 B/s, 8m18s left",
+        "writing: 1%, 6 entries, 12 B, 2 B/s, 8m14s left",
+        "writing: 3%, 14 entries, 28 B, 2 B/s, 8m6s left",
+        "writing: 6%, 30 entries, 60 B, 2 B/s, 7m50s left",
+        "writing: 12%, 60 entries, 120 B, 2 B/s, 7m20s left",
+        "writing: 18%, 90 entries, 180 B, 2 B/s, 6m50s left",
     ]
+
+
+def test_a_line_comes_though_nothing_has_been_reported() -> None:
+    host = FakeHost()
+    with Lines(host.err, "moving", None, "bytes", pace=LinePace(0.001)) as progress:
+        assert progress.is_open
+        until(lambda: "moving: 0 B, 0 B/s\n" in host.err.text, "the line")
+    assert not progress.is_open
 
 
 def test_the_share_and_the_time_left_follow_the_work_where_it_is_given() -> None:
@@ -76,7 +87,7 @@ def test_the_share_and_the_time_left_follow_the_work_where_it_is_given() -> None
             now.now_s += 1
             progress.update(920, items=second, work=(second * 10, 1000))
     last_line = out.getvalue().splitlines()[-1]
-    assert last_line == "moving: 35%, 35 entries, 920 B, 0 B/s, 1m5s left"
+    assert last_line == "moving: 30%, 30 entries, 920 B, 0 B/s, 1m10s left"
 
 
 def test_json_lines_end_with_the_whole() -> None:
