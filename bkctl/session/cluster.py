@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bkctl.errors import Interrupted
@@ -65,7 +66,7 @@ class SessionCluster:
         if not self.was_asked:
             self.was_asked = True
             _start_logging(self._options, self._messages)
-        with self._messages.waiting(f"waiting for {uri}"), _unanswered(uri):
+        with self._waiting(uri), _unanswered(uri):
             client = self._host.client(uri, config)
         if self._options.verbose > 1 and not self._is_traced:
             from bkctl.session.logs import trace
@@ -84,7 +85,7 @@ class SessionCluster:
         from bkclient.metadata.store_settings import store_options
 
         uri, config = self._where()
-        with self._messages.waiting(f"waiting for {uri}"):
+        with self._waiting(uri):
             return with_store(uri, work, **store_options(config, uri))
 
     @property
@@ -99,7 +100,7 @@ class SessionCluster:
             if found is not None:
                 found.warn = self._messages.warn_as_logs_do
             self._view = found or self._client_view()
-        with self._messages.waiting(f"waiting for {self.uri}"), _unanswered(self.uri):
+        with self._waiting(self.uri), _unanswered(self.uri):
             self._view.begin()
         self._read_note(self._view.replication_note)
         return self._view
@@ -113,6 +114,9 @@ class SessionCluster:
     def was_reached(self) -> bool:
         """Whether its metadata was looked at, or the client asked for."""
         return self._view is not None or self.was_asked
+
+    def _waiting(self, uri: str) -> AbstractContextManager[None]:
+        return self._messages.waiting(f"waiting for {uri}", first=True)
 
     def _read_note(self, read: Callable[[], bytes | None]) -> None:
         if self._has_answered or self._options.quiet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -27,9 +27,14 @@ ERASE: Final = "\r\x1b[K"
 
 @contextmanager
 def waiting(
-    options: Options, host: Host, what: str, *, every_s: float = EVERY_S, pace: LinePace
+    options: Options,
+    host: Host,
+    what: Callable[[], str],
+    *,
+    every_s: float = EVERY_S,
+    pace: LinePace,
 ) -> Iterator[bool]:
-    """Show ``what`` and the seconds so far while the block runs.
+    """Show what is waited for, and the seconds so far, while the block runs.
 
     On a terminal one line counts the seconds, and vanishes at the end; elsewhere lines come at
     ``pace``. Nothing is shown with --quiet, and off the main thread: a shell looks at the cluster
@@ -62,12 +67,14 @@ def _moves(options: Options, host: Host) -> bool:
     )
 
 
-def _show_lines(host: Host, what: str, ended: threading.Event, pace: LinePace) -> None:
+def _show_lines(
+    host: Host, what: Callable[[], str], ended: threading.Event, pace: LinePace
+) -> None:
     waited_s = 0.0
     while not ended.wait(pace.silence_s):
         waited_s += pace.silence_s
         pace.printed()
-        print(f"{what} ({waited_s:.0f} s)", file=host.stderr, flush=True)
+        print(f"{what()} ({waited_s:.0f} s)", file=host.stderr, flush=True)
 
 
 def _columns() -> int:
@@ -77,11 +84,11 @@ def _columns() -> int:
         return _COLUMNS_DEFAULT
 
 
-def _show(host: Host, what: str, ended: threading.Event, every_s: float) -> None:
+def _show(host: Host, what: Callable[[], str], ended: threading.Event, every_s: float) -> None:
     count = 0
     while not ended.wait(every_s):
         count += 1
-        text = f"{what} ({count * every_s:.0f} s)"[: _columns() - 1]
+        text = f"{what()} ({count * every_s:.0f} s)"[: _columns() - 1]
         print(f"{ERASE}{text}", end="", file=host.stderr, flush=True)
     if count:
         print(ERASE, end="", file=host.stderr, flush=True)
@@ -94,8 +101,8 @@ class Messages:
         """``host`` may be replaced between the rounds of a watched command."""
         self._options, self.host = options, host
         self._progress: Progress | None = None
-        self._waits = False
-        """Whether something says what is waited for, as soon as that takes long."""
+        self.waits_for = ""
+        """What is waited for now."""
         self._moves = False
         """Whether the last line of the terminal may be one that says what is waited for."""
         self._pace = LinePace()
@@ -140,17 +147,25 @@ class Messages:
         return made
 
     @contextlib.contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """Say what is waited for, while a block takes longer than a second or two."""
-        if self._waits or (self._progress is not None and self._progress.is_open):
-            yield  # A line tells of the work already.
-            return
-        with waiting(self._options, self.host, what, pace=self._pace) as moves:
-            self._waits, self._moves = True, moves
-            try:
+    def waiting(self, what: str, *, first: bool = False) -> Iterator[None]:
+        """Say what is waited for, while a block takes longer than a second or two.
+
+        Within another wait nothing is said, unless the other wait needs this one ``first``.
+        """
+        outer = self.waits_for
+        self.waits_for = what if first or not outer else outer
+        try:
+            if outer or (self._progress is not None and self._progress.is_open):
+                yield  # A line tells of the work already.
+                return
+            with waiting(
+                self._options, self.host, lambda: self.waits_for, pace=self._pace
+            ) as self._moves:
                 yield
-            finally:
-                self._waits = self._moves = False
+        finally:
+            self.waits_for = outer
+            if not outer:
+                self._moves = False
 
 
 class Input:

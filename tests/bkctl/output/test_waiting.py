@@ -6,7 +6,7 @@ import pytest
 
 from bkctl.options import Options
 from bkctl.output.line_pace import LinePace
-from bkctl.session.messages import waiting
+from bkctl.session.messages import Messages, waiting
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
 
@@ -15,14 +15,14 @@ TERMINAL = {"TERM": "xterm"}
 
 def test_a_long_wait_says_what_is_waited_for_and_leaves_nothing() -> None:
     host = FakeHost(tty=True, environ=TERMINAL)
-    with waiting(Options(), host, "waiting for ledger 7", every_s=0.001, pace=LinePace()):
+    with waiting(Options(), host, lambda: "waiting for ledger 7", every_s=0.001, pace=LinePace()):
         until(lambda: "waiting for ledger 7 (0 s)" in host.err.text, "the line")
     assert host.err.text.endswith("\r\x1b[K")
 
 
 def test_a_short_wait_says_nothing() -> None:
     host = FakeHost(tty=True, environ=TERMINAL)
-    with waiting(Options(), host, "waiting", pace=LinePace()):
+    with waiting(Options(), host, lambda: "waiting", pace=LinePace()):
         pass
     assert host.err.text == ""
 
@@ -41,7 +41,7 @@ def test_elsewhere_lines_say_it_more_and_more_rarely(
 ) -> None:
     host, options, pace = FakeHost(tty=tty, environ=environ), Options(), LinePace(0.001)
     options.progress = progress
-    with waiting(options, host, "waiting for ledger 7", pace=pace) as moves:
+    with waiting(options, host, lambda: "waiting for ledger 7", pace=pace) as moves:
         until(lambda: host.err.text.count("\n") > 2, "some lines")
     assert not moves
     assert set(host.err.text.splitlines()) == {"waiting for ledger 7 (0 s)"}
@@ -63,6 +63,21 @@ def test_nothing_is_said_where_that_is_asked_for(given: dict[str, object]) -> No
     for name, value in given.items():
         setattr(options, name, value)
     before = threading.active_count()
-    with waiting(options, host, "waiting", every_s=0.001, pace=LinePace(0.001)):
+    with waiting(options, host, lambda: "waiting", every_s=0.001, pace=LinePace(0.001)):
         assert threading.active_count() == before
     assert host.err.text == ""
+
+
+def test_within_a_wait_only_what_is_needed_first_is_named() -> None:
+    host = FakeHost(tty=True, environ=TERMINAL)
+    messages = Messages(Options(), host)
+    named = []
+    with messages.waiting("waiting for answers of bookies"):
+        with messages.waiting("waiting for the cluster"):
+            named.append(messages.waits_for)
+        with messages.waiting("waiting for zk://a", first=True):
+            named.append(messages.waits_for)
+        named.append(messages.waits_for)
+    named.append(messages.waits_for)
+    bookies = "waiting for answers of bookies"
+    assert named == [bookies, "waiting for zk://a", bookies, ""]
