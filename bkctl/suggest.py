@@ -522,6 +522,9 @@ def no_such_bookie(bookie_id: str, known: Iterable[str]) -> str:
     )
 
 
+_ID_ALIKE: Final = 0.8
+
+
 def similar_bookie(bookie_id: str, known: Iterable[str]) -> str:
     """Return ``; did you mean ID?``, or nothing if the nearest id differs in its digits alone.
 
@@ -529,7 +532,7 @@ def similar_bookie(bookie_id: str, known: Iterable[str]) -> str:
     """
     import re
 
-    near = nearest(bookie_id, known)
+    near = nearest(bookie_id, known, least=_ID_ALIKE)
     is_other = near and re.sub("[0-9]", "0", near[0]) == re.sub("[0-9]", "0", bookie_id)
     return f"; did you mean {near[0]}?" if near and not is_other else ""
 

@@ -460,7 +460,8 @@ def latency_window(figures: Iterable[LoadFigures]) -> str:
     when = " to ".join(f"{age}" for age in dict.fromkeys((ages[0], ages[-1])))
     adds = counted(sum(one.latency_adds or 0 for one in known), "add")
     reads = counted(sum(one.latency_reads or 0 for one in known), "read")
-    return f"latencies are of {adds} and {reads}, in the minute that ended {when} s ago"
+    minute = f"in the minute that ended {when} s ago, or since then if that minute had none"
+    return f"latencies are of {adds} and {reads}, {minute}"
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:

@@ -92,7 +92,8 @@ class TestFigures:
         assert (one.window_age_s, one.latency_adds, one.latency_reads) == (12.3, 40, 1)
         later = attrs.evolve(one, window_age_s=47.0)
         assert top_work.latency_window([one, later, told(JAVA_PAGE)]) == (
-            "latencies are of 80 adds and 2 reads, in the minute that ended 12 to 47 s ago"
+            "latencies are of 80 adds and 2 reads, in the minute that ended 12 to 47 s ago, or "
+            "since then if that minute had none"
         )
         assert top_work.latency_window([told(JAVA_PAGE)]) == ""
 
