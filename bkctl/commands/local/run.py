@@ -98,7 +98,7 @@ def _start_stop_or_status(
 
     ``where`` is its directory, or the bookie's id where the directory is known without it.
     """
-    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
+    from bkctl.commands.local import start_stop_status
     from bkctl.commands.local.directory import directory_in_use
 
     known = directory or directory_in_use(session.host.environ)
@@ -107,37 +107,37 @@ def _start_stop_or_status(
         where, bookie_id = None, where
     found = directory or where or known
     if found is None:
-        here = ", ".join(map(str, status_and_stop.running_directories()))
+        here = ", ".join(map(str, start_stop_status.running_directories()))
         raise click.UsageError(
             f"`local {word}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it; "
             f"clusters that run here: {here or 'none'}"
         )
     if word == "start":
-        start_and_stop_bookie.start(session, Path(found), bookie_id)
+        start_stop_status.start_bookies(session, Path(found), bookie_id)
     elif word == "restart":
         _restart(session, Path(found), bookie_id)
     elif word == "stop" and bookie_id is not None:
-        start_and_stop_bookie.stop(session, Path(found), bookie_id)
+        start_stop_status.stop_bookie(session, Path(found), bookie_id)
     else:
         _refuse_bookie_id(word, bookie_id)
-        act = status_and_stop.stop if word == "stop" else status_and_stop.status
+        act = start_stop_status.stop if word == "stop" else start_stop_status.status
         act(session, Path(found))
 
 
 def _restart(session: Session, directory: Path, bookie_id: str | None) -> None:
     """Stop and start a bookie, or the cluster, which runs in the background afterwards."""
-    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
+    from bkctl.commands.local import start_stop_status
 
-    line = status_and_stop.start_line(directory)
+    line = start_stop_status.start_line(directory)
     if session.dry_run:
         what = "the cluster" if bookie_id is None else f"bookie {bookie_id}"
         session.plan([f"stop {what} in {directory}", f"start {what} again"])
     elif bookie_id is None:
-        status_and_stop.stop(session, directory)
+        start_stop_status.stop(session, directory)
         _start_in_background(session, directory, {}, shlex.split(line)[1:])
     else:
-        start_and_stop_bookie.stop(session, directory, bookie_id)
-        start_and_stop_bookie.start(session, directory, bookie_id)
+        start_stop_status.stop_bookie(session, directory, bookie_id)
+        start_stop_status.start_bookies(session, directory, bookie_id)
 
 
 def _is_bookie_id(text: str, directory: str | None) -> bool:
@@ -165,7 +165,7 @@ def _local(
     background: bool,
     uri: str = "",
 ) -> None:
-    from bkctl.commands.local import start_and_stop_bookie, status_and_stop
+    from bkctl.commands.local import start_stop_status
     from bkctl.commands.local.cluster import LocalCluster
     from bkctl.errors import UsageError
     from bkctl.output.units import counted
@@ -176,10 +176,10 @@ def _local(
     if (
         is_plain
         and directory
-        and start_and_stop_bookie.add(session, Path(directory), bookies, racks)
+        and start_stop_status.add_bookies(session, Path(directory), bookies, racks)
     ):
         if not session.dry_run:
-            status_and_stop.status(session, Path(directory))
+            start_stop_status.status(session, Path(directory))
         return
     if session.dry_run:
         place = directory or "a temporary directory"
@@ -340,7 +340,7 @@ def _start_in_background(
         refuse_foreign,
         refuse_others_directory,
     )
-    from bkctl.commands.local.status_and_stop import cookies_of, read
+    from bkctl.commands.local.start_stop_status import cookies_of, read
     from bkctl.errors import CommandError, PartlyDoneError
     from bkctl.output.units import counted
 

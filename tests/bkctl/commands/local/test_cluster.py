@@ -27,7 +27,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     refuse_others_directory,
 )
-from bkctl.commands.local.status_and_stop import read
+from bkctl.commands.local.start_stop_status import read
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
