@@ -191,16 +191,25 @@ def repeatable(session: Session, words: str) -> Iterator[None]:
     session.resume = ""
 
 
-def insist_named(found: Directories, *, journals: bool) -> None:
-    """Refuse to work on half of a bookie, where its directories are named one by one.
+def whole_bookie(
+    session: Session, dirs: Any, *, journals: bool
+) -> tuple[Directories, OfflineConfig | None]:
+    """Return the directories to change, and the settings if no directory is named instead.
 
     Raises:
         UsageError: no ledger directory is named, or no journal where ``journals`` are needed.
+        NothingFoundError: a root has no data in today's layout.
     """
+    found = disk_dirs.find_directories(session, **dirs)
+    config = None
+    if not any(dirs.values()):
+        config = offline_config(disk_dirs.bookie_properties(session, KEYS))
     if not found.ledger_dirs:
         raise UsageError("where are its entry logs?", next_step="name them with --ledger-dir")
     if journals and not found.journal_dirs:
         raise UsageError("where are its journals?", next_step="name them with --journal-dir")
+    insist_current(found)
+    return found, config
 
 
 def insist_current(found: Directories) -> None:
@@ -319,13 +328,6 @@ def _name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return f"#{user_id}"
-
-
-def offline_settings(session: Session, dirs: Any) -> OfflineConfig | None:
-    """Return the bookie's settings; None where its directories are named instead."""
-    if any(dirs.values()):
-        return None
-    return offline_config(disk_dirs.bookie_properties(session, KEYS))
 
 
 def warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import (
-    insist_current,
-    insist_named,
-    lock_existing,
-    offline_settings,
-    repeatable,
-)
+from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
 from bkctl.commands.disk.repair.rebuild_db import attempt_stamp
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
@@ -51,9 +44,7 @@ class StorageConverted:
 
 def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
     """Replay the journals, then move the index to the other kind of storage."""
-    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
-    insist_named(found, journals=True)
-    insist_current(found)
+    found, config = whole_bookie(session, dirs, journals=True)
     with (
         lock_existing(session, found, config),
         repeatable(session, "nothing is lost; run the same command again"),

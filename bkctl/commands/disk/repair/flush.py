@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import (
-    insist_current,
-    insist_named,
-    lock_existing,
-    offline_settings,
-    repeatable,
-)
+from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bookied.offline.repair.flush import flush
@@ -45,9 +38,7 @@ class ReplayResult:
 
 def flush_journals(session: Session, /, **dirs: Any) -> None:
     """Replay the journals of a stopped bookie into its logs and indexes."""
-    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
-    insist_named(found, journals=True)
-    insist_current(found)
+    found, config = whole_bookie(session, dirs, journals=True)
     with (
         lock_existing(session, found, config),
         repeatable(session, "nothing is lost; run the same command again"),

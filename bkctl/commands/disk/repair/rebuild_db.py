@@ -5,15 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import (
-    insist_current,
-    insist_named,
-    lock_existing,
-    offline_settings,
-    repeatable,
-    warn_damage,
-)
+from bkctl.bookies.stopped_bookie import lock_existing, repeatable, warn_damage, whole_bookie
 from bkctl.commands.disk.repair.rebuild_index import keys
 from bkctl.errors import ConflictError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
@@ -69,9 +61,7 @@ def rebuild_db(
     """
     if not (locations or ledgers):
         raise UsageError("which database? --ledgers, --locations, or both")
-    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
-    insist_named(found, journals=False)
-    insist_current(found)
+    found, config = whole_bookie(session, dirs, journals=False)
     _insist_no_index_files(found)
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     key_of = keys(session, password_file, named=any(dirs.values()))

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bkclient.errors import MetadataStoreError, NoSuchLedgerError
-from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import (
-    insist_current,
-    insist_named,
-    lock_existing,
-    offline_settings,
-    repeatable,
-    warn_damage,
-)
+from bkclient.errors import NoSuchLedgerError
+from bkctl.bookies.stopped_bookie import lock_existing, repeatable, warn_damage, whole_bookie
 from bkctl.cli.parameter_types import LEDGER_ID
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
@@ -59,9 +51,7 @@ def rebuild_index(
     wanted = None if all_ledgers else sorted(set(given))
     if all_ledgers == bool(wanted):
         raise UsageError("which ledgers? Name them, or give --all")
-    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
-    insist_named(found, journals=False)
-    insist_current(found)
+    found, config = whole_bookie(session, dirs, journals=False)
     if holds_databases(RealFiles(), found):
         raise UsageError(
             "this is an index of DbLedgerStorage, in RocksDB",
@@ -175,8 +165,6 @@ async def _password(client: Client, ledger_id: LedgerId) -> bytes | None:
         held_metadata = await client.store.read_ledger(ledger_id)
     except NoSuchLedgerError:
         return None
-    except MetadataStoreError:
-        raise
     return held_metadata.value.password
 
 
