@@ -264,7 +264,7 @@ REPAIRS: Final = (
     ),
     Command(
         "rebuild-db",
-        body="bkctl.commands.disk.repair.rebuild_db:rebuild_db",
+        body="bkctl.commands.disk.repair.rebuild_index:rebuild_db",
         help="""Rebuild the databases of DbLedgerStorage, in RocksDB, from entry logs and journals.
 
     The new database is written beside the old one and replaces it when it is complete; the old one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
-from bkctl.commands.disk.repair.rebuild_db import attempt_stamp
+from bkctl.commands.disk.repair.rebuild_index import attempt_stamp
 from bkctl.output.units import counted
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
