@@ -12,8 +12,7 @@ from twisted.internet.task import Clock
 
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import CookieInStore
-from bookied.offline.repair.rollback import Finalization, Rollback
-from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
+from bookied.offline.repair.upgrade import BookieRoots, Finalization, LayoutUpgrade, Rollback
 from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.fakes import done

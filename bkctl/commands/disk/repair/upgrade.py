@@ -24,8 +24,7 @@ from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from bkctl.session.session import Session
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, read_layouts
-from bookied.offline.repair.rollback import Finalization, Rollback
-from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
+from bookied.offline.repair.upgrade import BookieRoots, Finalization, LayoutUpgrade, Rollback
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION
