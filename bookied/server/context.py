@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -16,7 +16,6 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
-from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.reads.disk_reads import RunBlocking
 from bookied.server.reads.fast_reads import FastReads
@@ -101,3 +100,22 @@ class ServerContext:
 
     def _note_freed(self) -> None:
         self.stats.blocked_wait.note(self.stats.since_us(self._limited_ns))
+
+
+READS_FREE: Final = 4
+"""Reads of one connection that may wait for the disk however many others' do."""
+
+
+class PendingReads:
+    """Counts reads that wait for the disk, and says which are too many. The reactor's thread."""
+
+    def __init__(self, hits: LimitHits[Limit], count_max: Callable[[], int]) -> None:
+        self._hits, self._count_max = hits, count_max
+        self.count = 0
+
+    def refuses(self, waiting: int) -> bool:
+        """Whether a read that needs the disk is refused to a client of which so many wait."""
+        if self.count < self._count_max() or waiting < READS_FREE:
+            return False
+        self._hits.hit(Limit.READS)
+        return True

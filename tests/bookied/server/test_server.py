@@ -16,10 +16,10 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.server.connection import CLOSE_S
+from bookied.server.context import READS_FREE
 from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
-from bookied.server.limits.pending_reads import READS_FREE
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.disk_reads import HELD_BYTES_MAX
 from bookied.server.rules.bookie import DISK_SIZES_S
