@@ -1,6 +1,6 @@
 """The start of a bookie, or of autorecovery, and why it failed: as its process's exit status.
 
-The warning of a port without login or TLS: ``bookied.server.access.open_port_warning``. How long a
+The warning of a port without login or TLS: ``bookied.service.client_port``. How long a
 start waits for ZooKeeper: ``zkTimeout``, in ``bkclient.metadata.zookeeper.session``.
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.config.properties import parse_properties
 from bookied.config.bookie import load_bookie_config
-from bookied.server.access.open_port_warning import open_port_warning
+from bookied.service.client_port import open_port_warning
 
 SASL = "bookieAuthProviderFactoryClass=SASLBookieAuthProviderFactory"
 TLS = "tlsProviderFactoryClass=TLSContextFactory\ntlsKeyStore=k\ntlsTrustStore=t"
