@@ -5,13 +5,29 @@ The sections of the first screen are in ``bkctl.cli.command_names``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from bkclient.admin.operations import list_bookies
+from bkclient.metadata.stored_values import BookieState
+from bkctl.bookies import load_rates
+from bkctl.bookies.admin_api import admin_token, published
+from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.root import RootGroup
+from bkctl.errors import NothingFoundError
+from bkctl.output.views import Kind, field, shown
 from bkctl.session.session import Session
+from bookied.process.own_version import RELEASE, own_version
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from wire.ids import BookieId
 
 
 def show_version(session: Session, *, every: bool) -> None:
@@ -20,12 +36,9 @@ def show_version(session: Session, *, every: bool) -> None:
     Raises:
         MetadataStoreError: the cluster cannot be asked for its members.
     """
-    from bkctl.commands.tool.version import MemberVersion, own
-
     if not every:
         session.emit(own())
         return
-    from bkctl.commands.tool.version import everybody
 
     with session.messages.waiting("waiting for the bookies' answers"):
         members = list(everybody(session))  # All, so that the columns fit all.
@@ -34,8 +47,6 @@ def show_version(session: Session, *, every: bool) -> None:
 
 def print_script(session: Session, *, shell: str) -> None:
     """Print the script that makes a shell complete."""
-    from bkctl.commands.tool.version import Script
-
     session.emit(Script(shell, SCRIPTS[shell]))
 
 
@@ -62,3 +73,116 @@ def show_options(session: Session) -> None:
     formatter = root.make_formatter()
     root.command.format_globals(root, formatter)
     click.echo(formatter.getvalue().strip("\n"), file=session.host.stdout)
+
+
+@shown(
+    "versions",
+    kw_only=True,
+    id="version",
+    sentence=lambda v: (
+        f"{v.program} {v.version} (Python {v.python}; protocol, files and "
+        f"metadata of BookKeeper {v.release})"
+    ),
+)
+class OwnVersion:
+    """What this tool is."""
+
+    program: str = field("Which program.", default="bkctl")
+    version: str = field("Version of the program.")
+    python: str = field("The version of Python.")
+    release: str = field("BookKeeper release whose protocol and formats the program speaks.")
+    """The BookKeeper release whose protocol, files and metadata it speaks."""
+
+
+@shown("members", kw_only=True)
+class MemberVersion:
+    """One member's version; ``why`` says why it is not known."""
+
+    member: str = field("bkctl, metadata, or a bookie.")
+    kind: str = field("tool, layout, bookied, Java bookie or bookie.")
+    state: str = field("ok, writable, read-only or down.", kind=Kind.STATE)
+    version: str | None = field("Version of the bookie.", default=None)
+    why: str = field(
+        "The reason, if the version is not known.", of=lambda v: v.why or None, rank=1, default=""
+    )
+
+
+def own() -> OwnVersion:
+    """Return the version of this tool."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return OwnVersion(version=own_version(), python=python, release=RELEASE)
+
+
+@shown("scripts", sentence=lambda v: v.text.rstrip("\n"))
+class Script:
+    """What a shell is told so that it completes."""
+
+    shell: str = field("The shell that the script is for.")
+    text: str = field("The script.", name="script")
+
+
+ASK_S: Final = 5.0
+"""How long one bookie is waited for."""
+
+_INFO: Final = re.compile(r'^bookied_info\{.*?version="([^"]*)"', re.MULTILINE)
+
+
+def everybody(session: Session) -> Iterator[MemberVersion]:
+    """Yield this tool, the metadata's layout, and every bookie.
+
+    Raises:
+        MetadataStoreError: the cluster cannot be asked.
+    """
+    bookies = session.call(_bookies)
+    yield MemberVersion(member="bkctl", kind="tool", state="ok", version=own_version())
+    layout = session.call(lambda client: client.store.layout()).name
+    yield MemberVersion(member="metadata", kind="layout", state="ok", version=layout)
+    timeout_s = min(ASK_S, session.answers_within_s)
+    token = admin_token(session)
+    late = f"no answer within {timeout_s:.3g} s"
+    with session.waiting_for_bookies():
+        found = load_rates.run_in_threads(
+            lambda one: _asked(*one, token=token, timeout_s=timeout_s),
+            bookies,
+            within_s=timeout_s,
+            late=None,
+        )
+    for (bookie_id, state, _), answer in zip(bookies, found, strict=True):
+        yield answer or MemberVersion(member=bookie_id, kind="bookie", state=state, why=late)
+
+
+async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | str]]:
+    """Return every bookie with its state, and where its HTTP server is, or why nowhere."""
+    found: list[tuple[BookieId, str, HttpAddress | str]] = []
+    for one in await list_bookies(client):
+        where: HttpAddress | str = "it is down"
+        if one.state is not BookieState.DOWN:
+            try:
+                where = await published(client, one.bookie_id)
+            except NothingFoundError as error:
+                where = str(error)
+        found.append((one.bookie_id, one.state.value, where))
+    return found
+
+
+def _asked(
+    bookie_id: BookieId, state: str, where: HttpAddress | str, *, token: str, timeout_s: float
+) -> MemberVersion:
+    if isinstance(where, str):
+        return MemberVersion(member=bookie_id, kind="bookie", state=state, why=where)
+    admin = AdminClient(*where, token=token, timeout_s=timeout_s)
+    return of_bookie(admin, bookie_id, state)
+
+
+def of_bookie(admin: AdminClient, bookie_id: BookieId, state: str) -> MemberVersion:
+    """Return what one bookie reports of its version."""
+    try:
+        if not admin.speaks_v2:
+            why = "Java's bookies do not tell"
+            return MemberVersion(member=bookie_id, kind="Java bookie", state=state, why=why)
+        found = _INFO.search(admin.ask("GET", "/metrics").body)
+    except BookKeeperError as error:
+        return MemberVersion(member=bookie_id, kind="bookie", state=state, why=str(error))
+    version = found[1] if found else None
+    why = "" if version else "its metrics do not tell"
+    return MemberVersion(member=bookie_id, kind="bookied", state=state, version=version, why=why)

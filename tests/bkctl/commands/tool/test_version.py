@@ -9,7 +9,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient
 from bkctl.cli.root import cli
-from bkctl.commands.tool.version import of_bookie
+from bkctl.commands.tool.help_and_version import of_bookie
 from bookied.process.own_version import RELEASE, own_version
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import BookieId
