@@ -9,16 +9,17 @@ from bkclient.config.findings import Severity
 from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.rules.advice import (
+from bkctl.commands.doctor.rules.findings import (
     ENABLE,
     START_AUDITOR,
     bring_copies_back,
     enabling,
+    ledger_finding,
     pause_end_ms,
     start_auditor,
     start_bookies,
+    verb,
 )
-from bkctl.commands.doctor.rules.findings import ledger_finding, verb
 from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_duration

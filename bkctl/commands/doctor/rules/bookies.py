@@ -11,8 +11,13 @@ from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.columns import LOGIN_NEEDED, BookieSummary
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.rules.advice import repair_advice, start_again, start_bookies
-from bkctl.commands.doctor.rules.findings import bookie_finding, verb
+from bkctl.commands.doctor.rules.findings import (
+    bookie_finding,
+    repair_advice,
+    start_again,
+    start_bookies,
+    verb,
+)
 from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.units import counted, human_bytes
 from wire.ids import BookieId

@@ -1,13 +1,16 @@
-"""How rules make findings: with the number of ledgers or bookies that they are about."""
+"""How rules make findings, and what repairs them: bookies to start, and autorecovery."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import shlex
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from bkclient.config.findings import Severity
+from bkclient.metadata.stored_values import BookieState
 from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.commands.doctor.columns import ClusterFinding
+from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.units import counted
 from wire.ids import BookieId
 
@@ -36,3 +39,63 @@ def bookie_finding(
 def verb(count: int, one: str, many: str) -> str:
     """Return the verb, or another word, for one or for many."""
     return one if count == 1 else many
+
+
+ENABLE: Final = "bkctl autorecovery enable"
+START_AUDITOR: Final = "bookied autorecovery --conf FILE"
+
+
+def bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
+    """Return how to reach entries that no bookie in service has; never how to delete them."""
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
+    if down:
+        return start_again(seen, down[:3])
+    first = some.first[0] if some.first else ""
+    return f"bkctl disk salvage {first} --out DIR, where a disk has it still"
+
+
+def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
+    """Return what makes autorecovery repair ledgers, by what keeps it from that."""
+    if not seen.enabled:
+        return enabling(seen)
+    if seen.auditor is None:
+        return start_auditor(seen)
+    if unmarked:
+        return "bkctl autorecovery audit"
+    writable = len(seen.of_state(BookieState.WRITABLE))
+    when = " once more bookies are writable" if writable < seen.ledgers.ensemble_max else ""
+    return f"workers repair it{when}; why a ledger waits: bkctl autorecovery list --detail"
+
+
+def start_again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
+    """Return how to start bookies again; a cluster of `bkctl local` has a line for each."""
+    if seen.local_directory is None:
+        return f"start {' and '.join(bookies)} again"
+    directory = shlex.quote(seen.local_directory)
+    return "; ".join(f"bkctl local start {directory} {one}" for one in bookies)
+
+
+def start_bookies(seen: ClusterSurvey) -> str:
+    """Return which bookies to start."""
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
+    if down:
+        return f"{start_again(seen, down)}, or add bookies"
+    by_hand = sorted(seen.read_only_by_hand)
+    return f"bkctl bookie readonly {by_hand[0]} off, or add bookies" if by_hand else "add bookies"
+
+
+def enabling(seen: ClusterSurvey) -> str:
+    """Return what switches autorecovery on; of a pause that lasts another finding has the end."""
+    return ENABLE if pause_end_ms(seen) is None else "bkctl explain autorecovery-disabled"
+
+
+def pause_end_ms(seen: ClusterSurvey) -> int | None:
+    """Return when a pause ends by itself; None where it does not."""
+    until_ms = None if seen.pause is None else seen.pause.until_ms
+    return until_ms if until_ms is not None and until_ms > seen.now_ms else None
+
+
+def start_auditor(seen: ClusterSurvey) -> str:
+    """Return what to start for an auditor: bookies that are down may run autorecovery too."""
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
+    return f"{start_again(seen, down)}, or {START_AUDITOR}" if down else START_AUDITOR

@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from bkclient.config.findings import Severity
 from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.rules.advice import bring_copies_back, repair_advice
-from bkctl.commands.doctor.rules.findings import NAMED_MAX, ledger_finding, verb
+from bkctl.commands.doctor.rules.findings import (
+    NAMED_MAX,
+    bring_copies_back,
+    ledger_finding,
+    repair_advice,
+    verb,
+)
 from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.units import counted, human_duration
 from wire.ids import LEDGER_ID_REFUSED
