@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.config.bounded_read import read_at_most
+from bkclient.config.properties import read_at_most
 
 LARGE = bytes(200_000)
 
