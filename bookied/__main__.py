@@ -288,7 +288,7 @@ class Process:
         if not self._config.serves_stats_alone:
             self._log.info("only bookies serve HTTP, and this process is not a bookie")
             return
-        from bookied.admin.metrics_port import RepairMetrics
+        from bookied.admin.server import RepairMetrics
 
         self._admin = RepairMetrics(self._service)
         self._admin.start()

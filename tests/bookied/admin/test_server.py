@@ -9,8 +9,7 @@ import attrs
 import pytest
 from twisted.internet.testing import StringTransport
 
-from bookied.admin.metrics_port import RepairMetrics
-from bookied.admin.server import AdminServer, TokenFileError
+from bookied.admin.server import AdminServer, RepairMetrics, TokenFileError
 from bookied.errors import PortInUseError
 from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.worlds.clock_world import FakeListener, World
