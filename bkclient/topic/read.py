@@ -24,7 +24,6 @@ from twisted.logger import Logger
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NoSuchEntryInLedgerError, NoSuchLedgerError
-from bkclient.topic.acknowledged import last_confirmed
 from bkclient.topic.batches.same_shape_entries import (
     BYTES_AT_ONCE,
     SplitEntry,
@@ -44,7 +43,7 @@ from bkclient.topic.names import (
     TopicTrimmedError,
     parse_topic,
 )
-from bkclient.topic.positions import LOOK_BACK_MS, position_at
+from bkclient.topic.positions import LOOK_BACK_MS, last_confirmed, position_at
 from bkclient.topic.schema_decoding import Decoder
 from bkclient.topic.transactions import TransactionOutcome, Transactions
 from wire.digest import Entry
