@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.limits.address_groups import group_of
-from bookied.server.rules.refusal import refusal
+from bookied.server.rules.pending_request import refusal
 from bookied.stats.metrics import RequestStats
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.messages import (
