@@ -13,7 +13,9 @@ metadata where that has the password.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Final
 
@@ -23,13 +25,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
 from bkclient.quorum.fragments import fragments_of
-from bookied.data_integrity.peers import OtherBookies
 from bookied.data_integrity.storage import RepairedStorages
 from bookied.errors import CorruptError
-from wire.digest import master_key
+from wire.digest import Entry, master_key
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -205,3 +207,53 @@ def entries_owed(metadata: LedgerMetadata, bookie_id: BookieId) -> Iterator[Entr
     for fragment in fragments_of(metadata, None):
         if bookie_id in fragment.ensemble:
             yield from fragment.entries_at(fragment.ensemble.index(bookie_id))
+
+
+READS_AHEAD: Final = 64
+
+
+class OtherBookies:
+    """Recovers ledgers and reads entries of the other bookies.
+
+    The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what
+    is being repaired, and the client turns to the next.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def recover(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Recover the ledger and return its metadata.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: it cannot be recovered now.
+        """
+        with closing(await self._client.open_ledger(ledger_id)) as reader:
+            return reader.metadata
+
+    async def packets(
+        self, ledger_id: LedgerId, wanted: Sequence[EntryId]
+    ) -> AsyncIterator[tuple[EntryId, bytes]]:
+        """Give the verified packets of some entries, ascending; some are read ahead.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: one cannot be read now.
+        """
+        metadata = (await self._client.read_metadata(ledger_id)).value
+        keys = self._client.keys_of(ledger_id, metadata)
+        fetcher = self._client.cluster.fetcher(keys)
+        ahead: deque[Deferred[Entry]] = deque()
+        left = deque(wanted)
+        try:
+            while ahead or left:
+                while left and len(ahead) < READS_AHEAD:
+                    ahead.append(fetcher.entry(metadata, left.popleft()))
+                entry = await ahead.popleft()
+                yield entry.entry_id, keys.packet_of(entry)
+        finally:
+            for read in ahead:
+                read.addErrback(lambda _failure: None)
+                read.cancel()
+            fetcher.close()

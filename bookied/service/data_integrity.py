@@ -15,9 +15,8 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bookied.config.bookie import BookieConfig
-from bookied.data_integrity.check import IntegrityCheck
+from bookied.data_integrity.check import IntegrityCheck, OtherBookies
 from bookied.data_integrity.cookies import IntegrityCookies, StaleCookies
-from bookied.data_integrity.peers import OtherBookies
 from bookied.data_integrity.storage import RepairedStorages
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
