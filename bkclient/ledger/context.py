@@ -24,9 +24,8 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.ledger_changes import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
-from bkclient.placement.policy import Ensemble, Placement, PlacementRequest
+from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, Replacement
 from bkclient.placement.rack_script import RackScript, ScriptError, Topology
-from bkclient.placement.replacement import Replacement
 from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId

@@ -8,6 +8,7 @@ replaceToAdherePlacementPolicy for this.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations, permutations
@@ -237,3 +238,35 @@ def spread(
                 if placement.adheres(tuple(changed), write_quorum):
                     return tuple(changed)
     return None
+
+
+@attrs.frozen(kw_only=True)
+class Replacement:
+    """Who can take the places of failed bookies, with the registrations of the moment."""
+
+    placement: Placement
+    failed: dict[int, BookieId]
+    write_quorum: int
+    ack_quorum: int
+    writable: frozenset[BookieId]
+    failing: frozenset[BookieId]
+    quarantined: frozenset[BookieId]
+
+    def of(self, ensemble: Ensemble) -> Ensemble:
+        """Return the ensemble with as many of the failed replaced as possible.
+
+        Raises:
+            NotEnoughBookiesError: not one can be replaced.
+        """
+        for excluded in (self.failing | self.quarantined, self.quarantined):
+            with contextlib.suppress(NotEnoughBookiesError):
+                return self._of(ensemble, self.writable - excluded)
+        return self._of(ensemble, self.writable)
+
+    def _of(self, ensemble: Ensemble, writable: frozenset[BookieId]) -> Ensemble:
+        return replace_failed(
+            self.placement,
+            ensemble,
+            self.failed,
+            PlacementRequest(self.write_quorum, self.ack_quorum, writable=writable),
+        )
