@@ -223,7 +223,7 @@ def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: LedgerOnDisk) -> I
 
 
 def _open_db(directory: Path) -> OfflineIndex:
-    from bookied.offline.db_index import DbIndex  # Not for who has index files alone.
+    from bookied.offline.index import DbIndex  # Not for who has index files alone.
 
     return DbIndex(directory)
 
