@@ -19,8 +19,7 @@ from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import settings_text
 from bookied.admin.control.cluster import ClusterControl
 from bookied.admin.control.disks import DiskControl
-from bookied.admin.jobs import Jobs
-from bookied.admin.recovery_jobs import Repairs
+from bookied.admin.jobs import Jobs, Repairs
 from bookied.admin.v2.values import BookieReport, SanityCheck
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource, changed_settings, origins_in_effect
