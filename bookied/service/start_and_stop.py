@@ -30,12 +30,11 @@ from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
 from bookied.server.rules.metadata_fence_check import FenceCheck
 from bookied.server.server import BookieServer
-from bookied.service.background import BackgroundWork
+from bookied.service.background import BackgroundWork, ledger_garbage
 from bookied.service.client_port import ClientPort
 from bookied.service.dependencies import Dependencies
 from bookied.service.disk_effects import DiskEffects, DiskMode, keep_status, stored_status
 from bookied.service.fatal_errors import FatalErrors
-from bookied.service.garbage_collectors import ledger_garbage
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start_failures import ServiceStart

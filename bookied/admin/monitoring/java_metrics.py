@@ -25,7 +25,7 @@ from bookied.admin.monitoring.prometheus_text import (
 )
 from bookied.config.bookie import StorageClass
 from bookied.server.server import BookieServer
-from bookied.service.garbage_collectors import Collectors
+from bookied.service.background import Collectors
 from bookied.service.start_and_stop import BookieService
 from bookied.state.bookie_state import State
 from bookied.stats.metrics import (
