@@ -69,12 +69,9 @@ def make_progress(
     if kind == "jsonl":
         return JsonLines(host.stderr, what, total, unit)
     environ = host.environ
-    if kind == "auto" and host.stderr.isatty() and environ.get("TERM") != "dumb":
-        return (
-            Lines(host.stderr, what, total, unit)
-            if environ.get("CI")
-            else Bar(host.stderr, what, total, unit)
-        )
+    is_drawn = host.stderr.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
+    if kind == "auto" and is_drawn:
+        return Bar(host.stderr, what, total, unit)
     return Lines(host.stderr, what, total, unit)
 
 
