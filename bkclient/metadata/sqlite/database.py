@@ -1,4 +1,4 @@
-"""The file: schema and transactions; ``rows`` has what stands in it, ``session`` the lease.
+"""The file: schema, and where it may be; ``session`` has transactions, ``rows`` what is in them.
 
 =========  =============================================================================
 table      rows
@@ -12,8 +12,6 @@ seq        name, next: ledger ids, votes, and for some kinds the first version o
            beyond those of all removed ones
 change     n, kind, key: what changed, in order; old rows are trimmed
 =========  =============================================================================
-
-Everything blocks and belongs to one thread: the ``OneThread`` of ``base``.
 """
 
 from __future__ import annotations
@@ -23,11 +21,8 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.errors import (
@@ -35,7 +30,6 @@ from bkclient.metadata.errors import (
     MetadataUnavailableError,
     NotInitializedError,
 )
-from bkclient.metadata.sqlite.rows import DamagedRowError, Rows
 
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
@@ -61,84 +55,10 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
-class Database:
-    """One open connection to one file. Errors of SQLite are raised as ours."""
-
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, *, busy_timeout_s: float
-    ) -> None:
-        self._path, self._connection = path, connection
-        self._busy_timeout_s = busy_timeout_s
-        self._identity = _identity(path)
-
-    @classmethod
-    def open(cls, path: Path, *, busy_timeout_s: float, create: bool = False) -> Database:
-        """Open a file.
-
-        Raises:
-            NotInitializedError: there is no file, or it is an empty one; with ``create`` it is
-                made.
-            IncompatibleLayoutError: it is something else, or of a newer release.
-            MetadataUnavailableError: it cannot be opened.
-        """
-        check_place(path)
-        if create:
-            _make_file(path)
-        elif not path.exists():
-            raise NotInitializedError(f"there is no metadata file {path}")
-        with _translated(path, busy_timeout_s):
-            connection = sqlite3.connect(
-                f"file:{quote(str(path))}?mode=rw",
-                uri=True,
-                timeout=busy_timeout_s,
-                isolation_level=None,
-            )
-        try:
-            with _translated(path, busy_timeout_s):
-                _prepare(path, connection, create=create, busy_timeout_s=busy_timeout_s)
-        except BaseException:
-            connection.close()
-            raise
-        return cls(path, connection, busy_timeout_s=busy_timeout_s)
-
-    def is_still_the_file(self) -> bool:
-        """Return whether the path still leads to the file that is open."""
-        return _identity(self._path) == self._identity
-
-    @contextmanager
-    def transaction(self, now_s: Callable[[], float], *, write: bool) -> Iterator[Rows]:
-        """Yield the rows in a transaction; commit it, or roll back what raised.
-
-        The clock is asked within it: before, another process may have the file for longer than a
-        lease is renewed in.
-
-        Raises:
-            MetadataStoreError: the file cannot be read or written.
-        """
-        with _translated(self._path, self._busy_timeout_s):
-            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            try:
-                yield Rows(self._connection, now_s, write=write)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    def data_version(self) -> int:
-        """Return a number that differs after each commit of another connection."""
-        with _translated(self._path, self._busy_timeout_s):
-            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        return version
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
-
-def _prepare(
+def prepare(
     path: Path, connection: sqlite3.Connection, *, create: bool, busy_timeout_s: float
 ) -> None:
+    """Make an open file ready for transactions, with ``create`` also an empty one."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     if create and not _is_ours(path, connection):
@@ -182,7 +102,7 @@ def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _make_file(path: Path) -> None:
+def make_file(path: Path) -> None:
     """Make an empty file for its owner only: ledger passwords will be in it, in the clear."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -230,26 +150,8 @@ def file_system_of(directory: Path, mountinfo: str) -> str:
     return kind
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-@contextmanager
-def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
-    """Raise errors of SQLite and of rows as ours, with the file's name and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _ours(path, busy_timeout_s, error) from error
-    except DamagedRowError as error:
-        raise MetadataStoreError(f"{path} is damaged: {error}") from error
-
-
-def _ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataStoreError:
+def as_ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataStoreError:
+    """Return an error of SQLite as one of ours, with the file's name and what to do."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return MetadataUnavailableError(

@@ -1,23 +1,120 @@
-"""The session of this process with the file: its lease, the steps in it, and what others changed.
+"""The open file, and this process's session with it: its lease, steps in it, what others changed.
 
 Everything blocks and belongs to one thread: the ``OneThread`` of ``base``.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 import attrs
 
-from bkclient.errors import ClientClosedError
+from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata.errors import NotInitializedError
-from bkclient.metadata.sqlite.database import Database
-from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
+from bkclient.metadata.sqlite.database import as_ours, check_place, make_file, prepare
+from bkclient.metadata.sqlite.rows import RENEWALS, DamagedRowError, Key, Rows
 
 T = TypeVar("T")
+
+
+class Database:
+    """One open connection to one file. Errors of SQLite are raised as ours."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, *, busy_timeout_s: float
+    ) -> None:
+        self._path, self._connection = path, connection
+        self._busy_timeout_s = busy_timeout_s
+        self._identity = _identity(path)
+
+    @classmethod
+    def open(cls, path: Path, *, busy_timeout_s: float, create: bool = False) -> Database:
+        """Open a file.
+
+        Raises:
+            NotInitializedError: there is no file, or it is an empty one; with ``create`` it is
+                made.
+            IncompatibleLayoutError: it is something else, or of a newer release.
+            MetadataUnavailableError: it cannot be opened.
+        """
+        check_place(path)
+        if create:
+            make_file(path)
+        elif not path.exists():
+            raise NotInitializedError(f"there is no metadata file {path}")
+        with _translated(path, busy_timeout_s):
+            connection = sqlite3.connect(
+                f"file:{quote(str(path))}?mode=rw",
+                uri=True,
+                timeout=busy_timeout_s,
+                isolation_level=None,
+            )
+        try:
+            with _translated(path, busy_timeout_s):
+                prepare(path, connection, create=create, busy_timeout_s=busy_timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, busy_timeout_s=busy_timeout_s)
+
+    def is_still_the_file(self) -> bool:
+        """Return whether the path still leads to the file that is open."""
+        return _identity(self._path) == self._identity
+
+    @contextmanager
+    def transaction(self, now_s: Callable[[], float], *, write: bool) -> Iterator[Rows]:
+        """Yield the rows in a transaction; commit it, or roll back what raised.
+
+        The clock is asked within it: before, another process may have the file for longer than a
+        lease is renewed in.
+
+        Raises:
+            MetadataStoreError: the file cannot be read or written.
+        """
+        with _translated(self._path, self._busy_timeout_s):
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield Rows(self._connection, now_s, write=write)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def data_version(self) -> int:
+        """Return a number that differs after each commit of another connection."""
+        with _translated(self._path, self._busy_timeout_s):
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
+    """Raise errors of SQLite and of rows as ours, with the file's name and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise as_ours(path, busy_timeout_s, error) from error
+    except DamagedRowError as error:
+        raise MetadataStoreError(f"{path} is damaged: {error}") from error
 
 
 @attrs.define
