@@ -50,6 +50,8 @@ class Spark(Processes):
     def __init__(self) -> None:
         super().__init__(2)
         self.victim = Victim.NOBODY
+        self.stream = "s"
+        """The query's id, which is in its checkpoint."""
         options = parse_options({"log": "events", "uri": "zk://z/l"})
         self.sink = attrs.evolve(
             Sink.of(options, SCHEMA, overwrite=False), connect=lambda *_: self.start()
@@ -82,7 +84,7 @@ class Spark(Processes):
     def _task(self, batch: int, rows: Sequence[bytes], attempts: int) -> WrittenLedgers:
         while True:
             try:
-                return self.sink.write((Row(payload=row) for row in rows), "s", batch)
+                return self.sink.write((Row(payload=row) for row in rows), self.stream, batch)
             except Killed:
                 attempts -= 1
                 if not attempts or self._driver_is_gone():
@@ -169,6 +171,27 @@ def test_a_process_that_dies_at_any_step_costs_no_row_and_doubles_none(victim, a
         spark.try_batch(1, TORN)
         spark.try_batch(2, AFTER)
         spark.check([BEFORE, TORN, AFTER])
+
+
+def test_two_queries_that_write_one_log_cost_each_other_no_row() -> None:
+    """One of them is killed at any step, and tries its batch again after one of the other."""
+    others: Batch = [[b"other"], [b"another"]]
+    orders = ([BEFORE, TORN, others, AFTER], [BEFORE, others, TORN, AFTER])
+    met = set[int]()
+    for death in deaths_of(TORN):
+        spark = started()
+        spark.death, spark.victim = attrs.evolve(death), Victim.DRIVER
+        with suppress(Killed, BookKeeperError):
+            spark.try_batch(1, TORN)
+        spark.death, spark.stream = None, "another"
+        spark.try_batch(1, others)
+        spark.stream = "s"
+        spark.try_batch(1, TORN)
+        spark.try_batch(2, AFTER)
+        order = spark.found().index(b"other") < spark.found().index(b"1-0")
+        met.add(order)
+        spark.check(orders[order])
+    assert met == {False, True}
 
 
 def test_a_checkpoint_that_was_restored_ends_the_query() -> None:
