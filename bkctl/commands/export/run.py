@@ -24,6 +24,7 @@ from bkctl.commands.export.errors import (
     EarlierFilesError,
     ExportBusyError,
     ExportReadError,
+    ExportVerifyError,
     ExportWriteError,
     ForeignFilesError,
     SparkMissingError,
@@ -43,7 +44,13 @@ from bkctl.commands.export.target.commit import (
 )
 from bkctl.commands.export.target.delta_table import check_library, check_table, listed_files
 from bkctl.commands.export.target.file_systems import TargetFiles, open_files
-from bkctl.commands.export.target.manifest import DELTA, PARQUET, TargetTree
+from bkctl.commands.export.target.manifest import (
+    DELTA,
+    FOLDER,
+    PARQUET,
+    ManifestError,
+    TargetTree,
+)
 from bkctl.commands.export.target.new_since_last import (
     ExportChange,
     added_paths,
@@ -212,7 +219,7 @@ def plan_export(
         files = open_files(target)
         if files.exists(COMMIT_PATH):
             raise ExportBusyError(f"an export to {target} is in progress, or was interrupted")
-        tree = load_tree(files, finish=False)
+        tree = _loaded(files, finish=False)
         with BlockingClient(uri, config=config) as client:
             cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
             choice = _chosen(choice, options, tree)
@@ -264,6 +271,21 @@ async def _plan(
     return _Plan(extents, unreadable)
 
 
+def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
+    """Return what ``load_tree`` does.
+
+    Raises:
+        ManifestError: its files do not have each entry of its ledgers once: it was edited.
+    """
+    tree = load_tree(files, finish=finish)
+    try:
+        check_ranges(tree.ledgers.values(), tree.files.values())
+    except ExportVerifyError as error:
+        where = f"{files.uri}/{FOLDER}"
+        raise ManifestError(f"the records in {where} contradict each other: {error}") from error
+    return tree
+
+
 @contextlib.contextmanager
 def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
     """Give the target and what it holds, under its lock, without what killed runs left."""
@@ -274,7 +296,7 @@ def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
             with _not_busy(files):
                 held.enter_context(files.locked())
             with uninterrupted():
-                tree = load_tree(files)
+                tree = _loaded(files)
                 sweep_staging(files)
             yield files, tree
     except OSError as error:

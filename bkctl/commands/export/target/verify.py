@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import crc32c
@@ -17,7 +17,7 @@ _READ_ROWS: Final = 8192
 _READ_BYTES: Final = 1 << 20
 
 
-def check_ranges(planned: Sequence[LedgerExtent], written: Sequence[WrittenFile]) -> None:
+def check_ranges(planned: Iterable[LedgerExtent], written: Iterable[WrittenFile]) -> None:
     """Compare the ranges that tasks report with the plan: each entry once.
 
     Raises:

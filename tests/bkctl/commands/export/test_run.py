@@ -31,6 +31,7 @@ from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX, load_tree
 from bkctl.commands.export.target.file_systems import open_files
+from bkctl.commands.export.target.manifest import ManifestError
 from bkctl.commands.export.target.verify import damaged_files
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.output.views import view_of
@@ -318,6 +319,27 @@ def test_damage_to_any_byte_of_a_file_is_found(cluster, client, tmp_path) -> Non
     assert not damaged_files(files, of_older_version, files.sizes())
     assert [type(one).from_json(one.to_json()) for one in of_older_version] == of_older_version
     assert type(recorded[0]).from_json(of_older_version[0].to_json()[:6]) == of_older_version[0]
+
+
+@pytest.mark.parametrize("edit", ["forgets a ledger", "has a later end", "has a file twice"])
+def test_records_that_were_edited_stop_the_export(cluster, client, tmp_path, edit) -> None:
+    """Rows would be missing, or come twice."""
+    ledger_id, _ = two_exported(cluster, client, tmp_path)
+    (path,) = (tmp_path / "_bkctl").glob("run-*.json")
+    record = json.loads(path.read_text())
+    (ledger,) = (one for one in record["ledgers"] if one[0] == ledger_id)
+    if edit == "forgets a ledger":
+        record["ledgers"].remove(ledger)
+    elif edit == "has a later end":
+        ledger[1] += 5
+    else:
+        file = record["files"][0]
+        record["files"].append([f"{file[0]}.copy", *file[1:]])
+    path.write_text(json.dumps(record))
+    before = {one: one.stat().st_size for one in tmp_path.rglob("*")}
+    with pytest.raises(ManifestError, match="contradict each other: ledger"):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), engine="local")
+    assert {one: one.stat().st_size for one in tmp_path.rglob("*")} == before
 
 
 SELECTIONS = ["ids", "--log", "--meta", "--since-last"]
