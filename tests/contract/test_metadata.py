@@ -1413,7 +1413,6 @@ class TestElection:
             standing.cancel()
             with pytest.raises(CancelledError):
                 await standing
-            await driver.sleep(0.1)
             await one.resign()
             assert await one.current_auditor() is None
 

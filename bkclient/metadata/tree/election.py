@@ -69,10 +69,8 @@ class TreeElection(TreePart):
     async def _own_vote(self, value: bytes) -> str:
         if self._vote is not None and await is_own(self._tree, self._vote):
             return self._vote
-        for vote in await self._votes():
-            if await is_own(self._tree, vote):  # Made by a request whose answer was lost.
-                break
-        else:
+        vote = await self._vote_in_tree()
+        if vote is None:
             vote = await create_with_parents(
                 self._tree,
                 f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}",
@@ -82,6 +80,13 @@ class TreeElection(TreePart):
             )
         self._vote = vote
         return vote
+
+    async def _vote_in_tree(self) -> str | None:
+        """Return a vote of this session, also of a request whose answer was lost or is to come."""
+        for vote in await self._votes():
+            if await is_own(self._tree, vote):
+                return vote
+        return None
 
     async def _votes(self) -> list[str]:
         """Return the paths of all votes, the winner's first."""
@@ -104,8 +109,9 @@ class TreeElection(TreePart):
             self._tree.forget(fire)
 
     async def resign(self) -> None:
-        vote, self._vote = self._vote, None
-        if vote is not None and await is_own(self._tree, vote):
+        self._vote = None
+        vote = await self._vote_in_tree()
+        if vote is not None:
             await delete_if_there(self._tree, vote)
 
     async def current_auditor(self) -> BookieId | None:

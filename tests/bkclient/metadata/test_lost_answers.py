@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
@@ -473,6 +473,27 @@ def test_nobody_is_elected_by_a_vote_that_is_gone() -> None:
     stage.run(stage.store.elect(B1))
     assert expired
     assert stage.run(stage.witness.current_auditor()) == B1
+
+
+def test_a_candidate_withdraws_a_vote_whose_answer_has_not_come() -> None:
+    stage = Stage()
+    asked: list[TreeOperation] = []
+
+    def slow_votes(operation: TreeOperation) -> float:
+        if operation.name != "create" or zk_paths.VOTE_PREFIX not in operation.path:
+            return 0.1
+        asked.append(operation)
+        return 1.0
+
+    stage.cluster.delay_s = slow_votes
+    standing = start(stage.store.elect(B1)).addErrback(lambda failure: failure.trap(CancelledError))
+    while not asked:
+        stage.clock.advance(0.05)
+    standing.cancel()
+    for _ in range(100):
+        stage.clock.advance(0.05)
+    assert standing.called
+    assert stage.run(stage.witness.current_auditor()) is None
 
 
 async def epochs(stage: Stage, *numbers: int) -> None:
