@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import stat
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -254,10 +253,9 @@ class LocalFiles:
         with contextlib.suppress(FileNotFoundError), self._directory(gone.parent) as number:
             if not stat.S_ISDIR(os.stat(gone.name, dir_fd=number, follow_symlinks=False).st_mode):
                 os.unlink(gone.name, dir_fd=number)
-            elif sys.version_info >= (3, 11):
-                shutil.rmtree(gone.name, dir_fd=number)
             else:
-                shutil.rmtree(self._root / gone)
+                # Python 3.10 takes no descriptor here.
+                shutil.rmtree(f"/proc/self/fd/{number}/{gone.name}")
 
     def make_root(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -72,6 +73,25 @@ def test_removal_of_a_link_keeps_what_it_leads_to(target: Path, elsewhere: Path)
     LocalFiles(target).remove("link")
     assert (elsewhere / "theirs").exists()
     assert not (target / "link").is_symlink()
+
+
+def test_a_directory_is_removed_where_it_was_found_though_a_link_takes_its_parents_place(
+    target: Path, elsewhere: Path
+) -> None:
+    class Raced(LocalFiles):
+        @contextlib.contextmanager
+        def _directory(self, path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
+            with super()._directory(path, make=make) as number:
+                (target / "ledger=1").rename(target / "moved")
+                (target / "ledger=1").symlink_to(elsewhere)
+                yield number
+
+    for where in (target / "ledger=1", elsewhere):
+        (where / "drafts").mkdir(parents=True)
+        (where / "drafts" / "part").touch()
+    Raced(target).remove("ledger=1/drafts")
+    assert (elsewhere / "drafts" / "part").exists()
+    assert not (target / "moved" / "drafts").exists()
 
 
 def test_the_target_itself_may_be_a_link(tmp_path: Path, target: Path) -> None:
