@@ -92,6 +92,8 @@ class ServerConnection(FrameBuffer):
         """
         if payload[0] == v3.FIRST_BYTE:
             v3.insist_few_fields(payload, is_begin=True)
+        else:
+            v2.insist_few_fields(payload, is_begin=True)
 
     def decode(self, payload: bytes) -> ReceivedRequest:
         """Return the request in a frame's payload, which is not empty.

@@ -243,6 +243,17 @@ def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
     return ReceivedRequest(request, reply_to)
 
 
+def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
+    """Refuse a login that is large by its number of fields; see ``protobuf``.
+
+    Raises:
+        RemoteProtocolError: it is, or its form is broken.
+    """
+    if _split_header(*_HEADER.unpack_from(payload))[1] == OpCode.AUTH:
+        data = payload[_HEADER.size :]
+        protobuf.insist_few_fields(pb.AuthMessage, data, RemoteProtocolError, is_begin=is_begin)
+
+
 def _split_header(head: int) -> tuple[int, int, V2Flag]:
     """Return version (0 to 255), op code and known flags."""
     version = head >> 24 & 0xFF
@@ -331,6 +342,7 @@ def _fencing(
 
 
 def _decode_auth(payload: bytes) -> tuple[str, bytes]:
+    insist_few_fields(payload)
     body = protobuf.parse(pb.AuthMessage, payload[_HEADER.size :], RemoteProtocolError)
     return protobuf.text(body.authPluginName, RemoteProtocolError), body.payload
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wire.codes import AddFlag
 from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
 from wire.frames import protobuf, v2, v3
+from wire.framing import ServerConnection
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import AddRequest, ReadRequest
@@ -56,6 +57,21 @@ def test_a_large_message_of_many_fields_is_refused_unparsed(field: bytes) -> Non
         v3.decode_request(payload)
     with pytest.raises(RemoteProtocolError):
         v3.insist_few_fields(payload[:65536], is_begin=True)
+
+
+@pytest.mark.parametrize("field", [UNKNOWN, with_length(1, b""), GROUP])
+def test_a_large_login_of_v2_that_consists_of_many_fields_is_refused_unparsed(
+    field: bytes,
+) -> None:
+    login = with_length(1, b"plugin") + with_length(2, b"token")
+    payload = b"\x02\x03\0\0" + login + field * (1_000_000 // len(field))
+    with pytest.raises(RemoteProtocolError, match=r"over 256 fields|wire type 3"):
+        v2.decode_request(payload)
+    with pytest.raises(RemoteProtocolError):
+        ServerConnection.insist_begin(payload[:65536])
+    plain = b"\x02\x03\0\0" + with_length(1, b"plugin") + b"\x12\xff\xff\x7f" + bytes(65536)
+    ServerConnection.insist_begin(plain)
+    ServerConnection.insist_begin(b"\x02\x01\0\0" + field * 32768)
 
 
 def test_what_a_small_message_consists_of_is_not_looked_at() -> None:
