@@ -80,6 +80,16 @@ class AdminChannel(HTTPChannel):
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         self.transport.loseConnection()
 
+    def lineReceived(self, line: bytes) -> None:
+        """Take a line of a request's head; refuse one that goes on with the line before.
+
+        Such lines count as one header, and as many fit into one as it has bytes.
+        """
+        if line.startswith((b" ", b"\t")):
+            self._respondToBadRequestAndDisconnect()  # type: ignore[no-untyped-call]
+        else:
+            super().lineReceived(line)  # type: ignore[no-untyped-call]
+
     def headerReceived(self, line: bytes) -> bool:
         """Take a header; cut a body whose announced length has more digits than Python reads."""
         try:

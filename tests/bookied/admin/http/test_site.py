@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -431,6 +432,52 @@ def test_a_request_waits_for_one_of_each_other_address_and_no_more() -> None:
         turns.ask(name, partial(work, name))
     clock.pump([0.001] * 1000)
     assert done == ["a", "a", "b", "probe", "a", "b", "a"]
+
+
+CALLS_MAX = 5000
+"""What a request of 64 KiB may cost in calls of functions; one of 100 bytes has 600."""
+
+
+def calls(do: Callable[[], object]) -> int:
+    """Return how many functions ``do`` calls, those in C included."""
+    count = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        do()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def posted(kind: bytes, body: bytes) -> bytes:
+    head = b"POST / HTTP/1.1\r\nHost: b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (kind, len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (posted(b"application/x-www-form-urlencoded", b"a=1&" * 16_000), 200),
+        (posted(b"multipart/form-data; boundary=b", b"--b\r\n\r\n\r\n" * 5000), 200),
+        (posted(b"multipart/form-data", b"no form"), 200),
+        (b"GET / HTTP/1.1\r\nHost: b\r\nCookie: " + b"a=1;" * 4000 + b"\r\n\r\n", 200),
+        (b"GET " + b"/" * 16_000 + b" HTTP/1.1\r\nHost: b\r\n\r\n", 200),
+        (b"GET /?" + b"a=1&" * 4000 + b" HTTP/1.1\r\nHost: b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: b\r\nX: y\r\n" + b" \r\n" * 5000 + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: b\r\n" + b"X: y\r\n" * 499 + b"\r\n", 400),
+    ],
+    ids=["form", "parts", "no parts", "cookies", "path", "query", "folded lines", "headers"],
+)
+def test_a_request_of_many_parts_costs_little_more_than_another(asked: bytes, status: int) -> None:
+    server = Server(HttpReply(200, "fine"))
+    protocol, transport = server.connect()
+    assert calls(lambda: protocol.dataReceived(asked)) < CALLS_MAX
+    assert transport.value().startswith(b"HTTP/1.1 %d " % status)
 
 
 # Whom a request is for, and what it shows ---------------------------------------------------------
