@@ -47,9 +47,10 @@ class PromptConnection(tcp.Server):
         self._host = str(self.client[0])
 
     def startTLS(self, ctx: object, normal: bool = True) -> None:  # noqa: FBT001, FBT002, N802
-        """Put TLS between the connection and its protocol; see ``ITLSTransport``."""
+        """Put TLS between the connection and its protocol; the handshake waits for its turn."""
         self._tls_reads = self.protocol = TlsReads(self.protocol)
         super().startTLS(ctx, normal)  # type: ignore[no-untyped-call]
+        self._wait_for_turn()
 
     def doRead(self) -> Any:
         """Read what has come, in TLS as much as one turn of the reactor can decrypt."""
@@ -84,12 +85,15 @@ class PromptConnection(tcp.Server):
         if is_tiny:
             reads.read_bytes_max = READ_BYTES_MIN
         if self.connected and (is_tiny or not reads.is_greeted):
-            self._is_waiting = True
-            super().stopReading()  # type: ignore[no-untyped-call]
-            self._turns.wait(self, self._host)
+            self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        self._is_waiting = True
+        super().stopReading()  # type: ignore[no-untyped-call]
+        self._turns.wait(self, self._host)
 
     def take_turn(self, requests_max: int) -> int:  # noqa: ARG002 -- one read
-        """Read again, after records that held almost nothing."""
+        """Read again: a part of the handshake, or what follows records that held almost nothing."""
         self._is_waiting = False
         if self._is_wanted and self.connected:
             super().startReading()  # type: ignore[no-untyped-call]

@@ -64,20 +64,21 @@ class Listener(Protocol):
 
 
 class TcpListener:
-    """TCP ports on a Twisted reactor."""
+    """TCP ports on a Twisted reactor. Clients in TLS of all ports take turns."""
 
     def __init__(self, reactor: IReactorSocket, keep_alive: KeepAlive | None = None) -> None:
         self._reactor, self._keep_alive = reactor, keep_alive or KeepAlive()
+        self._turns = HandshakeTurns(cast("Any", reactor))
 
     def bind(self, host: str, port: int) -> BoundPort:
         sock = _bind(host, port)
         self._keep_alive.apply(sock)
-        return _TcpPort(self._reactor, sock)
+        return _TcpPort(self._reactor, sock, self._turns)
 
 
 class _TcpPort:
-    def __init__(self, reactor: IReactorSocket, sock: socket.socket) -> None:
-        self._reactor = reactor
+    def __init__(self, reactor: IReactorSocket, sock: socket.socket, turns: HandshakeTurns) -> None:
+        self._reactor, self._turns = reactor, turns
         self._socket: socket.socket | None = sock
         self._listening: IListeningPort | None = None
         self.port: int = sock.getsockname()[1]
@@ -94,7 +95,7 @@ class _TcpPort:
         )
         _accept_few(self._listening)
         self._listening.transport = partial(  # type: ignore[attr-defined]
-            PromptConnection, turns=HandshakeTurns(cast("Any", self._reactor))
+            PromptConnection, turns=self._turns
         )
         self._close_socket()  # The reactor has a duplicate.
 

@@ -38,14 +38,14 @@ class Reactor:
 class Pair:
     """A connection of the bookie, and its client's socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: Any = None, turns: HandshakeTurns | None = None) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.client = socket.create_connection(listening.getsockname())
             self.own, _ = listening.accept()
         self.client.settimeout(60)
         self.own.setblocking(False)
         self.reactor = Reactor()
-        self.protocol = Protocol()
+        self.protocol = protocol or Protocol()
         port: Any = _Port()
         reactor: Any = self.reactor
         self.clock = Clock()
@@ -57,7 +57,7 @@ class Pair:
             port,
             1,
             reactor,
-            turns=HandshakeTurns(self.clock),
+            turns=turns or HandshakeTurns(self.clock),
         )
         self.protocol.makeConnection(self.connection)
 
