@@ -25,6 +25,9 @@ from wire.messages import AddRequest, ReceivedRequest, Response
 REQUEST_BYTES: Final = 1024
 """What a request takes beside its bytes while it waits for its answer."""
 
+DROPPED_AT_ONCE: Final = 64
+"""Requests without an answer that one turn of the reactor forgets of a client: 0.6 ms."""
+
 _IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
 
 log = Logger()
@@ -78,7 +81,8 @@ class Replies:
             close: closes the connection.
             finished: called whenever nothing is left to answer.
         """
-        self._stats, self._backpressure = shared.stats, shared.backpressure
+        self._clock, self._stats = shared.clock, shared.stats
+        self._backpressure = shared.backpressure
         self._pending_reads, self._answers = shared.pending_reads, answers
         self._load = load
         self._close, self._finished = close, finished
@@ -179,17 +183,23 @@ class Replies:
         return not (self._answers.is_stalled or self._answers.is_closed)
 
     def drop_polls(self) -> None:
-        """Cancel the requests that wait; they get no answer."""
-        polls, self._polls = self._polls, {}
-        for reply, cancel in reversed(polls.items()):  # Those at the end cost least.
+        """Cancel the requests that wait; they get no answer. Many take several turns."""
+        for _ in range(min(DROPPED_AT_ONCE, len(self._polls))):
+            reply, cancel = self._polls.popitem()  # Those at the end cost least.
             cancel()
             self.settle(reply)
+        if self._polls:
+            self._clock.callLater(0, self.drop_polls)
 
     def drop(self) -> None:
         """Answer nothing any more: the connection has gone. Adds are still stored."""
         self.drop_polls()
         self.lanes.close()
-        self._pending_reads.count -= len(self._reads)
-        reads, self._reads = self._reads, set()
-        for reply in reads:
-            self.settle(reply)
+        self._drop_reads()
+
+    def _drop_reads(self) -> None:
+        for _ in range(min(DROPPED_AT_ONCE, len(self._reads))):
+            self._pending_reads.count -= 1
+            self.settle(self._reads.pop())
+        if self._reads:
+            self._clock.callLater(0, self._drop_reads)

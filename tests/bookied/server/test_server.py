@@ -15,6 +15,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from bookied.server.answer_order import DROPPED_AT_ONCE
 from bookied.server.connection import CLOSE_S
 from bookied.server.context import READS_FREE
 from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
@@ -597,6 +598,41 @@ def test_a_poll_that_ends_while_its_connection_is_closing_is_settled_once(servin
     client.disconnect()
     assert list(serving.server.connections) == [writer.connection]
     assert client.connection._replies.count == 0
+
+
+def test_a_client_that_leaves_many_polls_keeps_nobody_waiting(serving: Serving) -> None:
+    client, polls = serving.connect(V3), serving.bookie.polls
+    client.ask(add(6, 0))
+    count = 5 * DROPPED_AT_ONCE
+    for _ in range(count):
+        client.request(poll(6))
+    client.disconnect()
+    left = [len(polls)]
+    while polls:
+        (turn,) = (one for one in serving.clock.calls if one.getTime() <= serving.clock.seconds())
+        do = turn.func
+        turn.cancel()
+        do()
+        left.append(len(polls))
+    assert left == list(range(count - DROPPED_AT_ONCE, -1, -DROPPED_AT_ONCE))
+    assert client.connection._replies.count == 0
+    assert serving.clock.getDelayedCalls() == []
+
+
+def test_a_client_that_leaves_many_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, storage_limits=StorageLimits(cache_bytes=0), fetches=False)
+    client = serving.connect()
+    client.send(frames(*[add(5, entry_id) for entry_id in range(3 * DROPPED_AT_ONCE)]))
+    serving.flush()
+    client.send(frames(*[read(5, entry_id) for entry_id in range(3 * DROPPED_AT_ONCE)]))
+    pending = serving.server.shared.pending_reads
+    assert pending.count == 3 * DROPPED_AT_ONCE
+    client.disconnect()
+    assert pending.count == 2 * DROPPED_AT_ONCE
+    serving.clock.advance(0)
+    assert pending.count == client.connection._replies.count == 0
+    serving.fetch()
+    assert serving.server.backpressure.in_flight_bytes == 0
 
 
 def test_draining_closes_connections_in_the_order_they_came(serving: Serving) -> None:
