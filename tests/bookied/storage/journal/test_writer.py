@@ -163,6 +163,18 @@ def test_a_force_comes_back_once_what_was_before_it_is_on_disk() -> None:
     assert desk.after_power_cut() == [record(1)]
 
 
+def test_a_force_with_nothing_new_before_it_costs_no_sync() -> None:
+    desk = Desk()
+    desk.journal.append(record(1), 1)
+    desk.journal.step()
+    before = desk.files.operations
+    desk.journal.append(b"", "force")
+    desk.journal.step()
+    assert desk.groups == [[1], ["force"]]
+    assert desk.files.operations == before
+    assert desk.after_power_cut() == [record(1)]
+
+
 def test_without_syncing_records_count_when_written_and_a_force_still_syncs() -> None:
     desk = Desk(sync_data=False)
     desk.journal.append(record(1), 1)
