@@ -33,7 +33,7 @@ from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.secured_link import jaas_of_both
 from tests.live.bookied import floods, tls_floods
 from tests.live.bookied.attacked_bookie import Live
-from tests.support.certificates import Authority, bookie_keys, write_pem
+from tests.support.certificates import Authority, bookie_keys, https_keys, write_pem
 from wire.codes import ReturnCode
 from wire.frames import v3
 from wire.messages import SASL, AuthRequest
@@ -42,6 +42,8 @@ PAYLOAD: Final = b"x" * 1024
 PASSWORD: Final = "the-password"
 PAUSE_S: Final = 0.001
 """Between two adds, so that the bookie is idle when nobody else asks."""
+
+CHAIN_FILLING_BYTES: Final = 300
 
 LEDGERS = count(1000)
 
@@ -67,6 +69,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "protobuf, a million fields": _sending(lambda: floods.bomb(floods.UNKNOWN_FIELD)),
     "protobuf, a million groups": _sending(lambda: floods.bomb(floods.UNKNOWN_GROUP)),
     "protobuf, a million messages": _sending(lambda: floods.bomb(floods.EMPTY_ADD)),
+    "protobuf, a login of V2": _sending(floods.login_bomb),
     "adds with a wrong key, V2": _sending(lambda: floods.wrong_keys(is_v3=False)),
     "adds with a wrong key, V3": _sending(lambda: floods.wrong_keys(is_v3=True)),
     "adds with a wrong key by 200 clients, one by one": lambda port, _http_port: floods.one_by_one(
@@ -86,6 +89,20 @@ ATTACKS: Final[dict[str, Attack]] = {
     "TLS, tiny records behind large ones": lambda port, _http_port: tls_floods.mixed_records(port),
     "TLS 1.2, renegotiations": lambda port, _http_port: tls_floods.renegotiations(port),
     "TLS 1.3, key updates": lambda port, _http_port: tls_floods.key_updates(port),
+    "HTTPS, handshakes": lambda _port, http_port: floods.handshakes(http_port, https=True),
+    "HTTPS, half handshakes": lambda _port, http_port: floods.half_handshakes(
+        http_port, https=True
+    ),
+    "HTTPS, records of one byte": lambda _port, http_port: floods.tiny_records(
+        http_port, https=True
+    ),
+    "HTTPS, tiny records behind large ones": lambda _port, http_port: tls_floods.mixed_records(
+        http_port, https=True
+    ),
+    "HTTPS, key updates": lambda _port, http_port: tls_floods.key_updates(http_port, https=True),
+    "HTTPS, chains of 80 KB": lambda _port, http_port: tls_floods.long_chains(
+        http_port, CHAIN_FILLING_BYTES, https=True
+    ),
     "SASL, wrong passwords": lambda port, _http_port: floods.guesses(port),
     "SASL, half logins": lambda port, _http_port: floods.held(
         port, v3.encode_request(AuthRequest(SASL, b""), 1), 200
@@ -100,6 +117,11 @@ ATTACKS: Final[dict[str, Attack]] = {
     "reads whose answers no client reads": lambda port, _http_port: floods.held(
         port, floods.many_reads("V3"), 100
     ),
+    "forces": _sending(floods.forces, 65536),
+    "adds, each to another page of the index": _sending(floods.scattered_adds, 65536),
+    "adds, each to another ledger": _sending(floods.adds_of_many_ledgers, 65536),
+    "long polls that come and go": lambda port, _http_port: floods.polled(port),
+    "lists of a scattered ledger": _sending(lambda: floods.lists(floods.SCATTERED)),
     "frames longer than allowed": _sending(lambda: b"\x7f\xff\xff\xff" * 1000),
     "frames that are cut": lambda port, _http_port: floods.held(
         port, b"\0\x4c\0\0" + b"x" * 999, 200
@@ -117,10 +139,28 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "HTTP, chunk sizes without end": _http(HTTP + CHUNKED + b"\r\n" + b"0" * 60_000),
     "HTTP, headers of 16 KiB": _http(GET + b"X: " + b"x" * 16_000 + b"\r\n\r\n"),
+    "HTTP, forms": _http(floods.posted(b"application/x-www-form-urlencoded", b"a=1&" * 16_000)),
+    "HTTP, forms of many parts": _http(
+        floods.posted(b"multipart/form-data; boundary=b", b"--b\r\n\r\n\r\n" * 7000)
+    ),
+    "HTTP, cookies": _http(GET + b"Cookie: " + b"a=1;" * 4000 + b"\r\n\r\n"),
+    "HTTP, long queries": _http(
+        b"GET /heartbeat?" + b"a=1&" * 4000 + b" HTTP/1.1\r\nHost: b\r\n\r\n"
+    ),
+    "HTTP, folded headers": _http(GET + b"X: y\r\n" + b" \r\n" * 5000 + b"\r\n"),
+    "HTTP, nested JSON": _http(
+        b"PUT /api/v1/bookie/gc HTTP/1.1\r\nHost: b\r\nContent-Length: 60000\r\n\r\n"
+        + b"[" * 60_000
+    ),
+    "HTTP, metrics": _http(b"GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n"),
     "HTTP, 499 headers": _http(GET + b"X: y\r\n" * 499 + b"\r\n"),
     "HTTP, two lengths": _http(GET + CHUNKED + b"Content-Length: 44\r\n\r\n0\r\n\r\n" + HIDDEN),
     "HTTP, foreign hosts": _http(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
 }
+
+
+KINDS: Final = ("", "SASL", "HTTPS")
+"""Bookies that let everybody in, ask for a login, or serve HTTP in TLS."""
 
 
 @attrs.frozen
@@ -153,11 +193,15 @@ class Round:
 class Target:
     """A bookie, and what it takes."""
 
-    def __init__(self, directory: Path, *, has_sasl: bool) -> None:
+    def __init__(self, directory: Path, kind: str) -> None:
+        """``kind``: one of ``KINDS``."""
         directory.mkdir()
-        self._has_sasl, authority = has_sasl, Authority()
-        keys = bookie_keys(write_pem(directory / "keys", authority.issue("bookie"), authority))
-        if has_sasl:
+        self._has_sasl, authority = kind == "SASL", Authority()
+        pem = write_pem(directory / "keys", authority.issue("bookie"), authority)
+        keys = bookie_keys(pem)
+        if kind == "HTTPS":
+            keys |= https_keys(pem)
+        if self._has_sasl:
             (directory / "jaas.conf").write_text(jaas_of_both(PASSWORD))
             keys["bookieAuthProviderFactoryClass"] = "SASLBookieAuthProviderFactory"
             keys["saslJaasConfigFile"] = directory / "jaas.conf"
@@ -166,6 +210,8 @@ class Target:
             client.add(floods.LEDGER, 0)
             for entry_id in range(floods.LARGE_ENTRIES):
                 client.add(floods.LARGE, entry_id, bytes(floods.LARGE_BYTES))
+            for number in range(floods.SCATTERED_PAGES):
+                client.add(floods.SCATTERED, number * floods.SCATTERED_STEP, b"x")
 
     def client(self) -> RawClient:
         """Return a client that behaves."""
@@ -229,6 +275,12 @@ def _percentiles(seconds: list[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 2] * 1000, ordered[len(ordered) * 99 // 100] * 1000
 
 
+def _kind_of(name: str) -> str:
+    """Return which kind of bookie a flood is for."""
+    begin = name.partition(",")[0]
+    return begin if begin in KINDS else ""
+
+
 def _round(name: str, own: Target, other: Target, client: RawClient, seconds: float) -> Round:
     before = own.adds(client, seconds)
     with other.attacked(name):
@@ -265,17 +317,13 @@ def _row(name: str, rounds: list[Round]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _measure(
-    names: list[str], rounds: int, seconds: float, *, has_sasl: bool
-) -> dict[str, list[Round]]:
+def _measure(names: list[str], rounds: int, seconds: float, kind: str) -> dict[str, list[Round]]:
     found: dict[str, list[Round]] = {name: [] for name in names}
     with (
         tempfile.TemporaryDirectory(prefix="floods-") as directory,
         contextlib.ExitStack() as stack,
     ):
-        own, other = (
-            Target(Path(directory) / name, has_sasl=has_sasl) for name in ("own", "other")
-        )
+        own, other = (Target(Path(directory) / name, kind) for name in ("own", "other"))
         stack.callback(own.close)
         stack.callback(other.close)
         client = stack.enter_context(own.client())
@@ -306,10 +354,10 @@ def main() -> None:
         return
     names = options.names or list(ATTACKS)
     found: dict[str, list[Round]] = {}
-    for has_sasl in (False, True):
-        some = [name for name in names if name.startswith("SASL") == has_sasl]
+    for kind in KINDS:
+        some = [name for name in names if _kind_of(name) == kind]
         if some:
-            found |= _measure(some, options.rounds, options.seconds, has_sasl=has_sasl)
+            found |= _measure(some, options.rounds, options.seconds, kind)
     print(
         "| hostile clients | p50, ms | p99, ms | CPU p50, ms | CPU p99, ms "
         "| memory, MiB | descriptors | log lines |\n"

@@ -177,6 +177,19 @@ def bookie_keys(pem: Pem, **more: object) -> dict[str, object]:
     }
 
 
+def https_keys(pem: Pem) -> dict[str, object]:
+    """Return the settings of a bookie that serve HTTP in TLS; certificates may be missing."""
+    return {
+        "httpServerTlsEnable": "true",
+        "httpServerKeyStoreType": "PEM",
+        "httpServerKeyStorePath": pem.key,
+        "httpServerCertificatePath": pem.certificate,
+        "httpServerTrustStoreType": "PEM",
+        "httpServerTrustStorePath": pem.trust,
+        "httpServerTlsClientAuthentication": "false",
+    }
+
+
 def client_keys(pem: Pem, **more: object) -> dict[str, object]:
     """Return the settings of a client of either kind that switch TLS on."""
     return {

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tests.bookied.worlds.raw_client import RawConnection
-from tests.bookied.worlds.served_bookie import WRONG_KEY, packet
+from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
@@ -23,6 +23,8 @@ from wire.messages import (
     AuthRequest,
     AuthResponse,
     BatchReadRequest,
+    ForceLedgerRequest,
+    ListEntriesRequest,
     ReadRequest,
     StartTlsRequest,
 )
@@ -39,8 +41,15 @@ LARGE, LARGE_ENTRIES, LARGE_BYTES = 8, 20, 1 << 20
 """A ledger of large entries, for clients that ask for much and take nothing."""
 
 
+SCATTERED, SCATTERED_PAGES, SCATTERED_STEP = 9, 3000, 1500
+"""A ledger whose index has a page for each entry."""
+
 BOMB_BYTES = 5 * 1024 * 1024 - 8
 UNKNOWN_FIELD, UNKNOWN_GROUP, EMPTY_ADD = b"\x78\0", b"\x7b\x7c", b"\xaa\x06\0"
+
+START_TLS = v3.encode_request(StartTlsRequest(), 1)
+
+POLLS, MANY_ADDS = 9000, 20_000
 
 REQUESTS = 2000
 """Requests, or HTTP requests, that are sent again and again."""
@@ -52,10 +61,31 @@ def bomb(field: bytes) -> bytes:
     return v3.frame(payload + field * ((BOMB_BYTES - len(payload)) // len(field)))
 
 
+def login_bomb() -> bytes:
+    """Return a login of V2 as long as a frame may be, filled up with one field."""
+    payload = v2.encode_request(AuthRequest("plugin", b"token"))[4:]
+    return v3.frame(payload + UNKNOWN_FIELD * ((BOMB_BYTES - len(payload)) // 2))
+
+
 def wrong_keys(*, is_v3: bool) -> bytes:
     """Return adds to ``LEDGER`` with another password."""
     adds = map(_wrong_key, range(REQUESTS))
     return b"".join(v3.encode_request(one, 1) if is_v3 else v2.encode_request(one) for one in adds)
+
+
+def scattered_adds() -> bytes:
+    """Return adds of which each has a page of the index to itself."""
+    return b"".join(_add(SCATTERED + 1, number << 10) for number in range(MANY_ADDS))
+
+
+def adds_of_many_ledgers() -> bytes:
+    """Return adds of which each has a ledger to itself."""
+    return b"".join(_add(6_000_000 + number, 0) for number in range(MANY_ADDS))
+
+
+def _add(ledger_id: int, entry_id: int) -> bytes:
+    body = packet(ledger_id, entry_id)
+    return v2.encode_request(AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body))
 
 
 def wrong_key() -> bytes:
@@ -172,9 +202,15 @@ def churn(port: int) -> contextlib.AbstractContextManager[None]:
     return repeated(act)
 
 
-def handshakes(port: int) -> contextlib.AbstractContextManager[None]:
+def handshakes(port: int, *, https: bool = False) -> contextlib.AbstractContextManager[None]:
     """Have clients begin TLS and leave meanwhile."""
-    return repeated(lambda: in_tls(port).close(), HOSTILE_CLIENTS)
+    return repeated(lambda: in_tls(port, https=https).close(), HOSTILE_CLIENTS)
+
+
+def posted(kind: bytes, body: bytes) -> bytes:
+    """Return a request of HTTP with a body of a kind."""
+    head = b"POST /heartbeat HTTP/1.1\r\nHost: b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (kind, len(body)) + body
 
 
 def pipelined(path: str) -> bytes:
@@ -261,6 +297,36 @@ def guesses(port: int) -> contextlib.AbstractContextManager[None]:
     return repeated(act, HOSTILE_CLIENTS)
 
 
+def forces() -> bytes:
+    """Return forces of ``LEDGER``: each waits for the journal."""
+    return v3.encode_request(ForceLedgerRequest(LedgerId(LEDGER)), 1) * REQUESTS
+
+
+def polls() -> bytes:
+    """Return as many long polls as one client may have; nothing ends them."""
+    poll = ReadRequest(LedgerId(LEDGER), EntryId(0), previous_lac=1 << 40, timeout_ms=600_000)
+    return v3.encode_request(poll, 1) * POLLS
+
+
+def lists(ledger_id: int) -> bytes:
+    """Return requests for the list of a ledger's entries."""
+    return v3.encode_request(ListEntriesRequest(LedgerId(ledger_id)), 1) * 100
+
+
+@contextlib.contextmanager
+def polled(port: int) -> Iterator[None]:
+    """Have clients wait in as many long polls as there may be, leave, and come again meanwhile."""
+
+    def act() -> None:
+        with contextlib.closing(connect(port, 65536)) as sock:
+            sock.sendall(polls())
+            sock.sendall(missing_ledgers(is_v3=True)[:100])
+            sock.recv(1)  # All polls wait by now.
+
+    with repeated(act):
+        yield
+
+
 def strange_logins(plugin_bytes: int, token: bytes) -> bytes:
     """Return logins of V3 with long names of plugins, or with tokens, that are no login."""
     plugin = "x" * plugin_bytes if plugin_bytes else SASL
@@ -278,28 +344,25 @@ def many_reads(version: str) -> bytes:
     )
 
 
-def tiny_records(port: int) -> contextlib.AbstractContextManager[None]:
+def tiny_records(port: int, *, https: bool = False) -> contextlib.AbstractContextManager[None]:
     """Have clients in TLS send records of one byte meanwhile, of a frame that has no end."""
 
     def act() -> None:
-        with in_tls(port) as sock:
-            sock.send(b"\0\x4c\0\0")
+        with in_tls(port, https=https) as sock:
+            sock.send(begin_of_message(https=https))
             for _ in range(5000):
                 sock.send(b"\0")
 
     return repeated(act, HOSTILE_CLIENTS)
 
 
-def half_handshakes(port: int) -> contextlib.AbstractContextManager[None]:
+def half_handshakes(port: int, *, https: bool = False) -> contextlib.AbstractContextManager[None]:
     """Have clients begin TLS, send half of the first message and leave it at that."""
-    start = v3.encode_request(StartTlsRequest(), 1)
 
     def act() -> None:
         with contextlib.ExitStack() as stack:
             for _ in range(CHURN_CLIENTS):
-                sock = stack.enter_context(contextlib.closing(connect(port)))
-                sock.sendall(start)
-                sock.recv(4096)
+                sock = stack.enter_context(contextlib.closing(started(port, https=https)))
                 sock.sendall(hello()[:100])
 
     return repeated(act)
@@ -314,12 +377,23 @@ def hello() -> bytes:
     return out.read()
 
 
-def in_tls(port: int) -> ssl.SSLSocket:
+def started(port: int, *, https: bool = False) -> socket.socket:
+    """Return a connection on which the bookie waits for TLS, on its own port or that of HTTPS."""
+    sock = connect(port, 65536)
+    if not https:
+        sock.sendall(START_TLS)
+        sock.recv(4096)
+    return sock
+
+
+def begin_of_message(*, https: bool = False) -> bytes:
+    """Return the begin of a message that goes on for long."""
+    return b"GET / HTTP/1.1\r\nX: " if https else b"\0\x4c\0\0"
+
+
+def in_tls(port: int, *, https: bool = False) -> ssl.SSLSocket:
     """Return a connection of a hostile client in TLS."""
-    raw = connect(port, 65536)
-    raw.sendall(v3.encode_request(StartTlsRequest(), 1))
-    raw.recv(4096)
-    return _trusting().wrap_socket(raw)
+    return _trusting().wrap_socket(started(port, https=https))
 
 
 def _trusting() -> ssl.SSLContext:

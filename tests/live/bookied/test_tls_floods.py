@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tests.live.bookied import tls_floods
 from tests.live.bookied.attacked_bookie import Live, kept_service
@@ -25,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 FLOOD_S = 1.5
 HALF_OPEN = 500
-CERTIFICATES, FILLING_BYTES = 100, 10_000
+FILLING_BYTES = 10_000
 MEMORY_KIB_MAX = 40_000
 LOG_LINES_MAX = 5
 FILES_MAX = 10
@@ -34,36 +29,8 @@ FILES_MAX = 10
 Flood = Callable[[int], AbstractContextManager[Any]]
 
 
-def name(number: int) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"c{number}")])
-
-
-def chain(filling_bytes: int) -> tuple[list[x509.Certificate], ec.EllipticCurvePrivateKey]:
-    """Return certificates of which each is signed by the next, and the key of the first."""
-    now = dt.datetime.now(dt.timezone.utc)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(CERTIFICATES + 1)]
-    certificates = []
-    for number in range(CERTIFICATES):
-        filling = x509.UnrecognizedExtension(
-            x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), bytes(filling_bytes)
-        )
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name(number))
-            .issuer_name(name(number + 1))
-            .public_key(keys[number].public_key())
-            .serial_number(number + 1)
-            .not_valid_before(now - dt.timedelta(days=1))
-            .not_valid_after(now + dt.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=number > 0, path_length=None), critical=True)
-            .add_extension(filling, critical=False)
-        )
-        certificates.append(builder.sign(keys[number + 1], hashes.SHA256()))
-    return certificates, keys[0]
-
-
 def chains(filling_bytes: int) -> Flood:
-    return lambda port: tls_floods.long_chains(port, *chain(filling_bytes))
+    return lambda port: tls_floods.long_chains(port, filling_bytes)
 
 
 FLOODS: dict[str, Flood] = {

@@ -5,38 +5,31 @@ from __future__ import annotations
 import _ssl
 import contextlib
 import ctypes
-import socket
+import datetime as dt
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509 import Certificate
+from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
 from tests.live.bookied.floods import (
     HOSTILE_CLIENTS,
-    connect,
+    begin_of_message,
     hello,
     in_tls,
     repeated,
+    started,
 )
-from wire.frames import v3
-from wire.messages import StartTlsRequest
 
-START_TLS: Final = v3.encode_request(StartTlsRequest(), 1)
 LARGE_RECORD: Final = 16_384
 SMALL_RECORDS: Final = 6000
 UPDATES: Final = 500
 UPDATE_REQUESTED: Final = 1
-
-
-def started(port: int) -> socket.socket:
-    """Return a connection on which the bookie waits for TLS."""
-    sock = connect(port, 65536)
-    sock.sendall(START_TLS)
-    sock.recv(4096)
-    return sock
+CERTIFICATES: Final = 100
 
 
 @contextlib.contextmanager
@@ -73,12 +66,12 @@ def clear_text(port: int) -> contextlib.AbstractContextManager[None]:
     return repeated(act, HOSTILE_CLIENTS)
 
 
-def mixed_records(port: int) -> contextlib.AbstractContextManager[None]:
+def mixed_records(port: int, *, https: bool = False) -> contextlib.AbstractContextManager[None]:
     """Have clients send a large record, which has the bookie read much, and then tiny ones."""
 
     def act() -> None:
-        with in_tls(port) as sock:
-            sock.send(b"\0\x4c\0\0")
+        with in_tls(port, https=https) as sock:
+            sock.send(begin_of_message(https=https))
             for _ in range(20):
                 for _ in range(12):
                     sock.send(bytes(LARGE_RECORD))
@@ -107,10 +100,39 @@ def renegotiations(port: int) -> contextlib.AbstractContextManager[None]:
     return repeated(act, HOSTILE_CLIENTS)
 
 
+def _name(number: int) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"c{number}")])
+
+
+def _chain(filling_bytes: int) -> tuple[list[x509.Certificate], ec.EllipticCurvePrivateKey]:
+    """Return certificates of which each is signed by the next, and the key of the first."""
+    now = dt.datetime.now(dt.timezone.utc)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(CERTIFICATES + 1)]
+    certificates = []
+    for number in range(CERTIFICATES):
+        filling = x509.UnrecognizedExtension(
+            x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), bytes(filling_bytes)
+        )
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(_name(number))
+            .issuer_name(_name(number + 1))
+            .public_key(keys[number].public_key())
+            .serial_number(number + 1)
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=number > 0, path_length=None), critical=True)
+            .add_extension(filling, critical=False)
+        )
+        certificates.append(builder.sign(keys[number + 1], hashes.SHA256()))
+    return certificates, keys[0]
+
+
 def long_chains(
-    port: int, certificates: list[Certificate], key: ec.EllipticCurvePrivateKey
+    port: int, filling_bytes: int, *, https: bool = False
 ) -> contextlib.AbstractContextManager[None]:
-    """Have clients show a chain of certificates."""
+    """Have clients show a chain of certificates, each longer by so many bytes than it must be."""
+    certificates, key = _chain(filling_bytes)
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.use_certificate(certificates[0])
     context.use_privatekey(key)
@@ -118,7 +140,7 @@ def long_chains(
         context.add_extra_chain_cert(one)
 
     def act() -> None:
-        with contextlib.closing(started(port)) as sock:
+        with contextlib.closing(started(port, https=https)) as sock:
             sock.setblocking(True)
             tls = SSL.Connection(context, sock)
             tls.set_connect_state()
@@ -142,23 +164,23 @@ class _OpenSsl:
         )
 
 
-def key_updates(port: int) -> contextlib.AbstractContextManager[None]:
+def key_updates(port: int, *, https: bool = False) -> contextlib.AbstractContextManager[None]:
     """Have clients of TLS 1.3 change keys, and ask for new ones, again and again."""
     openssl = _OpenSsl()
     library = openssl.library
 
     def act() -> None:
-        with contextlib.closing(started(port)) as sock:
+        with contextlib.closing(started(port, https=https)) as sock:
             sock.setblocking(True)
             tls = ctypes.c_void_p(library.SSL_new(openssl.context))
             try:
                 library.SSL_set_fd(tls, sock.fileno())
                 if library.SSL_connect(tls) != 1:
                     return
-                head, large = b"\0\x4c\0\0", bytes(LARGE_RECORD)
+                head, large = begin_of_message(https=https), bytes(LARGE_RECORD)
                 library.SSL_write(tls, head, len(head))
                 for _ in range(20):
-                    for _ in range(12):
+                    for _ in range(0 if https else 12):  # HTTP takes no header as long as that.
                         library.SSL_write(tls, large, len(large))
                     for _ in range(UPDATES):
                         library.SSL_key_update(tls, UPDATE_REQUESTED)
