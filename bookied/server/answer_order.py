@@ -90,7 +90,13 @@ class Replies:
         self._polls: dict[Reply, Cancel] = {}
         self._reads: set[Reply] = set()
         self.lanes = DiskReadQueues(
-            shared.run_blocking, shared.turns, self._may_fetch, failed, shared.stats, fetched
+            shared.run_blocking,
+            shared.run_long,
+            shared.turns,
+            self._may_fetch,
+            failed,
+            shared.stats,
+            fetched,
         )
         self.count = 0
         """How many requests, or batches of adds, wait for their answer."""

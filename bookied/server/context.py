@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.access.access_check import Authenticator, Refusals
@@ -55,6 +57,8 @@ class ServerContext:
         """Begin without connections; see ``BookieServer``."""
         self.bookie, self.access = bookie, access
         self.clock, self.run_blocking = clock, run_blocking
+        self.run_long: RunBlocking = partial(DeferredSemaphore(1).run, run_blocking)
+        """Runs one function at a time, each in a thread."""
         self.frame_bytes_max = settings.frame_bytes_max
         self.tcp_keep_alive = settings.tcp_keep_alive
         self.stats = bookie.stats

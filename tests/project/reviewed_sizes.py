@@ -34,7 +34,7 @@ REVIEWED: Final = {
         "lazy, and for tests: bkclient.quorum.replica_counts uses runs and EntrySet"
     ),
     "EntryList.__iter__: range(start, start + size)": "as above",
-    "StoredEntryReads.iter_runs: bytes(map(bool, page))": "a page in memory, 1,024 slots",
+    "StoredEntryReads.runs_by_page: bytes(map(bool, page))": "a page in memory, 1,024 slots",
     "decode_entry_list: range(count)": "checked against the bytes before",
     "decode_request: bytes(payload)": _BUFFER,
     "decode_response: bytes(payload)": _BUFFER,

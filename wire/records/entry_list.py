@@ -29,34 +29,76 @@ PERIOD_RUNS_MIN: Final = 1000
 
 
 def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
-    """Write ascending runs of entries: the first id of each, and how many there are.
+    """Return the list of these runs; see ``EntryListWriter``.
+
+    Raises:
+        FormatError: as there.
+    """
+    writer = EntryListWriter()
+    writer.take(runs)
+    return writer.encode()
+
+
+class EntryListWriter:
+    """Takes ascending runs of entries, the first id of each and how many there are, as a list.
 
     Each run is one group: Java's encoder finds no periods. A list with more than ``GROUPS_MAX``
     runs has groups with periods, which Java's decoder reads. Of a striped ledger each bookie has
     such runs.
-
-    Raises:
-        FormatError: there are more groups nevertheless.
     """
-    plain: list[bytes] = []
-    series: list[tuple[int, int, int, int]] = []
-    first = last = size = period = groups = 0
-    for start, run_size in _joined(runs):
-        if len(plain) <= GROUPS_MAX:
-            plain.append(_GROUP.pack(start, start, run_size, 0))
+
+    def __init__(self) -> None:
+        self._plain: list[bytes] = []
+        self._series: list[tuple[int, int, int, int]] = []
+        self._now = 0, 0, 0, 0
+        """The series that the last run belongs to."""
+        self._groups = 0
+        self._open = 0, 0
+        """The last run, which the next one may go on with."""
+
+    def take(self, runs: Iterable[tuple[int, int]]) -> None:
+        """Take the runs that follow.
+
+        Raises:
+            FormatError: there are too many groups, whatever their form.
+        """
+        open_first, open_size = self._open
+        for start, run_size in runs:
+            if open_size and start == open_first + open_size:
+                open_size += run_size
+                continue
+            if open_size:
+                self._end_run(open_first, open_size)
+            open_first, open_size = start, run_size
+        self._open = open_first, open_size
+
+    def _end_run(self, start: int, run_size: int) -> None:
+        if len(self._plain) <= GROUPS_MAX:
+            self._plain.append(_GROUP.pack(start, start, run_size, 0))
+        first, last, size, period = self._now
         distance = start - last
         if run_size == size and (not period or distance == period) and distance <= _PERIOD_MAX:
-            last, period = start, distance
-            continue
+            self._now = first, start, size, distance
+            return
         if size:
-            series.append((first, last, size, period))
-            groups += _groups_of(first, last, period)
-            _insist_short(groups)
-        first, last, size, period = start, start, run_size, 0
-    if len(plain) > GROUPS_MAX:
-        plain = [group for one in (*series, (first, last, size, period)) for group in _short(*one)]
-        _insist_short(len(plain))
-    return _LIST_HEADER.pack(_LIST_VERSION, len(plain)) + b"".join(plain)
+            self._series.append(self._now)
+            self._groups += _groups_of(first, last, period)
+            _insist_short(self._groups)
+        self._now = start, start, run_size, 0
+
+    def encode(self) -> bytes:
+        """Return the list. Nothing is taken after that.
+
+        Raises:
+            FormatError: as ``take``.
+        """
+        if self._open[1]:
+            self._end_run(*self._open)
+        plain = self._plain
+        if len(plain) > GROUPS_MAX:
+            plain = [group for one in (*self._series, self._now) for group in _short(*one)]
+            _insist_short(len(plain))
+        return _LIST_HEADER.pack(_LIST_VERSION, len(plain)) + b"".join(plain)
 
 
 def _short(first: int, last: int, size: int, period: int) -> Iterator[bytes]:
@@ -77,20 +119,6 @@ def _groups_of(first: int, last: int, period: int) -> int:
     """Return how many groups a series of runs takes in a list that has to be short."""
     runs = (last - first) // period + 1 if period else 1
     return 1 if runs >= PERIOD_RUNS_MIN else runs
-
-
-def _joined(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield runs of which none begins where the one before ends."""
-    first = size = 0
-    for start, run_size in runs:
-        if size and start == first + size:
-            size += run_size
-            continue
-        if size:
-            yield first, size
-        first, size = start, run_size
-    if size:
-        yield first, size
 
 
 @attrs.frozen

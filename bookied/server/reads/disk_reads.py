@@ -65,13 +65,14 @@ class DiskReadQueues:
     def __init__(
         self,
         run_blocking: RunBlocking,
+        run_long: RunBlocking,
         turns: Turns,
         may_fetch: Callable[[], bool],
         failed: Callable[[Failure], None],
         stats: RequestStats,
         settled: Callable[[], None] = lambda: None,
     ) -> None:
-        self._run_blocking, self._turns = run_blocking, turns
+        self._run_blocking, self._run_long, self._turns = run_blocking, run_long, turns
         self._may_fetch, self._failed = may_fetch, failed
         self._stats, self._settled = stats, settled
         self.held_bytes = 0
@@ -136,11 +137,14 @@ class DiskReadQueues:
         reads: list[_Waiting] = []
         for waiting in queue:
             if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
-                reads.append(waiting)
-                if len(reads) == BATCH_MAX:
+                is_long = waiting.answer.is_long
+                if not (is_long and reads):
+                    reads.append(waiting)
+                if is_long or len(reads) == BATCH_MAX:
                     break
         fetch = _Fetch(reads, self._stats.now_ns)
-        fetching = self._run_blocking(fetch.run)
+        run = self._run_long if _is_long(reads[0]) else self._run_blocking
+        fetching = run(fetch.run)
         fetching.addCallback(self._fetched, lane, fetch)
         fetching.addErrback(self._failed)
 
@@ -208,6 +212,10 @@ def _entry_bytes(answer: Answer) -> int:
 
 def _is_pause(waiting: _Waiting) -> bool:
     return isinstance(waiting.answer, DiskRead) and waiting.answer.fetch_blocking is None
+
+
+def _is_long(waiting: _Waiting) -> bool:
+    return isinstance(waiting.answer, DiskRead) and waiting.answer.is_long
 
 
 def _part_requests(size_bytes: int) -> int:

@@ -39,6 +39,8 @@ class DiskRead:
     failed: Callable[[ReturnCode], Response]
     held_bytes: int = 0
     """So much of the answer is in memory already."""
+    is_long: bool = False
+    """Whether it takes the interpreter for milliseconds: one of these is fetched at a time."""
     _value: Any = attrs.field(init=False, default=None)
     _error: Exception | None = attrs.field(init=False, default=None)
 

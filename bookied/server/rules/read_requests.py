@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,8 +20,8 @@ from bookied.stats.metrics import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.storages import Storages
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.errors import BadRequestError, NoSuchEntryError
-from wire.ids import NO_ENTRY, EntryId
+from wire.errors import BadRequestError, NoSuchEntryError, NoSuchLedgerError
+from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
     BatchReadRequest,
     ListEntriesRequest,
@@ -31,7 +32,13 @@ from wire.messages import (
     ReadResponse,
     Response,
 )
-from wire.records.entry_list import encode_entry_runs
+from wire.records.entry_list import EntryListWriter
+
+PAGES_AT_ONCE: Final = 64
+"""Pages of the index from which a thread lists entries before others are read: 2 ms."""
+
+RUNS_IN_ONE: Final = 64
+"""So many runs of entries take as long as another page."""
 
 WORK_S: Final = 0.0002
 REST_S: Final = 0.00005
@@ -158,14 +165,51 @@ class ReadRules:
         state = self._reads.ledger(ledger_id)
         insist_sure(state)
 
-        def listed(availability: bytes) -> ListEntriesResponse:
-            return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
+        asked.respond(_EntryList(self._storages, asked, state).go_on())
 
-        def fetch() -> bytes:
-            reads = self._storages.of(ledger_id).reads
-            return encode_entry_runs(reads.iter_runs(ledger_id, _rests()))
 
-        asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
+class _EntryList:
+    """The answer to one request for the entries of a ledger, made in parts."""
+
+    def __init__(
+        self, storages: Storages, asked: PendingRequest[ListEntriesRequest], state: CachedLedger
+    ) -> None:
+        self._storages, self._asked, self._state = storages, asked, state
+        self._writer, self._next_page = EntryListWriter(), 0
+
+    def go_on(self) -> DiskRead:
+        """Return what makes the next part."""
+        return DiskRead(
+            LedgerId(self._state.ledger_id),
+            self._fetch,
+            self._fetched,
+            self._asked.refused,
+            is_long=True,
+        )
+
+    def _fetch(self) -> bytes | None:
+        """Blocking: take the runs of some pages; return the list once these were all."""
+        ledger_id, rest, taken = self._state.ledger_id, _rests(), 0
+        pages = self._storages.of(ledger_id).reads.runs_by_page(ledger_id, self._next_page)
+        with contextlib.closing(pages):
+            for page_no, runs in pages:
+                self._writer.take(runs)
+                self._next_page = page_no + 1
+                taken += 1 + len(runs) // RUNS_IN_ONE
+                if taken >= PAGES_AT_ONCE:
+                    return None
+                rest()
+        return self._writer.encode()
+
+    def _fetched(self, availability: bytes | None) -> Answer:
+        state = self._state
+        ledger_id = LedgerId(state.ledger_id)
+        if self._storages.of(ledger_id).ledgers.lookup(ledger_id) is not state:
+            raise NoSuchLedgerError(f"ledger {ledger_id}")  # It was deleted meanwhile.
+        insist_sure(state)
+        if availability is None:
+            return self.go_on()
+        return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
 
 def _rests() -> Callable[[], None]:

@@ -94,8 +94,11 @@ class IndexStore(Protocol):
             OSError: it cannot be read.
         """
 
-    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger that may hold something, with their numbers, ascending."""
+    def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages of a ledger that may hold something, with their numbers, ascending.
+
+        ``first_page``: none before it.
+        """
 
     # Writing: a checkpoint ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import re
 import struct
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -257,12 +257,13 @@ class StoredEntryReads:
                 missing.add(entry_id)
         return missing
 
-    def iter_runs(
-        self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
-    ) -> Iterator[tuple[int, int]]:
-        """Yield the entries held as runs: the first id, and how many follow each other, ascending.
+    def runs_by_page(
+        self, ledger_id: int, first_page: int = 0
+    ) -> Generator[tuple[int, list[tuple[int, int]]], None, None]:
+        """Yield the entries held, for each page from ``first_page`` on: its number, and its runs.
 
-        None spans pages; ``between_pages`` is called after each. Reads the index; any thread.
+        Runs are the first id, and how many follow each other, ascending. Reads the index; any
+        thread.
         """
         state = self._pages.hot.get(ledger_id)
         # New locations first: what leaves them meanwhile is in a page then, or on the disk.
@@ -270,13 +271,13 @@ class StoredEntryReads:
         new = locations.snapshot() if locations is not None else {}
         in_memory = dict(state.pages) if state is not None else {}
         is_on_disk = state.file_pages if state else ledger_id not in self._turn.deleted
-        on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
-        for page_no, page in _latest(in_memory, new, on_disk):
-            first = page_no * PAGE_SLOTS
+        on_disk = self._index.pages(ledger_id, first_page) if is_on_disk else iter(())
+        for page_no, page in _latest(in_memory, new, on_disk, first_page):
+            first, runs = page_no * PAGE_SLOTS, []
             if page.tobytes().strip(b"\0"):
-                for run in _USED.finditer(bytes(map(bool, page))):
-                    yield first + run.start(), run.end() - run.start()
-            between_pages()
+                used = _USED.finditer(bytes(map(bool, page)))
+                runs = [(first + run.start(), run.end() - run.start()) for run in used]
+            yield page_no, runs
 
 
 _USED: Final = re.compile(b"\x01+")
@@ -287,6 +288,7 @@ def _latest(
     in_memory: Mapping[int, array[int]],
     new: Mapping[int, PageSlots],
     on_disk: Iterable[tuple[int, array[int]]],
+    first_page: int,
 ) -> Iterator[tuple[int, array[int]]]:
     """Give pages by number, one at a time; those in memory count before those on disk."""
 
@@ -294,7 +296,7 @@ def _latest(
         page = in_memory.get(page_no)
         return with_slots(stored, new[page_no]) if page is None else page
 
-    waiting = sorted({*in_memory, *new}, reverse=True)
+    waiting = sorted((one for one in {*in_memory, *new} if one >= first_page), reverse=True)
     for page_no, stored in on_disk:
         while waiting and waiting[-1] < page_no:
             yield waiting[-1], known(waiting.pop(), None)

@@ -221,7 +221,7 @@ class IndexReads:
                 found[at] = location
         return found
 
-    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+    def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
         """Give the pages of a ledger's file that may hold something, with their numbers.
 
         Raises:
@@ -233,7 +233,7 @@ class IndexReads:
                 known = self._places.pages(ledger_id)
                 if known and file.size() < layout.page_offset(known):
                     self._insist_new(ledger_id, complete_pages(file.size()))
-                yield from read_pages(file)
+                yield from read_pages(file, first_page)
 
 
 def complete_pages(size_bytes: int) -> int:
@@ -300,9 +300,9 @@ def _last_in_page(page_no: int, page: array[int]) -> int:
     return page_no * layout.PAGE_SLOTS + used - 1 if used else -1
 
 
-def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:
+def read_pages(file: ReadFile, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
     """Give the pages that may hold something, with their numbers; holes are passed over."""
-    at: int | None = layout.HEADER_BYTES
+    at: int | None = layout.page_offset(first_page)
     while at is not None and (at := file.next_data(at)) is not None:
         page_no = max(0, at - layout.HEADER_BYTES) // layout.PAGE_BYTES
         data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)

@@ -173,9 +173,9 @@ class RocksIndex:
             for (ledger_id, _), place in zip(entries, found, strict=True)
         ]
 
-    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+    def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
         """Give the pages that hold something, with their numbers, ascending."""
-        for page in self._locations.pages(ledger_id):
+        for page in self._locations.pages(ledger_id, first_page):
             if ledger_id not in self._ledgers:
                 return
             yield page

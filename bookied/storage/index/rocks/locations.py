@@ -88,9 +88,9 @@ class RocksLocations(RocksTable):
             return 0
         return check_location(layout.decode_number(value, key, self.path), self.path, None)
 
-    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+    def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
         """Give the pages that hold something, with their numbers, ascending."""
-        begin, end = layout.ledger_range(ledger_id)
+        begin, end = _page_begin(ledger_id, first_page), layout.ledger_range(ledger_id)[1]
         while found := self._rows.items(begin, end, 1):
             _, entry_id = layout.decode_location_key(found[0][0], self.path)
             page_no = entry_id // PAGE_SLOTS

@@ -15,6 +15,7 @@ from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S
 from bookied.server.rules.entry_and_batch_reads import BYTES_AT_ONCE, ENTRIES_AT_ONCE
+from bookied.server.rules.read_requests import PAGES_AT_ONCE
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger
@@ -1023,20 +1024,40 @@ def test_a_client_that_leaves_in_the_middle_of_a_batch_leaves_nothing(tmp_path: 
     assert packets_of(answer) == list(range(200))
 
 
-def test_a_list_of_entries_lets_others_run_between_its_pages(tmp_path: Path) -> None:
-    serving = Serving(tmp_path)
-    client = serving.connect(V2)
-    held = [3, 1023, 1024, 5000]
-    for entry_id in held:
-        client.ask(add(5, entry_id))
-    steps: list[int | str] = []
+@pytest.mark.parametrize("db", [False, True])
+def test_a_long_list_of_entries_is_made_in_parts_between_which_others_are_read(
+    tmp_path: Path, *, db: bool
+) -> None:
+    serving = Serving(tmp_path, fetches=False, db=db, storage_limits=StorageLimits(cache_bytes=0))
+    writer, lister, other = serving.connect(V2), serving.connect(V3), serving.connect(V2)
+    held = [number * 1500 for number in range(3 * PAGES_AT_ONCE)]
+    held += range(held[-1] + 2, held[-1] + 1000, 2)
+    writer.send(b"".join(encode_request(add(5, entry_id)) for entry_id in held))
+    writer.request(add(6, 0))
+    serving.flush()
+    for client in (lister, lister, other):
+        client.request(ListEntriesRequest(LedgerId(5)) if client is lister else read(6, 0))
+    serving.fetch()
+    assert [answer.rc for answer in other.answers()] == [EOK]
+    assert _fetches(serving, lister) >= 2
+    while serving.fetch():
+        pass
+    first, second = lister.answers()
+    assert list(decode_entry_list(first.availability)) == held
+    assert first == second
 
-    def rest() -> None:
-        steps.append("rest")
 
-    for first, size in serving.storage.reads.iter_runs(5, rest):
-        steps += range(first, first + size)
-    assert steps == [3, 1023, "rest", 1024, "rest", 5000, "rest"]
+def test_a_ledger_that_is_deleted_while_its_entries_are_listed_is_not_here(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, fetches=False)
+    client = serving.connect(V3)
+    for number in range(PAGES_AT_ONCE + 1):
+        client.ask(add(5, number * 1500))
+    client.request(ListEntriesRequest(LedgerId(5)))
+    serving.fetch()
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=False)
+    serving.storage.ledgers.delete(5)
+    serving.fetch()
+    assert [answer.rc for answer in client.answers()] == [ENOLEDGER]
 
 
 def _fetches(serving: Serving, client: Client) -> int:
