@@ -108,9 +108,9 @@ class FrameDispatch:
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
-        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one, as do
-        ``READ_REQUEST_BYTES`` of their entries, and each ledger that is taken into memory. A TLS
-        handshake always waits for its turn.
+        Adds that are taken in bulk do not count, but for pages of the index that they need, and of
+        reads ``READS_IN_ONE`` count as one, as do ``READ_REQUEST_BYTES`` of their entries, and each
+        ledger that is taken into memory. A TLS handshake always waits for its turn.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -152,10 +152,14 @@ class FrameDispatch:
                     admission.begin_handshake(data[at:])
                     return
             elif admission.check is None and at >= plain_until:
-                at = self._fast_adds.take(data, at, self._replies)
+                pages_max = requests_max - self.requests_taken
+                at = self._fast_adds.take(data, at, self._replies, pages_max)
+                self.requests_taken += self._fast_adds.new_pages
                 is_new = is_new or at > begin
                 if at == end:
                     break
+                if self.requests_taken >= requests_max:
+                    continue  # The rest has its turn later.
                 taken = self._take_reads(data, at, requests_max)
                 at, is_new = taken.end, is_new or taken.end > begin
                 if taken.left:

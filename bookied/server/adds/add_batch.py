@@ -82,6 +82,7 @@ class AddBatch:
         "answers",
         "is_recovery",
         "location",
+        "new_pages",
         "records",
         "size_bytes",
     )
@@ -114,6 +115,8 @@ class AddBatch:
         """The location of the run's first entry packet."""
         self.is_recovery = False
         """Whether the adds are those of a recovery; all are of one kind."""
+        self.new_pages = 0
+        """How many pages of the index were made ready for them: read, or made."""
 
     def begin_read(self, size_bytes: int, shape: AnswerShape) -> bool:
         """Return whether adds of another read, in so many bytes of frames, can come to these."""
@@ -198,10 +201,13 @@ class AddBatch:
         """Return the page of the index to note locations in, None where the plain path refuses."""
         if self._state is None or not 0 <= page_no <= _PAGE_MAX:
             return None
+        changes = self._state.changes
         try:
             return self._state.page_for_write(page_no)
         except (BookKeeperError, OSError):
             return None
+        finally:
+            self.new_pages += self._state.changes - changes
 
     def drop_run(self) -> None:
         """Leave out the run that did not end."""

@@ -92,6 +92,8 @@ class FastAdds:
         self._batch: AddBatch | None = None
         self.is_gathering = False
         """Whether what is taken waits for ``store``."""
+        self.new_pages = 0
+        """How many pages of the index the last ``take`` made ready; each takes 0.05 ms or more."""
 
     @property
     def unstored_bytes(self) -> int:
@@ -104,11 +106,13 @@ class FastAdds:
         if batch is not None and batch.size_bytes:
             batch.store()
 
-    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+    def take(self, data: bytes, at: int, replies: AddReplies, pages_max: int) -> int:
         """Take the complete plain adds that begin at ``at``; return where they end.
 
-        ``replies`` get one answer for all that one journal gets of them, when it is on disk.
+        ``replies`` get one answer for all that one journal gets of them, when it is on disk. It
+        ends after ``pages_max`` new pages: an add may have one to itself.
         """
+        self.new_pages = 0
         if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
             return at
         if data[at + 4 : at + 8] == _V2_HEADER:
@@ -122,17 +126,19 @@ class FastAdds:
         if batch is None or not batch.begin_read(size_bytes, shape):
             self.store()
             batch = self._batch = AddBatch(self._bookie, size_bytes, shape, began_ns)
+        pages = batch.new_pages
         try:
-            return take(data, at, batch)
+            return take(data, at, batch, pages + pages_max)
         except BaseException:
             batch.drop_run()
             raise
         finally:
+            self.new_pages = batch.new_pages - pages
             batch.end_read(replies, began_ns)
             if not self.is_gathering:
                 self.store()
 
-    def _take_v2(self, data: bytes, at: int, batch: AddBatch) -> int:
+    def _take_v2(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
         """Return where the plain adds end."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
@@ -167,7 +173,7 @@ class FastAdds:
                 length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
                 source = _source(data, length)
             if entry_id >> 10 != page_no:
-                found = batch.page(entry_id >> 10)
+                found = batch.page(entry_id >> 10) if batch.new_pages < pages_max else None
                 if found is None:
                     break
                 page, page_no = found, entry_id >> 10
@@ -223,7 +229,7 @@ class FastAdds:
             _put(self._alike, _ALIKE_MAX, shape.key_at(data, at), shape)
         return shape
 
-    def _take_v3(self, data: bytes, at: int, batch: AddBatch) -> int:
+    def _take_v3(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
         What Java's client sends differs from one add to the next only in transaction id, entry id
@@ -277,7 +283,7 @@ class FastAdds:
                 ledger, page_no, is_run = ledger_id, _NONE, True
                 last_entry, max_lac = state.last_entry, state.lac
             if entry_id >> 10 != page_no:
-                found = batch.page(entry_id >> 10)
+                found = batch.page(entry_id >> 10) if batch.new_pages < pages_max else None
                 if found is None:
                     break
                 page, page_no = found, entry_id >> 10

@@ -18,6 +18,7 @@ from bookied.errors import IndexTruncatedError
 from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
+from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
@@ -45,7 +46,7 @@ ENTRIES = [0, 1, 2, 3, 127, 128, 1023, 1024, 16384, 2**40, 2**40 + 1, -1, -0x200
 class PlainAdds(FastAdds):
     """Takes nothing, so that the plain path takes all."""
 
-    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+    def take(self, data: bytes, at: int, replies: AddReplies, pages_max: int) -> int:
         return at
 
 
@@ -76,9 +77,9 @@ class CountingAdds(FastAdds):
         super().__init__(bookie)
         self.adds = self.takes = self.batches = 0
 
-    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+    def take(self, data: bytes, at: int, replies: AddReplies, pages_max: int) -> int:
         counting = CountingReplies(replies)
-        end = super().take(data, at, counting)
+        end = super().take(data, at, counting, pages_max)
         self.adds += counting.adds
         self.batches += counting.batches
         self.takes += bool(counting.adds)
@@ -314,6 +315,23 @@ def test_adds_to_many_ledgers_in_turn_are_one_batch_for_each_journal_and_directo
             read = wide.ask(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
             assert read.entry == packet(ledger_id, entry_id, payload=b"x" * 90)
     assert not wide._serving.server.backpressure.in_flight_bytes
+
+
+@pytest.mark.parametrize("db", [False, True])
+def test_adds_that_have_a_page_of_the_index_each_have_turns(tmp_path: Path, *, db: bool) -> None:
+    serving = Serving(tmp_path, db=db)
+    client = serving.connect()
+    client.ask(add_of_size(0, 5))
+    pages = 3 * SLICE_REQUESTS
+    frames = [frame_of(ProtocolVersion.V2, page << 10) for page in range(1, pages)]
+    client.connection.dataReceived(b"".join(frames))
+    state = serving.storage.ledgers.lookup(5)
+    assert state is not None
+    assert state.last_entry >> 10 == SLICE_REQUESTS
+    serving.take_turns()
+    serving.sync()
+    assert state.last_entry >> 10 == pages - 1
+    assert len(client.answers()) == pages - 1
 
 
 def test_each_journal_gets_the_entries_of_its_own_ledgers(wide: Client) -> None:
