@@ -29,6 +29,10 @@ BATCH_BYTES: Final = 1024 * 1024
 HELD_BYTES_MAX: Final = 1024 * 1024
 """So much of entries may wait behind others for the disk before no more requests are taken."""
 
+HELD_MAX: Final = 1024
+"""So many answers may wait before no more requests are taken: a full garbage collection looks at
+ten objects for each of them."""
+
 PART_REQUESTS: Final = 2
 PART_REQUEST_BYTES: Final = 64 * 1024
 """A part of a batch in memory counts as ``PART_REQUESTS``, and one more for so many bytes.
@@ -56,8 +60,8 @@ class DiskReadQueues:
 
     Nothing is fetched or delivered while ``may_fetch`` says no, which is while the client does not
     take the answers it has, and no request is to be taken while ``is_full``: so what one client can
-    hold in memory is bounded by ``LANES`` fetches, as many unfinished batches and
-    ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
+    hold in memory is bounded by ``LANES`` fetches, as many unfinished batches, ``HELD_MAX`` answers
+    and ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
 
     An answer that only lets others have their turn waits for its own in ``turns``.
     """
@@ -75,7 +79,7 @@ class DiskReadQueues:
         self._run_blocking, self._run_long, self._turns = run_blocking, run_long, turns
         self._may_fetch, self._failed = may_fetch, failed
         self._stats, self._settled = stats, settled
-        self.held_bytes = 0
+        self.held_bytes = self._held = 0
         self._queues: dict[int, deque[_Waiting]] = {}
         self._waiting_of: Counter[LedgerId] = Counter()
         self._fetching: set[int] = set()
@@ -93,13 +97,14 @@ class DiskReadQueues:
     @property
     def is_full(self) -> bool:
         """Whether enough is held of answers that wait."""
-        return self.held_bytes > HELD_BYTES_MAX
+        return self.held_bytes > HELD_BYTES_MAX or self._held >= HELD_MAX
 
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
         """Queue an answer; call ``start`` when all that came together have been put."""
         waiting = _Waiting(ledger_id, answer, deliver, _entry_bytes(answer))
         self._waiting_of[ledger_id] += 1
         self.held_bytes += waiting.size_bytes
+        self._held += 1
         if _is_pause(waiting):
             self._turns.count(_part_requests(waiting.size_bytes))  # It was taken at once.
         self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
@@ -116,7 +121,7 @@ class DiskReadQueues:
         self._pauses.clear()
         self._queues.clear()
         self._waiting_of.clear()
-        self.held_bytes = 0
+        self.held_bytes = self._held = 0
 
     def _start(self, lane: int) -> None:
         if lane in self._fetching or not self._may_fetch():
@@ -149,6 +154,7 @@ class DiskReadQueues:
         fetching.addErrback(self._failed)
 
     def _forget(self, waiting: _Waiting) -> None:
+        self._held = max(0, self._held - 1)  # None is counted after ``close``.
         self._waiting_of[waiting.ledger_id] -= 1
         if self._waiting_of[waiting.ledger_id] <= 0:  # None is counted after ``close``.
             del self._waiting_of[waiting.ledger_id]

@@ -22,7 +22,7 @@ from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
-from bookied.server.reads.disk_reads import HELD_BYTES_MAX
+from bookied.server.reads.disk_reads import HELD_BYTES_MAX, HELD_MAX
 from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -633,6 +633,22 @@ def test_a_client_that_leaves_many_reads_keeps_nobody_waiting(tmp_path: Path) ->
     assert pending.count == client.connection._replies.count == 0
     serving.fetch()
     assert serving.server.backpressure.in_flight_bytes == 0
+
+
+def test_so_many_reads_of_a_client_wait_and_the_rest_is_taken_when_they_have_come(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path, storage_limits=StorageLimits(cache_bytes=0), fetches=False)
+    client, count = serving.connect(), HELD_MAX + 100
+    client.send(frames(*[add(5, entry_id) for entry_id in range(count)]))
+    client.receive()
+    serving.flush()
+    client.send(frames(*[read(5, entry_id) for entry_id in range(count)]))
+    assert serving.server.shared.pending_reads.count == HELD_MAX
+    while serving.fetch():
+        pass
+    assert ids(client) == list(range(count))
+    assert serving.server.shared.pending_reads.count == 0
 
 
 def test_draining_closes_connections_in_the_order_they_came(serving: Serving) -> None:
