@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.support.clean_environment import keep_away
+from tests.support.waiting import until_sessions_are_closed
 
 keep_away(os.environ)
 
@@ -117,6 +118,13 @@ def pytest_collection_finish() -> None:
     """Have later garbage collections leave out the tests and their modules."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_sessions_are_closed() -> Iterator[None]:
+    """See that a module leaves no session of ZooKeeper."""
+    yield
+    until_sessions_are_closed()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ the environment they fail.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.jvm import JavaVM
 from tests.interop.peers.peers import Peers
 from tests.support.programs import missing
-from tests.support.waiting import START_S, until
-
-CLOSING_S = 30.0
+from tests.support.waiting import START_S, until_sessions_are_closed
 
 FAILED = pytest.StashKey[bool]()
 """Whether a test has failed: its fixtures look, before another gets what it shares."""
@@ -45,16 +42,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="package", autouse=True)
 def all_sessions_are_closed() -> Iterator[None]:
-    """See that no client of ZooKeeper is left over.
-
-    Its thread would draw from ``random``, which upsets Hypothesis in the tests to come.
-    """
+    """See that no session is left over; modules share what they start, sessions too."""
     yield
-
-    def left() -> list[threading.Thread]:
-        return [thread for thread in threading.enumerate() if "zk_loop" in thread.name]
-
-    until(lambda: not left(), lambda: f"not closed: {left()}", timeout_s=CLOSING_S)
+    until_sessions_are_closed()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +18,9 @@ PAUSE_S_MAX = 0.1
 
 START_S = 180.0
 """How long a server or a JVM may take to start, on a machine that does much else."""
+
+
+_CLOSING_S = 30.0
 
 
 class NotInTimeError(AssertionError):
@@ -52,6 +56,20 @@ def until(
             raise NotInTimeError(what if isinstance(what, str) else what())
         time.sleep(pause_after(waited_s, pause_s))
     return found
+
+
+def sessions() -> list[threading.Thread]:
+    """Return the threads that kazoo runs here: one for each session of ZooKeeper."""
+    return [thread for thread in threading.enumerate() if "zk_loop" in thread.name]
+
+
+def until_sessions_are_closed() -> None:
+    """See that no session of ZooKeeper is left over.
+
+    Its thread would draw from ``random``, which Hypothesis takes for a strategy that does: a
+    property test to come would fail.
+    """
+    until(lambda: not sessions(), lambda: f"not closed: {sessions()}", timeout_s=_CLOSING_S)
 
 
 def is_readable(file: int | HasFileno, timeout_s: float = 0.0) -> bool:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ClassVar, Final
 
 from kazoo import exceptions
@@ -235,6 +235,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
         """Start a thread; kazoo itself would not notice that it ended by an exception."""
 
+        @wraps(func)  # The thread is called after it.
         def run() -> None:
             try:
                 func(*args, **kwargs)

@@ -16,7 +16,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.zk_uri import parse_uri
 from bkclient.metadata.zookeeper.tree import KazooTree
 from tests.support.reactor import call, run, the_reactor
-from tests.support.waiting import until
+from tests.support.waiting import sessions, until, until_sessions_are_closed
 
 FLOOD_BYTES_MAX = 512 << 20
 TAKEN_BYTES_MAX = 64 << 20
@@ -212,6 +212,14 @@ def connected_tree(uri: str) -> Iterator[KazooTree]:
         yield tree
     finally:
         run(tree.close())
+
+
+def test_a_session_is_seen_until_it_is_closed() -> None:
+    """What sees that tests leave none knows its thread by the name."""
+    until_sessions_are_closed()  # Other tests' servers are silent: a close takes kazoo its time.
+    with strange(lambda _: b"") as server, connected_tree(server.uri):
+        assert len(sessions()) == 1
+    until_sessions_are_closed()
 
 
 def test_a_question_is_asked_again_for_two_session_timeouts_and_no_longer() -> None:
