@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def run(
 ) -> Result:
     """Run ``bkctl disk WORDS`` in this process."""
     environ = {"PAGER": "", **(environ or {})}
-    host = FakeHost(tty=tty, environ=environ, sees_processes=sees_processes)
-    status = cli.run(["disk", *map(str, words)], host)
+    with closing(FakeHost(tty=tty, environ=environ, sees_processes=sees_processes)) as host:
+        status = cli.run(["disk", *map(str, words)], host)
     result = Result(status, host.out.data.decode(), host.err.text)
     assert not ok or status == 0, (words, result)
     return result
