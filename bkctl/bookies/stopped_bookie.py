@@ -10,14 +10,14 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkclient.metadata.api import ANY, registered_bookies
+from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bkctl.session.safety_check_names import REGISTERED
@@ -36,7 +36,6 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import CookieStore, Versioned
     from bkctl.session.session import Session
 
 _NEEDS: Final[dict[int | None, str]] = {
@@ -72,44 +71,13 @@ def stopped_bookie(session: Session) -> StoppedBookie:
     cache = metadata_cache(properties)
     bookie_id = identify(config, config.port, RealHost()).bookie_id
     session.about = f"bookie {bookie_id}"
-    cookies = _ClusterCookies(session)
     return StoppedBookie(
         config=config,
         found=directories(config),
         bookie_id=bookie_id,
         metadata_cache=None if cache is None else Path(cache),
-        stored=CookieInStore(cookies, bookie_id, cookies.run),
+        stored=CookieInStore(bookie_id, lambda ask: session.call(lambda client: ask(client.store))),
     )
-
-
-class _ClusterCookies:
-    """The cluster's cookies; its coroutines are made and awaited where the client lives."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._store: CookieStore | None = None
-
-    def run(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Await what ``ask`` gives on the reactor; connects at the first call."""
-        return self._session.call(self._asked, ask)
-
-    async def _asked(self, client: Client, ask: Callable[[], Awaitable[Any]]) -> Any:
-        self._store = client.store
-        return await ask()
-
-    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
-        return await self._connected.read_cookie(bookie_id)
-
-    async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: int) -> int:
-        return await self._connected.write_cookie(bookie_id, cookie, version)
-
-    async def remove_cookie(self, bookie_id: BookieId, version: int = ANY) -> None:
-        await self._connected.remove_cookie(bookie_id, version)
-
-    @property
-    def _connected(self) -> CookieStore:
-        assert self._store is not None, "asked without run"
-        return self._store
 
 
 def stamp(

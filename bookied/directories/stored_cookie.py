@@ -11,8 +11,8 @@ from bkclient.metadata.api import CookieStore, Versioned
 from bkclient.metadata.errors import CookieNotFoundError
 from wire.ids import BookieId
 
-Run = Callable[[Callable[[], Awaitable[Any]]], Any]
-"""Calls a function where the store lives, awaits what it gives, and returns that; blocks."""
+Run = Callable[[Callable[[CookieStore], Awaitable[Any]]], Any]
+"""Calls a function of the store where that lives, awaits what it gives, returns that; blocks."""
 
 
 @attrs.frozen
@@ -22,22 +22,21 @@ class CookieInStore:
     All raise ``MetadataStoreError`` where the store cannot be asked.
     """
 
-    store: CookieStore
     bookie_id: BookieId
     run: Run
 
     def read(self) -> Versioned[bytes] | None:
         """Return the cookie and its version; None where there is none."""
         try:
-            held: Versioned[bytes] = self.run(lambda: self.store.read_cookie(self.bookie_id))
+            held: Versioned[bytes] = self.run(lambda store: store.read_cookie(self.bookie_id))
         except CookieNotFoundError:
             return None
         return held
 
     def write(self, cookie: bytes, version: int) -> None:
         """Create (``NEW``) or replace it, if it has that version still."""
-        self.run(lambda: self.store.write_cookie(self.bookie_id, cookie, version))
+        self.run(lambda store: store.write_cookie(self.bookie_id, cookie, version))
 
     def remove(self, version: int) -> None:
         """Remove it, if it has that version still."""
-        self.run(lambda: self.store.remove_cookie(self.bookie_id, version))
+        self.run(lambda store: store.remove_cookie(self.bookie_id, version))

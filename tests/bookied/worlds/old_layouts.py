@@ -54,7 +54,7 @@ class OldBookie:
             ("/l0", "/l1"),
             instance_id=done(self.store.instance_id()),
         )
-        self.stored = CookieInStore(self.store, BookieId("b1:3181"), lambda ask: done(ask()))
+        self.stored = CookieInStore(BookieId("b1:3181"), lambda ask: done(ask(self.store)))
         self.old = OLD_FILES | (
             {f"{root}/{VERSION}": b"2\n" for root in FOUND.roots} if version > 1 else {}
         )
