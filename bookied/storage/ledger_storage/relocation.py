@@ -39,7 +39,11 @@ class Relocation:
         self._copying_since: int | None = None  # How often logs had been given up by then.
 
     def still_at(
-        self, places: Sequence[tuple[int, int, int]], sure: set[int] | None = None
+        self,
+        places: Sequence[tuple[int, int, int]],
+        sure: set[int] | None = None,
+        *,
+        are_records: bool = True,
     ) -> list[bool]:
         """Say of each (ledger id, entry id, location) whether the index on disk has it there.
 
@@ -48,6 +52,8 @@ class Relocation:
         Args:
             places: of records in one log that is finished.
             sure: ledgers whose index was not in doubt a moment ago; those of ``places`` are added.
+            are_records: whether the log has these records. Clients choose what else looks like
+                one, and as many as they like.
 
         Raises:
             CorruptError: an index is damaged, or has an entry where no log has it.
@@ -67,7 +73,7 @@ class Relocation:
         for is_stored, (ledger_id, entry_id, location) in zip(are_stored, places, strict=True):
             now = next(found) if is_stored else 0
             still.append(now == location)
-            if now not in {0, location}:
+            if are_records and now not in {0, location}:
                 # Where a bit of the index is flipped, this is the only record of the entry.
                 self._logs.check(now, ledger_id, entry_id)
         return still
@@ -98,7 +104,7 @@ class Relocation:
     def _insist_none_alive(self, scan: LogScan, heads: Iterable[tuple[int, int, int]]) -> None:
         known = (place for place in heads if place[0] in self._index)
         while places := list(islice(known, 1000)):
-            if any(self.still_at(places)):
+            if any(self.still_at(places, are_records=False)):
                 message = "a damaged length hides entries of the index"
                 raise EntryLogRecordError(scan.path, scan.end, message)
 
