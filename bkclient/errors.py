@@ -88,22 +88,23 @@ class BookieUnavailableError(ClientError):
     exit_status = 5
 
 
-_LOGIN: Final = (
+CHECK_LOGIN: Final = (
     "check user and password: saslJaasConfigFile names the file, saslJaasClientSectionName its "
     "section; the bookie's log says why it refused"
 )
+"""What to do about a login that was refused."""
 
 
 class LoginCutOffError(BookieUnavailableError):
     """The bookie closed the connection during the login: it refused the login, or has ended."""
 
-    hint = _LOGIN
+    hint = CHECK_LOGIN
 
 
 class LoginsCutOffError(NotEnoughBookiesError):
     """The bookies of the ensemble refuse the login, and no other bookie is left."""
 
-    hint = _LOGIN
+    hint = ""  # In its text: a command may have a hint of its own, about the ledger.
 
 
 class MetadataStoreError(ClientError):
@@ -261,7 +262,7 @@ class ClientUnauthorizedError(ClientError):
 class LoginRefusedError(ClientUnauthorizedError):
     """Bookies refused the login: wrong password, unknown or refused user, or they require TLS."""
 
-    hint = _LOGIN
+    hint = CHECK_LOGIN
 
 
 class UnclosedFragmentError(ClientError):

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from bkclient.errors import (
+    CHECK_LOGIN,
     ClientClosedError,
     ClientError,
     ClientLedgerFencedError,
@@ -229,7 +230,7 @@ class AddQuorum(PendingAdds):
             failed = self._failures_of
             if all(isinstance(cause, LoginCutOffError) for cause in failed.values()):
                 text = f"the login was refused by {', '.join(failed)}: {failure.error}"
-                return self._give_up(LoginsCutOffError(text))
+                return self._give_up(LoginsCutOffError(f"{text}; {CHECK_LOGIN}"))
             text = f"{error}; bookie {failure.bookie} failed: {failure.error}"
             return self._give_up(NotEnoughBookiesError(text))
         return self._give_up(error)
