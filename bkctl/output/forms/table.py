@@ -19,9 +19,11 @@ from bkctl.output.state_colors import STATE_COLORS
 _GAP: Final = "  "
 _WRAPPED_MIN: Final = 24
 """Columns below are never wrapped: a text in them would be a ladder of words."""
-_WORD: Final = re.compile(r"(?:`[^`\n]*`|(?<=: )bkctl (?:(?![;,] |\. )[^\n])+|\S)+|\s+")
-"""A word, or what is between words. A command that is to be copied is one word: it stands in
-backquotes, or goes from a colon to the end of its sentence."""
+_WORD: Final = re.compile(
+    r"(?:`[^`\n]*`|(?<=: )bkctl (?:(?![;,] |\. )[^\n])+|\d{4}-\d\d-\d\d \d\d:|\S)+|\s+"
+)
+"""A word, or what is between words. A time is one word, and so is a command that is to be copied:
+in backquotes, or from a colon to the end of its sentence."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"

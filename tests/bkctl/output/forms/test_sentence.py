@@ -32,6 +32,12 @@ def test_a_command_behind_a_colon_has_a_line_for_itself(
     assert any(line.startswith(command) for line in lines)
 
 
+def test_a_time_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    said = fitted("made by b1:3181 at 2026-01-31 14:05:09+01:00", Stream(tty=True))
+    assert said.splitlines() == ["made by b1:3181 at", "2026-01-31 14:05:09+01:00"]
+
+
 def test_lines_that_fit_and_what_is_between_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     assert (
