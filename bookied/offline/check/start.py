@@ -238,12 +238,13 @@ def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
     try:
         trusted = trusted_mark(bookie.files, directory, mark, may_be_cut=True)
         journals_to_replay(bookie.files, directory, trusted)
-        count = len(bookie.found.journal_dirs)
-        insist_own(bookie.files, directory, trusted, number, count)
     except JournalMissingError as error:
         if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
             yield from_error(error, fix=_MARK_FIX)
-    except JournalRecordError as error:
+    try:
+        count = len(bookie.found.journal_dirs)
+        insist_own(bookie.files, directory, mark, number, count)
+    except JournalMissingError as error:
         yield from_error(error, fix=_MARK_FIX)
 
 

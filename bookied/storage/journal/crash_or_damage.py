@@ -75,7 +75,7 @@ def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count
         count: how many there are.
 
     Raises:
-        JournalRecordError: the first records of one are of the ledgers of other directories.
+        JournalMissingError: the first records of one are of the ledgers of other directories.
     """
     for journal_id in journal_ids(files, directory):
         path, first = directory / layout.file_name(journal_id), list[int]()
@@ -88,7 +88,7 @@ def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count
                 f"holds the ledgers of journal directory {first[0] % count + 1} of {count}, and is "
                 f"in directory {number + 1}: were directories exchanged or copied?"
             )
-            raise JournalRecordError(path, None, message)
+            raise JournalMissingError(path, None, message)
 
 
 def has_begin(files: Files, path: Path) -> bool:

@@ -222,7 +222,7 @@ def test_a_journal_of_another_directory_is_a_problem(tmp_path: Path) -> None:
     bookie = OfflineBookie(RealFiles(), Directories(roots, (), ()))
     found = list(check_journals(bookie, Findings(), lambda *_: None, deep=False))
     assert [(one.kind, one.severity, one.path) for one in found] == [
-        ("journal-record", Severity.PROBLEM, path)
+        ("journal-missing", Severity.PROBLEM, path)
     ]
 
 
