@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -49,12 +49,6 @@ AT_ONCE: Final = 4
 """Writes on their way; of marks that are written one by one, as many for each in a write."""
 
 
-class MarkOne(Protocol):
-    """Marks a ledger whatever is there."""
-
-    def __call__(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> Awaitable[None]: ...
-
-
 class ManyMarks:
     """Marks ledgers as ``UnderreplicationQueue.mark_all_underreplicated`` says."""
 
@@ -62,7 +56,7 @@ class ManyMarks:
         self,
         tree: Tree,
         values: Callable[[Sequence[str]], AsyncGenerator[list[FoundValue]]],
-        mark_one: MarkOne,
+        mark_one: Callable[[LedgerId, tuple[BookieId, ...]], Awaitable[None]],
         now_ms: Callable[[], int | None],
         damaged: DamagedMark,
     ) -> None:

@@ -146,7 +146,8 @@ def spark_session(
             yield spark
         finally:
             with uninterrupted():
-                _stop(spark)
+                spark.stop()
+                _forget_gateway()
 
 
 def _started(builder: Any, master: str) -> Any:
@@ -285,13 +286,8 @@ def _own_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _stop(spark: Any) -> None:
-    """Stop Spark and its JVM, so that a later session can have another Java or master."""
-    spark.stop()
-    _forget_gateway()
-
-
 def _forget_gateway() -> None:
+    """End the JVM, so that a later session can have another Java or master."""
     import py4j.java_gateway
     import py4j.protocol
     from pyspark import SparkContext
