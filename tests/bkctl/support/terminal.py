@@ -38,6 +38,8 @@ class FakeHost(Host):
 
     Without ``sees_processes`` no process of this machine is there: else each command on directories
     looks at the open files of all of them. A lock is seen all the same.
+
+    Where nobody sits, nothing says what is waited for: how slow the machine is changes nothing.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class FakeHost(Host):
     ) -> None:
         self.proc = Host.proc if sees_processes else "/no-proc"
         self.out, self.err = Stream(tty=tty), Stream(tty=tty)
+        silent = {} if tty else {"BKCTL_PROGRESS": "none"}
+        environ = {**silent, **(environ or {})}
         super().__init__(
-            environ=environ or {}, stdin=Stream(typed, tty=tty), stdout=self.out, stderr=self.err
+            environ=environ, stdin=Stream(typed, tty=tty), stdout=self.out, stderr=self.err
         )
 
     def elapsed_s(self) -> float:
