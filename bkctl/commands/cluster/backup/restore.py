@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ import attrs
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
+from bkclient.metadata.tree.logs import TOMBSTONE
 from bkclient.replication.verify import lost_ledgers
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 IDS_SPARED: Final = 1000
 """Ids after the highest in a backup that are not given again: of ledgers deleted before it."""
 
+_REMOVED_LOG: Final = hash(TOMBSTONE)
+
 _NEW_CTIMES: Final = (
     "ZooKeeper gives each restored node a new creation time. For ledgers without a creation time "
     "in their metadata, `bkctl ledger list --older-than` therefore counts from this restore"
@@ -48,7 +51,7 @@ _ALL: Final = (
 )
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class _Missing:
     """What a root lacks of a backup."""
 
@@ -60,6 +63,8 @@ class _Missing:
     """How many nodes of the backup the root has."""
     existing_lines: tuple[str, ...]
     """How many of each kind."""
+    differing: tuple[str, ...]
+    """Paths of existing nodes that have another value than in the backup."""
 
     @property
     def text(self) -> str:
@@ -75,6 +80,12 @@ class _Missing:
         stay = "exists and stays" if self.existing == 1 else "exist and stay"
         kinds = ", ".join(self.existing_lines)
         return f"; {counted(self.existing, 'node')} {stay}: {kinds}"
+
+
+def _kept(paths: Collection[str]) -> str:
+    """Return what a person reads of nodes that exist with another value."""
+    verb = "differs and stays as it is" if len(paths) == 1 else "differ and stay as they are"
+    return f"{counted(len(paths), 'node')} {verb}: {some_names(paths)}"
 
 
 def _restored(v: ClusterRestored) -> str:
@@ -131,6 +142,8 @@ def restore(
     session.about = str(file)
     plan = _planned(session, file, force, ledger_ids)
     if session.dry_run:
+        if plan.missing is not None and plan.missing.differing:
+            session.warn(_kept(plan.missing.differing))
         session.plan(plan.steps())
         return
     session.confirm(plan.text(utc=session.options.utc), f"Restore {plan.what} to {session.uri}?")
@@ -143,8 +156,7 @@ def restore(
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
     if kept:
-        verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
-        session.warn(f"{counted(len(kept), 'node')} {verb}: {some_names(kept)}")
+        session.warn(_kept(kept))
     _look_for_entries(session, restored)
 
 
@@ -188,6 +200,8 @@ class _RestorePlan:
         yield from (f"First: {one}." for one in self._first)
         if self.missing is not None:
             yield f"Missing: {self.missing.text}{self.missing.staying}."
+            if self.missing.differing:
+                yield f"{_kept(self.missing.differing)}."
             if not self.only:
                 yield _ALL
 
@@ -233,7 +247,7 @@ def _carry_out(session: Session, file: Path, plan: _RestorePlan) -> tuple[_Missi
     if plan.replaced is not None:
         session.cluster.with_store(partial(_remove_empty, instance_id=plan.replaced))
     restored = (
-        _missing(file, plan.info, ())
+        _missing(file, plan.info, {})
         if plan.missing is None
         else _missing_now(session, file, plan.info, plan.only)  # As it is after the answer.
     )
@@ -248,7 +262,8 @@ def _carry_out(session: Session, file: Path, plan: _RestorePlan) -> tuple[_Missi
             lambda store: _put(store, file, plan.info, progress, plan.only)
         )
     session.resume = session.failed = ""
-    return restored, kept
+    # The election's value names the auditor of that time, and a SQLite file does not compare it.
+    return restored, [path for path in kept if path != zk_paths.ELECTION]
 
 
 def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:
@@ -377,28 +392,36 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
         )
 
 
-async def _existing(store: MetadataStore, only: Collection[str]) -> set[str]:
-    """Return the paths of existing nodes; of those in ``only``, unless it is empty."""
-    if not only:
-        return {node.path async for some in store.nodes() for node in some}
-    found: set[str] = set()
-    for path in only:
+async def _existing(store: MetadataStore, only: Collection[str]) -> dict[str, int]:
+    """Return the hashes of the values of existing nodes; of those in ``only``, unless empty.
+
+    The values of a large cluster would take several times the memory.
+    """
+    found: dict[str, int] = {}
+    for path in only or ("",):
         with contextlib.suppress(NotFoundError):
-            found |= {node.path async for some in store.nodes(path, depth=0) for node in some}
+            async for some in store.nodes(path, depth=0 if only else None):
+                found |= {node.path: hash(node.value) for node in some}
     return found
 
 
 def _missing(
-    file: Path, info: BackupInfo, existing: Collection[str], only: Collection[str] = ()
+    file: Path, info: BackupInfo, existing: Mapping[str, int], only: Collection[str] = ()
 ) -> _Missing:
     """Return what a backup, or the part with the paths ``only``, has beyond existing paths."""
     tally, staying = BackupCounts(info), BackupCounts(info)
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
+    differing: list[str] = []
     for some in stored_nodes(file, only):
         for node in some:
             if node.path in existing:
                 staying.add(node.path)
+                if node.path != zk_paths.ELECTION and existing[node.path] not in {
+                    hash(node.value),
+                    _REMOVED_LOG,  # ``add_nodes`` replaces it.
+                }:
+                    differing.append(node.path)
             else:
                 found = tally.add(node.path)
                 if found.kind == "ledger" and found.ledger_id is not None:
@@ -410,7 +433,14 @@ def _missing(
     if rest := staying.nodes - staying.kinds.total():
         of = "parents of ledgers" if only else "others"
         kinds.append(f"{rest} {of}" if kinds else of)
-    return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids), staying.nodes, tuple(kinds))
+    return _Missing(
+        nodes=tally.nodes,
+        lines=tuple(lines),
+        ledger_ids=tuple(ledger_ids),
+        existing=staying.nodes,
+        existing_lines=tuple(kinds),
+        differing=tuple(differing),
+    )
 
 
 async def _target(store: MetadataStore) -> _RestoreTarget:

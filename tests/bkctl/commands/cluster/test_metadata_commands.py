@@ -385,7 +385,9 @@ class TestRestore:
         cookie.write_bytes(encode_cookie(Cookie("b1", "/other", ("/l",), None, "cluster")))
         at(target, "cookie", "update", "b1", "--file", cookie, "--force", "content", "--yes")
         words = ("cluster", "restore", file, "--yes", "--force", "root")
-        plan = at(target, *words, "--dry-run").out
+        dry = at(target, *words, "--dry-run")
+        assert "1 node differs and stays as it is: /cookies/b1" in dry.err
+        plan = dry.out
         stay = "24 nodes exist and stay: 3 ledgers, 2 cookies, 1 mark, 1 log, 17 others"
         assert plan == f"would add 2 nodes: 1 ledger (0); {stay}\n"
         forced = at(target, *words, "--json")
@@ -395,6 +397,27 @@ class TestRestore:
         assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
         shown = at(target, "cookie", "get", "b1", "--json").json
         assert shown["journal_dirs"] == "/other"
+
+    def test_a_dry_run_names_a_ledger_that_differs(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        nodes = {n.path: n.value for some in backup_file.stored_nodes(file) for n in some}
+        open_one, closed = (
+            base64.b64encode(nodes[f"/00/0000/L000{ledger_id}"]).decode() for ledger_id in (3, 2)
+        )
+        file.write_text(sealed(file.read_text().replace(open_one, closed).splitlines()))
+        for words in (("--force", "root"), ("--ledger", 3)):
+            for how in ("--dry-run", "--yes"):
+                said = at(target, "cluster", "restore", file, *words, how)
+                assert "1 node differs and stays as it is: /00/0000/L0003" in said.err, (words, how)
+
+    def test_a_log_that_would_come_back_does_not_count_as_differing(
+        self, world: World, file: Path
+    ) -> None:
+        run_in(world, "log", "delete", "orders", "--yes")
+        existing = world.run(restore._existing(world.client().store, ()))
+        assert zk_paths.log("orders") in existing
+        assert not restore._missing(file, backup_file.read(file), existing).differing
 
     def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
