@@ -86,7 +86,8 @@ METADATA: Final = (
     is empty. Nodes get new versions. A SQLite file keeps the creation times of ledgers; ZooKeeper
     sets new times, from which `ledger list --older-than` counts. New ledger ids begin 1,001 above
     the highest id in the backup: the ids between may be those of ledgers that were created after
-    the backup. Bookies can start again when their cookies are restored.
+    the backup. A cluster whose next ledger id is higher than all ids of the backup goes on with
+    its own ids. Bookies can start again when their cookies are restored.
 
     --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
     decommissioned bookies. `cluster restore` also undoes `cluster format`: the backup replaces the

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 IDS_SPARED: Final = 1000
-"""Ids after the highest in a backup that are not given again: of ledgers deleted before it."""
+"""Ids after the highest in a backup that are not given again: of ledgers that it does not have.
+
+Only where the counter of the ids was lost: a counter beyond that id has not forgotten any.
+"""
 
 _REMOVED_LOG: Final = hash(TOMBSTONE)
 
@@ -147,11 +150,10 @@ def restore(
         session.plan(plan.steps())
         return
     session.confirm(plan.text(utc=session.options.utc), f"Restore {plan.what} to {session.uri}?")
-    restored, kept = _carry_out(session, file, plan)
+    restored, kept, reserved = _carry_out(session, file, plan)
     missing = plan.missing and restored
     session.emit(ClusterRestored(uri=session.uri, info=plan.info, kept=tuple(kept), added=missing))
-    if plan.info.highest_ledger is not None:
-        reserved = plan.info.highest_ledger + IDS_SPARED
+    if reserved is not None:
         session.note(f"note: ledger ids up to {reserved} are reserved; new ledgers get higher ids")
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
@@ -242,8 +244,10 @@ def _missing_now(session: Session, file: Path, info: BackupInfo, only: Collectio
     return _missing(file, info, existing, only)
 
 
-def _carry_out(session: Session, file: Path, plan: _RestorePlan) -> tuple[_Missing, list[str]]:
-    """Restore; return what was restored, and the nodes that stay as they are."""
+def _carry_out(
+    session: Session, file: Path, plan: _RestorePlan
+) -> tuple[_Missing, list[str], LedgerId | None]:
+    """Restore; return what was restored, the nodes that stay, and the last id that was reserved."""
     if plan.replaced is not None:
         session.cluster.with_store(partial(_remove_empty, instance_id=plan.replaced))
     restored = (
@@ -258,12 +262,12 @@ def _carry_out(session: Session, file: Path, plan: _RestorePlan) -> tuple[_Missi
         else "`--force root` continues with the existing nodes"
     )
     with session.progress("restoring", total=plan.info.nodes, unit="nodes") as progress:
-        kept = session.cluster.with_store(
-            lambda store: _put(store, file, plan.info, progress, plan.only)
+        kept, reserved = session.cluster.with_store(
+            lambda store: _put(store, file, plan.info, progress, plan.only, restored.ledger_ids)
         )
     session.resume = session.failed = ""
     # The election's value names the auditor of that time, and a SQLite file does not compare it.
-    return restored, [path for path in kept if path != zk_paths.ELECTION]
+    return restored, [path for path in kept if path != zk_paths.ELECTION], reserved
 
 
 def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:
@@ -466,28 +470,42 @@ async def _layout(store: MetadataStore) -> str | None:
 
 
 async def _put(
-    store: MetadataStore, file: Path, info: BackupInfo, progress: Progress, only: Collection[str]
-) -> list[str]:
-    """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids.
+    store: MetadataStore,
+    file: Path,
+    info: BackupInfo,
+    progress: Progress,
+    only: Collection[str],
+    missing: Collection[LedgerId],
+) -> tuple[list[str], LedgerId | None]:
+    """Make the nodes; return those that stay as they are, and the last id that was reserved.
 
-    The cluster that single ledgers are added to does so already: their ids are reserved first.
+    The layout comes last, so that half of it is not a cluster that gives out ids. A cluster with a
+    layout does so already: ids are reserved before its ``missing`` ledgers are added.
     """
     kept: list[str] = []
     last: list[StoredNode] = []
-    done = 0
-    if only:
-        await _reserve_ids(store, info)
+    done, reserved = 0, None
+    is_cluster = await _layout(store) is not None
+    if is_cluster and missing:
+        reserved = await _reserve_ids(store, info, is_cluster=True)
     for some in stored_nodes(file, only):
         now = [node for node in some if node.path != zk_paths.LAYOUT]
         last += [node for node in some if node.path == zk_paths.LAYOUT]
         kept += await store.add_nodes(now, info.layout)
         done += len(some)
         progress.update(done)
-    if not only:
-        await _reserve_ids(store, info)
-    return kept + await store.add_nodes(last, info.layout)
+    if not is_cluster:
+        reserved = await _reserve_ids(store, info, is_cluster=False)
+    return kept + await store.add_nodes(last, info.layout), reserved
 
 
-async def _reserve_ids(store: MetadataStore, info: BackupInfo) -> None:
-    if info.highest_ledger is not None:
-        await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED), info.layout)
+async def _reserve_ids(
+    store: MetadataStore, info: BackupInfo, *, is_cluster: bool
+) -> LedgerId | None:
+    """Return the last id that is reserved; None where the counter is beyond the backup's ids."""
+    highest = info.highest_ledger
+    if highest is None or (is_cluster and await store.allocate_ledger_id() > highest):
+        return None
+    reserved = LedgerId(highest + IDS_SPARED)
+    await store.skip_ledger_ids(reserved, info.layout)
+    return reserved

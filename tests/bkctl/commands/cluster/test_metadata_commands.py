@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
@@ -337,7 +338,7 @@ class TestRestore:
             target.metadata.delete(path)
         store = target.client().store
         with pytest.raises(LedgerIdOverflowError, match="more than 1000000 are refused"):
-            target.run(restore._put(store, file, backup_file.read(file), Mock(), ()))
+            target.run(restore._put(store, file, backup_file.read(file), Mock(), (), ()))
         with pytest.raises(NotInitializedError):
             target.run(store.layout())
 
@@ -364,6 +365,35 @@ class TestRestore:
         at(target, "cluster", "restore", file, "--yes")
         made = with_store(target, lambda store: store.allocate_ledger_id())
         assert made == 3 + restore.IDS_SPARED + 1
+
+    def test_a_living_cluster_goes_on_with_its_own_ids(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+
+        def next_id() -> int:
+            return with_store(target, lambda store: store.allocate_ledger_id())
+
+        before = next_id()
+        for words in (("--force", "root"), ("--ledger", 1)):
+            said = at(target, "cluster", "restore", file, "--yes", *words)
+            assert "reserved" not in said.err
+        assert next_id() == before + 1  # Nothing was missing.
+        at(target, "ledger", "delete", 1, "--yes", *_FORCED[:2])
+        said = at(target, "cluster", "restore", file, "--yes", "--ledger", 1)
+        assert (said.out.startswith("added 1 node"), "reserved" in said.err) == (True, False)
+        assert before + 1 < next_id() <= before + 3
+
+    def test_a_cluster_whose_counter_was_lost_gets_ids_behind_those_of_the_backup(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        at(target, "ledger", "delete", 0, "--yes", *_FORCED[:2])
+        with closing(sqlite3.connect(tmp_path / "new.db")) as connection, connection:
+            connection.execute("UPDATE seq SET next = 2 WHERE name = 'ledger'")
+        said = at(target, "cluster", "restore", file, "--yes", "--force", "root")
+        assert "ledger ids up to 1003 are reserved" in said.err
+        assert with_store(target, lambda store: store.allocate_ledger_id()) == 1004
 
     def test_it_asks_and_a_no_changes_nothing(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"
@@ -460,7 +490,14 @@ class TestRestore:
         only = restore._paths_of([LedgerId(1)], info)
         target.metadata.delay_s = note
         target.run(
-            restore._put(store, file, attrs.evolve(info, highest_ledger=LedgerId(1)), Mock(), only)
+            restore._put(
+                store,
+                file,
+                attrs.evolve(info, highest_ledger=LedgerId(1)),
+                Mock(),
+                only,
+                [LedgerId(1)],
+            )
         )
         ledger = made.index(zk_paths.LAYOUTS["hierarchical"].path_of(LedgerId(1)))
         assert sum(zk_paths.ID_PREFIX in path for path in made[:ledger]) > restore.IDS_SPARED
