@@ -134,7 +134,9 @@ METADATA: Final = (
         help="""Print changes of bookies, auditor and marks as they happen.
 
     The command first prints the present state. It reports changes of bookies, the auditor,
-    autorecovery's switch, the number of under-replicated ledgers, and the metadata service.
+    autorecovery's switch, the number of under-replicated ledgers, and the metadata service. A new
+    auditor is reported with the next other change, or after --interval. A change that is undone
+    within a moment may be missing.
     """,
         params=(
             option("--for", "for_s", type=DURATION, help="Stop after TIME."),

@@ -74,6 +74,7 @@ async def events(
         watches.callback(client.store.on_session(wake.session).cancel)
         watches.callback((await client.store.watch_bookies(wake)).cancel)
         watches.callback((await client.store.watch_underreplicated(wake)).cancel)
+        watches.callback((await client.store.watch_replication_enabled(wake)).cancel)
         while True:
             for word in wake.sessions():
                 yield ClusterEvent(time_ms=wall_ms(clock), event="metadata", now=word)

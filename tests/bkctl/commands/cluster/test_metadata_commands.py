@@ -656,6 +656,25 @@ class TestWatch:
         running.finish()
         assert [(e.event, e.was, e.now) for e in found[begun:]] == [("under-replicated", "1", "2")]
 
+    def test_the_switch_of_autorecovery_is_watched(self, world: World) -> None:
+        client = world.client()
+        found: list[ClusterEvent] = []
+
+        async def collect() -> None:
+            async for event in watch.events(client, 5.0, 60.0):
+                found.append(event)  # noqa: PERF401 -- told while it goes on
+
+        running = world.start(collect())
+        world.settle(1.0)
+        begun = len(found)
+        for enabled in (True, False):
+            world.run(client.store.set_replication_enabled(enabled=enabled))
+            world.settle(0.1)
+        assert [(e.event, e.was, e.now) for e in found[begun:]] == [
+            ("autorecovery", "disabled", "enabled"), ("autorecovery", "enabled", "disabled"),
+        ]  # fmt: skip
+        running.finish()
+
     def test_only_what_differs_is_a_change(self) -> None:
         before = ClusterSnapshot(
             bookies={BookieId("b1"): "writable"}, auditor=None, enabled=True, marks=0
