@@ -48,6 +48,12 @@ COMPARE: Final = "ledger read {} {} --bookie all"
 
 _COMPARE: Final = COMPARE.format("LEDGER_ID", "ENTRY")
 
+_COMPARE_BACKUP: Final = "cluster restore FILE --force root --dry-run"
+
+COMPARE_BACKUPS: Final = (
+    f"`bkctl {_COMPARE_BACKUP}` compares a backup with the cluster; `diff FILE FILE` two backups"
+)
+
 _RACKS: Final = "ledger_id,state,racks,racks_min"
 
 _LARGEST: Final = ("ledger list -o wide --sort-by stored:desc", "bookie show BOOKIE_ID --ledgers")
@@ -62,8 +68,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie stats": ("bookie metrics BOOKIE_ID", "top"),
     "bookie upgrade": ("disk upgrade -c FILE",),
     "bookie usage": ("bookie show", "disk usage --ledgers -c FILE"),
-    "cluster compare": ("config diff FILE FILE", "cluster restore FILE --dry-run"),
-    "cluster diff": ("config diff FILE FILE", "cluster restore FILE --dry-run"),
+    "cluster compare": (_COMPARE_BACKUP, "config diff FILE FILE"),
+    "cluster diff": (_COMPARE_BACKUP, "config diff FILE FILE"),
     "cluster doctor": ("doctor",),
     "root backup": ("cluster backup FILE",),
     "root check": ("doctor", "ledger verify --all"),
@@ -282,6 +288,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "cluster test --fail-if": _THRESHOLDS,
     "cluster status --all": "use --ledgers to count the ledgers; `bkctl bookie list` has bookies",
     "disk --dir": "name the directories as DIR, by --ledger-dir and --journal-dir, or by -c FILE",
+    "cluster backup --compare": COMPARE_BACKUPS,
+    "cluster backup --diff": COMPARE_BACKUPS,
+    "cluster restore --compare": COMPARE_BACKUPS,
+    "cluster restore --diff": COMPARE_BACKUPS,
     "cluster backup --file": "FILE is an argument: `bkctl cluster backup FILE`",
     "cluster backup --out": "FILE is an argument: `bkctl cluster backup FILE`",
     "cluster backup --to": "FILE is an argument: `bkctl cluster backup FILE`",

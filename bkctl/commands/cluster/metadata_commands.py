@@ -62,6 +62,9 @@ METADATA: Final = (
     contains ledger passwords, and only its owner can read it. The command writes FILE completely or
     not at all, and never replaces a file. Ledgers that are created or deleted meanwhile may be
     missing. `-` is stdout, which must not be a terminal.
+
+    `cluster restore FILE --force root --dry-run` compares FILE with the cluster. `diff` compares
+    two backups: each node is one line, with its value in base64.
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
@@ -90,7 +93,10 @@ METADATA: Final = (
     its own ids. Bookies can start again when their cookies are restored.
 
     --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
-    decommissioned bookies. `cluster restore` also undoes `cluster format`: the backup replaces the
+    decommissioned bookies. With --dry-run, it compares the backup with the cluster: it counts
+    missing nodes and names nodes that differ. Newer nodes of the cluster are not shown.
+
+    `cluster restore` also undoes `cluster format`: the backup replaces the
     formatted cluster while that cluster is empty. With --ledger the command adds only the metadata
     of that ledger, to the cluster of the backup.
 

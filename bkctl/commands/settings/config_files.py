@@ -20,6 +20,7 @@ from bkclient.config.settings import (
     settings_text,
 )
 from bkclient.connection.security.file_checks import check_files
+from bkctl.commands.cluster.backup.backup_file import is_backup
 from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
@@ -35,7 +36,7 @@ from bkctl.output.units import counted
 from bkctl.output.views import WIDE, Column, Kind, declare_view, evolve, field, shown
 from bkctl.session.session import Session
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import COMPARE_BACKUPS, did_you_mean
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from wire.errors import BookKeeperError
 
@@ -221,7 +222,7 @@ def diff(session: Session, first: str, second: str | None) -> None:
     Raises:
         NothingFoundError: there is no such file.
         PropertiesError: one breaks the syntax.
-        UsageError: a name is a bookie's id.
+        UsageError: a name is a bookie's id, or a file is a backup of metadata.
     """
     if any(
         re.fullmatch(r".+:[0-9]+", name) and not Path(name).exists()
@@ -231,6 +232,11 @@ def diff(session: Session, first: str, second: str | None) -> None:
             "the command compares files",
             next_step="`bkctl bookie config KEY` shows a setting of each running bookie",
         )
+    for name in (first, second or ""):
+        if Path(name).is_file() and is_backup(Path(name)):
+            raise UsageError(
+                f"{name}: this is a metadata backup, not a settings file", next_step=COMPARE_BACKUPS
+            )
     one = read_conf(Path(first))
     other = read_conf(Path(second)) if second is not None else None
     found = list(differences(one, other))

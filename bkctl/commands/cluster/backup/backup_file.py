@@ -199,6 +199,16 @@ def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[Stored
             yield some
 
 
+def is_backup(file: Path) -> bool:
+    """Return whether a file begins as a backup; False if it cannot be read."""
+    start = f'{{"{FORMAT}":'.encode()
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(start)) == start
+    except OSError:
+        return False
+
+
 def _head(line: bytes) -> BackupInfo:
     try:
         head = json.loads(line)

@@ -171,6 +171,16 @@ def test_only_what_differs_in_effect_is_a_difference(run: Run, tmp_path: Path) -
     assert run("diff", one, str(tmp_path / "none"))[0] == ExitStatus.NOT_FOUND
 
 
+def test_a_backup_of_metadata_is_not_compared_as_settings(run: Run, tmp_path: Path) -> None:
+    conf = _file(tmp_path / "conf", "gcWaitTime=5\n")
+    backup = _file(tmp_path / "backup", '{"bkctl-backup": 1, "uri": "zk://zk1/ledgers"}\n')
+    for files in ((backup, backup), (conf, backup), (backup,)):
+        status, _, err = run("diff", *files)
+        assert status == ExitStatus.USAGE
+        assert "this is a metadata backup, not a settings file" in err
+        assert "`bkctl cluster restore FILE --force root --dry-run` compares a backup" in err
+
+
 def test_every_key_whose_name_says_so_is_a_secret() -> None:
     secrets = {key for key, info in all_keys().items() if info.secret}
     assert secrets == {key for key in all_keys() if is_secret_key(key)}
