@@ -18,7 +18,7 @@ from click.core import augment_usage_errors
 
 from bkctl.cli.parameter_types import complete_files
 from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
-from bkctl.options import WATCH_EVERY_S, WATCHING, global_options, is_global, options_of
+from bkctl.global_options import WATCH_EVERY_S, WATCHING, global_options, is_global, options_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -17,7 +17,7 @@ import click
 from bkclient.errors import MORE_THREADS, lacks_threads
 from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
 from bkctl.exit_status import ExitStatus
-from bkctl.options import SCHEMA
+from bkctl.global_options import SCHEMA
 from bkctl.output.forms.sentence import fitted
 from bkctl.suggest import about_arguments, instead_of, nearest
 from wire.errors import BookKeeperError

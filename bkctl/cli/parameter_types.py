@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bkctl.global_options import LiveType, options_of
 from bkctl.ledger_ids import parse_ledger_id
-from bkctl.options import LiveType, options_of
 from bkctl.parse_quantities import parse_duration, parse_size, parse_time_or_age_ms
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from bkctl.cli.command import JAVA_LINE, Group, import_path
 from bkctl.cli.command_names import ALIASES, COMMANDS, JOINED, SECTIONS
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
-from bkctl.options import PROFILE, global_options, options_of
+from bkctl.global_options import PROFILE, global_options, options_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -16,8 +16,8 @@ import attrs
 
 from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
+from bkctl.global_options import WATCH_EVERY_S
 from bkctl.host import Host
-from bkctl.options import WATCH_EVERY_S
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.filters import holds, of_field
 from bkctl.output.forms.table import wrapped

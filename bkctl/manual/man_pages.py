@@ -14,8 +14,8 @@ import click
 
 from bkctl.cli.command import Command, Group
 from bkctl.exit_status import MEANING, Effect, ExitStatus
+from bkctl.global_options import is_global
 from bkctl.manual.roff import Page, bold, usage
-from bkctl.options import is_global
 
 SEE_ALSO: Final = ("bookied(8)", "bk_server.conf(5)")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import bkctl
 from bkctl.exit_status import ExitStatus
-from bkctl.options import SCHEMA
+from bkctl.global_options import SCHEMA
 from bkctl.output.forms.machine import WATCHED_AT
 from bkctl.output.view_registry import LIBRARY_VALUES
 from bkctl.output.views import Field, Kind, View, declares_view, view_of

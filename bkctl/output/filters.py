@@ -17,7 +17,7 @@ from bkctl.output.units import human_latency
 from bkctl.output.views import Kind, view_of
 
 if TYPE_CHECKING:
-    from bkctl.options import Options
+    from bkctl.global_options import Options
     from bkctl.output.views import View
 
 Record = Callable[["View", Any], Mapping[str, Any]]

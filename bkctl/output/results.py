@@ -22,8 +22,8 @@ from bkctl.output.forms.table_form import TableForm
 from bkctl.output.views import View, field, shown, view_of
 
 if TYPE_CHECKING:
+    from bkctl.global_options import Options
     from bkctl.host import Host
-    from bkctl.options import Options
     from bkctl.output.watch_rounds import WatchRounds
 
 

@@ -31,7 +31,7 @@ from bkctl.suggest import did_you_mean
 if TYPE_CHECKING:
     from typing_extensions import Unpack, dataclass_transform
 
-    from bkctl.options import Options
+    from bkctl.global_options import Options
 else:
 
     def dataclass_transform(**_how: Any) -> Callable[[T], T]:

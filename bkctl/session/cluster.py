@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
     from bkclient.metadata.api import MetadataStore, StoredLedger
     from bkclient.metadata.stored_values import BookieStatus
+    from bkctl.global_options import Options
     from bkctl.host import Host
-    from bkctl.options import Options
     from bkctl.session.messages import Messages
     from wire.ids import LedgerId
 

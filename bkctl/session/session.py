@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 import click
 
 from bkctl.exit_status import Effect
+from bkctl.global_options import Options, options_of
 from bkctl.host import Host
-from bkctl.options import Options, options_of
 from bkctl.session.cluster import SessionCluster
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.messages import Input, Messages

@@ -19,7 +19,7 @@ from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import Properties, parse_properties, read_properties
 from bkclient.config.settings import load
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.options import OF_PROFILE, Options
+from bkctl.global_options import OF_PROFILE, Options
 from bkctl.session.profiles import Profile, is_typed, use_profile
 
 DEFAULT_CONF: Final = (

@@ -15,7 +15,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus as CommandStatus
-from bkctl.options import options_of
+from bkctl.global_options import options_of
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieExitStatus
 from bookied.process.command_line import parse_options

@@ -13,7 +13,7 @@ from bkctl.commands.bookie.admin_commands import ADMIN
 from bkctl.commands.bookie.retire.commands import RETIRE
 from bkctl.commands.load.commands import OF_BOOKIES
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus
-from bkctl.options import Number
+from bkctl.global_options import Number
 from bkctl.session.safety_check_names import REGISTERED, UNVERIFIED
 
 _ASKED: Final = (

@@ -11,7 +11,7 @@ from bkctl.cli.declarations import argument, fail_if, flag, option
 from bkctl.cli.ledger_options import COPIES
 from bkctl.cli.parameter_types import BOOKIE_ID, DURATION, ENTRY_SIZE, LEDGER_ID
 from bkctl.exit_status import FAILURES, Effect, ExitStatus, Facility
-from bkctl.options import Number
+from bkctl.global_options import Number
 
 _INTERVAL: Final = option(
     "-i", "--interval", type=DURATION, default="2s",

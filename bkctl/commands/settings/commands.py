@@ -9,7 +9,7 @@ import click
 from bkctl.cli.command import SubGroup
 from bkctl.cli.declarations import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
-from bkctl.options import OUTPUTS, PROFILE
+from bkctl.global_options import OUTPUTS, PROFILE
 
 config = SubGroup(
     name="config",

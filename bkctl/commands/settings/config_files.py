@@ -31,7 +31,7 @@ from bkctl.commands.settings.config_keys import (
     value_in,
 )
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
-from bkctl.options import global_options
+from bkctl.global_options import global_options
 from bkctl.output.units import counted
 from bkctl.output.views import WIDE, Column, Kind, declare_view, evolve, field, shown
 from bkctl.session.session import Session

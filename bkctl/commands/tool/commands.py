@@ -11,7 +11,7 @@ from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.declarations import argument, flag, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
-from bkctl.options import is_global
+from bkctl.global_options import is_global
 
 
 class ShellCommand(Command):

@@ -19,7 +19,7 @@ from bkctl.commands.tool.java_command_table import (
     JavaOption,
     Row,
 )
-from bkctl.options import as_words, global_options, is_global, options_of
+from bkctl.global_options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
 
 if TYPE_CHECKING:

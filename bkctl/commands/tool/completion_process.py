@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bkctl.cli.completion.candidate_order import Values, ordered
-from bkctl.options import as_words, options_of
+from bkctl.global_options import as_words, options_of
 
 WAIT_S: Final = 2.0
 """How long Tab waits for an answer."""

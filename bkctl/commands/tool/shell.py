@@ -16,8 +16,8 @@ import click
 
 from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.errors import UsageError
+from bkctl.global_options import as_words, options_of
 from bkctl.host import Host
-from bkctl.options import as_words, options_of
 from bkctl.session.profiles import profile_path, read_profiles
 from bkctl.suggest import did_you_mean
 

@@ -17,8 +17,8 @@ from bkctl.commands.tool import completion_ids
 from bkctl.commands.tool.completion_ids import Candidates
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
+from bkctl.global_options import Options, options_of
 from bkctl.host import Host, leave
-from bkctl.options import Options, options_of
 from bkctl.output.units import counted
 from bkctl.session.shell_writers import ShellWriters
 from wire.errors import BookKeeperError

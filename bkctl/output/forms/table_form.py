@@ -17,8 +17,8 @@ from bkctl.output.forms.table import Cell, Table, vertical
 from bkctl.output.views import WIDE, Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
+    from bkctl.global_options import Options
     from bkctl.host import Host
-    from bkctl.options import Options
     from bkctl.output.forms.machine import MachineForms
     from bkctl.output.watch_rounds import WatchRounds
 

@@ -17,7 +17,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, Position
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.options import OUTPUTS
+from bkctl.global_options import OUTPUTS
 from tests.bkctl.cli.test_root import TREE
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner

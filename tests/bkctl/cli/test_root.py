@@ -17,7 +17,7 @@ from bkctl.cli.command_names import COMMANDS, SECTIONS
 from bkctl.cli.error_report import describe
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
-from bkctl.options import Options, Seconds, global_options, is_global, options_of
+from bkctl.global_options import Options, Seconds, global_options, is_global, options_of
 from bkctl.session.session import SESSION_META
 from bkctl.suggest import LINES, SYNONYMS
 from tests.bkctl.support.imports import run_without

@@ -12,10 +12,10 @@ import pytest
 from bkclient.config.declaration import declared
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING
+from bkctl.global_options import is_global
 from bkctl.manual.generate import ROOT, generated, main, stale, write
 from bkctl.manual.man_pages import Edition, pages
 from bkctl.manual.roff import bold
-from bkctl.options import is_global
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieExitStatus
 from tests.bkctl.cli.test_root import TREE

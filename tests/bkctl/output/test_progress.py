@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bkctl.options import Options
+from bkctl.global_options import Options
 from bkctl.output.line_pace import LinePace
 from bkctl.output.progress import Bar, JsonLines, Lines, Progress, make_progress
 from tests.bkctl.support.terminal import FakeHost

@@ -17,7 +17,7 @@ from bkctl.commands.ledger.columns import EntryRecord, LedgerDetails, LedgerSumm
 from bkctl.commands.ledger.create import LedgerCreated
 from bkctl.commands.ledger.write import EntriesAdded
 from bkctl.errors import UsageError
-from bkctl.options import OUTPUTS, Options
+from bkctl.global_options import OUTPUTS, Options
 from bkctl.output.results import Emitter
 from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState

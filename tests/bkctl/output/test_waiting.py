@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bkctl.options import Options
+from bkctl.global_options import Options
 from bkctl.output.line_pace import LinePace
 from bkctl.session.messages import Messages, waiting
 from tests.bkctl.support.terminal import FakeHost

@@ -13,7 +13,7 @@ from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
-from bkctl.options import OUTPUTS
+from bkctl.global_options import OUTPUTS
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.bkclient.metadata.zookeeper_reader.memory_server import GET_DATA, NO_AUTH, SYNC, Server
 from tests.bkclient.metadata.zookeeper_reader.store_and_server import ROOT, Both

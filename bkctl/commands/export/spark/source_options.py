@@ -138,7 +138,7 @@ class SourceOptions:
             NothingFoundError, PropertiesError, ConfigError: as for the commands.
         """
         from bkctl.errors import UsageError
-        from bkctl.options import Options, cluster_of_variables
+        from bkctl.global_options import Options, cluster_of_variables
         from bkctl.session.settings import cluster_settings
 
         if self.uri or self.conf or self.profile:

@@ -22,7 +22,7 @@ from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import admin_requests
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.options import Options
+from bkctl.global_options import Options
 from bkctl.output.results import Emitter
 from bkctl.output.views import view_of
 from bkctl.session.interrupt import Interrupts

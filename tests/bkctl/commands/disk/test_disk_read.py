@@ -18,7 +18,7 @@ import pytest
 from bkctl.cli.root import cli
 from bkctl.commands.ledger.columns import preview
 from bkctl.exit_status import ExitStatus
-from bkctl.options import OUTPUTS
+from bkctl.global_options import OUTPUTS
 from bookied.directories.lock import DirectoryLocks
 from bookied.storage.journal.format import entry_record, header
 from tests.bkctl.support.disk import SYNTHETIC, copy_of, dirs, run, snapshot

@@ -16,7 +16,7 @@ from bkctl.commands.settings.profile_file import with_default, with_profile, wit
 from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.options import Options
+from bkctl.global_options import Options
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.profiles import (
     Profile,

@@ -29,7 +29,7 @@ from bkctl.commands.tool.shell import (
 from bkctl.commands.tool.shell_program import ClusterState, ShellHost, ShellProgram
 from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.options import Options, as_words, options_of
+from bkctl.global_options import Options, as_words, options_of
 from bkctl.session.interrupt import ECHO_S, Interrupts
 from bkctl.session.profiles import Profile, parse_profiles, read_profiles
 from shell import program as shell_program

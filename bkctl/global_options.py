@@ -93,7 +93,7 @@ WATCH_EVERY_S: Final = 2.0
 OF_PROFILE: Final = "profile "
 """How the origin begins of what a profile says."""
 
-_META: Final = "bkctl.options"
+_META: Final = "bkctl.global_options"
 
 
 class Options:
