@@ -14,7 +14,7 @@ from bkclient.placement.rack import DEFAULT_RACK
 from bkclient.quorum.fragments import racks_with_all_copies
 
 if TYPE_CHECKING:
-    from bkctl.bookies.columns import BookieSummary
+    from bkctl.bookies.bookie_columns import BookieSummary
     from wire.ids import BookieId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
 

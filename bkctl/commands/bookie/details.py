@@ -19,7 +19,7 @@ from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.replication.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
-from bkctl.bookies.columns import BookieSummary, is_loopback
+from bkctl.bookies.bookie_columns import BookieSummary, is_loopback
 from bkctl.bookies.load_rates import LoadFigures
 from bkctl.cli.parameter_types import BOOKIE_ID
 from bkctl.commands.cookie.stored_cookies import COOKIE_COLUMNS

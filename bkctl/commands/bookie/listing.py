@@ -1,6 +1,6 @@
 """What `bookie list` does. What metadata alone knows is printed without asking bookies.
 
-Its columns are the fields of ``bkctl.bookies.columns.BookieSummary``.
+Its columns are the fields of ``bkctl.bookies.bookie_columns.BookieSummary``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
-from bkctl.bookies.columns import BookieSummary, listed_bookies
+from bkctl.bookies.bookie_columns import BookieSummary, listed_bookies
 from bkctl.session.session import Session
 
 _ORDER: Final = attrgetter("bookie_id")

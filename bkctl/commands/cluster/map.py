@@ -12,7 +12,7 @@ from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkctl.bookies import ask_bookies
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.commands.bookie.details import space
 from bkctl.output.charts import Canvas

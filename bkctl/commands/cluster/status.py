@@ -19,7 +19,7 @@ from bkclient.metadata.tree.nodes import run_together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.replication import autorecovery_admin
 from bkctl.bookies import ask_bookies
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.bookie.details import space
 from bkctl.errors import CommandError, ProblemsError, error_message

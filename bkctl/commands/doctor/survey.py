@@ -24,7 +24,7 @@ from bkclient.replication import autorecovery_admin
 from bkclient.replication.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.commands.doctor.columns import ClusterFinding

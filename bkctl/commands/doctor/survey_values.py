@@ -21,7 +21,7 @@ from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.rack_script import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.replication.autorecovery_admin import Mark, Pause
-from bkctl.bookies.columns import BookieSummary, is_loopback
+from bkctl.bookies.bookie_columns import BookieSummary, is_loopback
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bookied.offline.check.findings import DiskFinding
 from wire.codes import LedgerState

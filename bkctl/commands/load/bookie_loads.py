@@ -23,7 +23,7 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.bookies.columns import BookieSummary
+    from bkctl.bookies.bookie_columns import BookieSummary
     from bkctl.session.session import Session
 
 T = TypeVar("T")

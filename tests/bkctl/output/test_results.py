@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.ledger.columns import EntryRecord, LedgerDetails, LedgerSummary
 from bkctl.commands.ledger.create import LedgerCreated

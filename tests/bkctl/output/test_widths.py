@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.ledger.columns import LedgerSummary
 from bkctl.commands.settings.config_files import SettingDifference
 from bkctl.commands.tool.explanations import ErrorExplanation, ErrorName

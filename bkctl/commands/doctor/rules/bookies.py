@@ -8,7 +8,7 @@ from typing import Final
 
 from bkclient.config.findings import Severity
 from bkclient.metadata.stored_values import BookieState
-from bkctl.bookies.columns import LOGIN_NEEDED, BookieSummary
+from bkctl.bookies.bookie_columns import LOGIN_NEEDED, BookieSummary
 from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules.findings import (

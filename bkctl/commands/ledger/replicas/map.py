@@ -16,7 +16,7 @@ from bkclient.quorum.distribution import write_set
 from bkclient.replication import replica_map
 from bkclient.replication.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.bookies import ask_bookies
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.cluster.map import glyph
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.charts import Canvas

@@ -14,7 +14,7 @@ import attrs
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.replication import verify as verifying
 from bkclient.replication.verify import LedgerVerification
-from bkctl.bookies.columns import LOGIN_NEEDED
+from bkctl.bookies.bookie_columns import LOGIN_NEEDED
 from bkctl.commands.ledger.ids import ids_from_arguments
 from bkctl.commands.ledger.list_and_show import LedgerFilter, each, ledgers
 from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.bookie.details import space
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in

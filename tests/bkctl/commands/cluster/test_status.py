@@ -14,7 +14,7 @@ import pytest
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.placement.rack_script import ScriptError
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map

@@ -15,7 +15,7 @@ from bkclient.metadata.api import HeldLock
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication.autorecovery_admin import Mark
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.columns import ClusterFinding

@@ -16,7 +16,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.columns import BookieSummary
+from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.cli.root import cli
 from bkctl.commands.load import bookie_loads as top_work
