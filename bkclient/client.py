@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bkclient.connection.security.tls_and_sasl_handshake import Greeting
     from bkclient.ledger.context import Cluster
     from bkclient.ledger.reader import LedgerReader
-    from bkclient.ledger.recovery import ProgressReport
+    from bkclient.ledger.recovery_run import ProgressReport
     from bkclient.ledger.writer import LedgerWriter
     from bkclient.placement.policy import Placement
     from bkclient.placement.rack_script import RackScript

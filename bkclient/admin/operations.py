@@ -27,7 +27,7 @@ from wire.records.service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.ledger.recovery import ProgressReport
+    from bkclient.ledger.recovery_run import ProgressReport
     from wire.messages import Response
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
         MetadataStoreError: the mark could not be stored, and no writer was fenced.
     """
     from bkclient.ledger.reads.replica_read import as_client_error
-    from bkclient.ledger.recovery import mark
+    from bkclient.ledger.recovery_run import mark
     from bkclient.quorum.read_rules import NEGATIVE, LacQuorum
     from wire.messages import ReadRequest
 

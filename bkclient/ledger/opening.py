@@ -18,7 +18,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reader import LedgerReader
-from bkclient.ledger.recovery import ProgressReport, recover
+from bkclient.ledger.recovery_run import ProgressReport, recover
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_changes import LocalMetadata
 from wire.codes import DigestType

@@ -19,7 +19,7 @@ from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.ledger.recovery import RecoveryProgress
+    from bkclient.ledger.recovery_run import RecoveryProgress
     from bkctl.session.session import Session
     from wire.ids import BookieId
 

@@ -16,7 +16,7 @@ from bkclient.errors import (
     MetadataStoreError,
     NotEnoughBookiesError,
 )
-from bkclient.ledger.recovery import mark
+from bkclient.ledger.recovery_run import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.replication.fragment_copy import CopiedEntry

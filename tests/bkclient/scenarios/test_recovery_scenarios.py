@@ -23,7 +23,7 @@ from bkclient.errors import (
     LedgerRecoveryError,
     RequestTimeoutError,
 )
-from bkclient.ledger.recovery import RECOVERY_FRAME_BYTES, RecoveryProgress
+from bkclient.ledger.recovery_run import RECOVERY_FRAME_BYTES, RecoveryProgress
 from bkclient.ledger.writer import LedgerWriter
 from tests.bkclient.worlds import (
     FakeBookie,

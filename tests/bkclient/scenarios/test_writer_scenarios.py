@@ -19,7 +19,7 @@ from bkclient.errors import (
     MetadataVersionError,
     NotEnoughBookiesError,
 )
-from bkclient.ledger.recovery import mark
+from bkclient.ledger.recovery_run import mark
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.ledger_changes import LocalMetadata
 from tests.bkclient.worlds import Fate, World, collect, is_add, is_fence, when

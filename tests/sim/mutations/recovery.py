@@ -13,9 +13,9 @@ from bkclient.errors import (
     ClientError,
     RequestTimeoutError,
 )
-from bkclient.ledger import opening, recovery
+from bkclient.ledger import opening, recovery_run
 from bkclient.ledger.adds.pipeline import AddPipeline
-from bkclient.ledger.recovery import RecoveryRun
+from bkclient.ledger.recovery_run import RecoveryRun
 from bkclient.metadata import ledger_changes as updates
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import (
@@ -30,7 +30,7 @@ from wire.ids import EntryId
 
 
 def _fence_before_mark(stack: contextlib.ExitStack) -> None:
-    usual = recovery.mark
+    usual = recovery_run.mark
 
     async def recover(cluster: Any, local: Any, keys: Any, report: Any = None) -> Any:
         if local.value.is_closed:
@@ -196,7 +196,7 @@ def _close_before_written(stack: contextlib.ExitStack) -> None:
 
 def _close_over_closed(stack: contextlib.ExitStack) -> None:
     """A recoverer does not look whether another was faster."""
-    put(stack, recovery, _still_recovering=lambda _metadata: True)
+    put(stack, recovery_run, _still_recovering=lambda _metadata: True)
 
 
 def _own_end(stack: contextlib.ExitStack) -> None:
