@@ -1,4 +1,4 @@
-"""What a ledger's metadata says while no writer has it: see ``handover``, which passes it on."""
+"""What a ledger's metadata says between one-shot adds, while no writer has it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ShellWriters:
 
 
 def _hand_back(held: WriterInUse, tell: Tell) -> bool:
-    from bkclient.admin.handover import release_ledger
+    from bkclient.admin.one_shot_adds import release_ledger
 
     ledger = f"ledger {held.writer.ledger_id}"
     try:
@@ -93,12 +93,12 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     Raises:
         ClientError: its last writer has not handed it over.
     """
-    from bkclient.admin import handover
+    from bkclient.admin import one_shot_adds
 
     held = writer_in_use(session, ledger_id)
     if held is not None:
         return held
-    writer = session.call(handover.claim_ledger, ledger_id)
+    writer = session.call(one_shot_adds.claim_ledger, ledger_id)
     if session.host.writers is not None:
         session.host.writers.keep(session.uri, session.cluster.client, writer)
     return writer
@@ -106,7 +106,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
 
 def give_back(session: Session, writer: LedgerWriter) -> None:
     """Hand the ledger back; in a shell only let others read what has been added."""
-    from bkclient.admin.handover import release_ledger
+    from bkclient.admin.one_shot_adds import release_ledger
 
     if session.host.writers is None:
         session.run(release_ledger, writer)

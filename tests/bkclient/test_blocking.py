@@ -18,7 +18,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
-from bkclient.admin import handover, operations
+from bkclient.admin import one_shot_adds, operations
 from bkclient.blocking import BlockingClient, _stop, call_in_reactor, reactor_in_thread, with_store
 from bkclient.client import Client
 from bkclient.errors import (
@@ -130,7 +130,7 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
     with BlockingClient(uri) as client:
         with pytest.raises(NoSuchLedgerError):
             list(client.iter_entries(123456))
-        writer = client.call(handover.create_handed_over, NewLedger(**TRIPLE))
+        writer = client.call(one_shot_adds.create_handed_over, NewLedger(**TRIPLE))
         ledger_id = writer[0]
         with pytest.raises(ReadFailedError):
             client.read_entry(ledger_id, 0)
@@ -141,11 +141,11 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
 
 def test_writers_can_be_held_between_calls(uri: str) -> None:
     with BlockingClient(uri) as client:
-        ledger_id, _ = client.call(handover.create_handed_over, NewLedger(**TRIPLE))
-        writer = client.call(handover.claim_ledger, ledger_id)
+        ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger(**TRIPLE))
+        writer = client.call(one_shot_adds.claim_ledger, ledger_id)
         assert client.run(writer.add, b"one") == 0
         assert client.run(writer.add_many, [b"two", b"three"]) == 2
-        client.run(handover.release_ledger, writer)
+        client.run(one_shot_adds.release_ledger, writer)
         reader = client.run(client.client.open_ledger, ledger_id, recover=True)
         assert client.run(reader.read_entry, 2).payload == b"three"
 

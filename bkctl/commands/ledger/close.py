@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bkclient.admin import handover, operations
+from bkclient.admin import one_shot_adds, operations
 from bkctl.commands.ledger import ids as ledger_ids
 from bkctl.commands.ledger.list_and_show import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
@@ -138,7 +138,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
             return f"close ledger {ledger_id}, which this shell writes to"
         return _closed(ledger_id, session.run(writer.close), "closed")
     found = metadata_of(session, ledger_id)
-    if found.state is not LedgerState.OPEN or not handover.is_handed_over(found):
+    if found.state is not LedgerState.OPEN or not one_shot_adds.is_handed_over(found):
         return _recover_unless_closed(session, ledger_id, found)
     if session.dry_run:
         return f"close ledger {ledger_id}, which its last writer has released"
@@ -169,7 +169,7 @@ def _recover_unless_closed(session: Session, ledger_id: LedgerId, found: LedgerM
 
 async def _claim_and_close(client: Client, ledger_id: LedgerId) -> LedgerClosed:
     """Close a ledger that was handed over."""
-    writer = await handover.claim_ledger(client, ledger_id)
+    writer = await one_shot_adds.claim_ledger(client, ledger_id)
     return _closed(ledger_id, await writer.close(), "closed")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.ledger.creation import NewLedger
 from bkctl.errors import UsageError
@@ -40,7 +40,7 @@ def create(session: Session, /, **wanted: Any) -> None:
         session.plan([plan_of(new)])
         return
     warn_of_chosen_id(session, new)
-    ledger_id, made = session.call(handover.create_handed_over, new)
+    ledger_id, made = session.call(one_shot_adds.create_handed_over, new)
     session.emit(
         LedgerCreated(
             ledger_id, made.ensemble_size, made.write_quorum, made.ack_quorum, made.ensemble

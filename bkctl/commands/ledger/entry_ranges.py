@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.task import deferLater
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.errors import ClientError, NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError
 from bkctl.errors import NothingFoundError
 
@@ -49,15 +49,15 @@ async def open_ledger(
 
 def confirmed_end(reader: LedgerReader) -> int:
     """Return the last entry that is confirmed, as far as anybody has told; -1 for none."""
-    if not handover.is_handed_over(reader.metadata):
+    if not one_shot_adds.is_handed_over(reader.metadata):
         return reader.last_add_confirmed
-    handed_over_last = handover.read_handover(reader.ledger_id, reader.metadata).last
+    handed_over_last = one_shot_adds.read_handover(reader.ledger_id, reader.metadata).last
     return max(reader.last_add_confirmed, handed_over_last)
 
 
 def note_open_end(session: Session, reader: LedgerReader) -> None:
     """Say, after entries up to the confirmed end, that an open ledger may have more of them."""
-    if reader.is_closed or handover.is_handed_over(reader.metadata):
+    if reader.is_closed or one_shot_adds.is_handed_over(reader.metadata):
         return
     ledger_id = reader.ledger_id
     session.note(

@@ -182,7 +182,7 @@ def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
 
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
-    from bkclient.admin.handover import is_handed_over
+    from bkclient.admin.one_shot_adds import is_handed_over
     from bkctl.commands.ledger.ids import insist_all, outcomes
 
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
@@ -209,7 +209,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
 
 def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
     """Return what the metadata of a ledger that is not closed says about its writer."""
-    from bkclient.admin.handover import is_handed_over
+    from bkclient.admin.one_shot_adds import is_handed_over
     from bkclient.ledger.handover_state import WRITER_KEY
     from bkclient.log.ledger_list import LOG_KEY
 

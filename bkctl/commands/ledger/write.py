@@ -17,7 +17,7 @@ import attrs
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.output.progress import Progress
@@ -134,7 +134,7 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
 
     if shell_writers.writer_in_use(session, ledger_id) is not None:
         return "this shell writes to"
-    handover.read_handover(ledger_id, metadata_of(session, ledger_id))
+    one_shot_adds.read_handover(ledger_id, metadata_of(session, ledger_id))
     return "its last writer has released"
 
 

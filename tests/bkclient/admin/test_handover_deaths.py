@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.admin import handover, operations
-from bkclient.admin.handover import NotHandedOverError
+from bkclient.admin import one_shot_adds, operations
+from bkclient.admin.one_shot_adds import NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.ledger.creation import NewLedger
@@ -28,7 +28,9 @@ class Relay(Processes):
     def __init__(self, death: Death | None = None) -> None:
         super().__init__(4)
         with self.start() as first:
-            self.ledger_id: LedgerId = first.call(handover.create_handed_over, NewLedger(**PAIR))[0]
+            self.ledger_id: LedgerId = first.call(
+                one_shot_adds.create_handed_over, NewLedger(**PAIR)
+            )[0]
         self.acknowledged: dict[int, bytes] = {}
         self.steps = 0
         self.add([b"first"])
@@ -38,10 +40,10 @@ class Relay(Processes):
         """Add entries in a process of its own, then hand the ledger over or close it."""
 
         async def added(client: Client) -> None:
-            writer = await handover.claim_ledger(client, self.ledger_id)
+            writer = await one_shot_adds.claim_ledger(client, self.ledger_id)
             for payload in payloads:
                 self.acknowledged[await writer.add(payload)] = payload
-            await (writer.close() if closes else handover.release_ledger(writer))
+            await (writer.close() if closes else one_shot_adds.release_ledger(writer))
 
         with self.start() as process:
             process.call(added)
@@ -118,7 +120,7 @@ def test_a_process_that_dies_at_any_step_of_its_recovery_leaves_it_to_the_next()
         relay = Relay()
 
         async def added(client: Client) -> None:
-            writer = await handover.claim_ledger(client, relay.ledger_id)
+            writer = await one_shot_adds.claim_ledger(client, relay.ledger_id)
             for payload in ENTRIES[:2]:
                 relay.acknowledged[await writer.add(payload)] = payload
             writer.add(ENTRIES[2]).addErrback(lambda _failure: None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.ledger.creation import NewLedger
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.quorum.replica_counts import count_at, count_held, runs
@@ -151,10 +151,10 @@ class TestLook:
         client = world.client()
 
         async def scenario() -> LedgerId:
-            ledger_id, _ = await handover.create_handed_over(client, NewLedger())
-            writer = await handover.claim_ledger(client, ledger_id)
+            ledger_id, _ = await one_shot_adds.create_handed_over(client, NewLedger())
+            writer = await one_shot_adds.claim_ledger(client, ledger_id)
             await writer.add_many([b"x"] * 4)
-            await handover.release_ledger(writer)
+            await one_shot_adds.release_ledger(writer)
             return ledger_id
 
         found = self.map_replicas(world, world.run(scenario()))

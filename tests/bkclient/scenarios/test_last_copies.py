@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.client import Client
 from bkclient.errors import ClientUnauthorizedError
 from bkclient.ledger.creation import NewLedger
@@ -157,10 +157,10 @@ def test_a_release_tells_of_its_wait_for_last_copies(said: list[str]) -> None:
     world = World(3)
     client = world.client()
     new = NewLedger(ensemble_size=3, write_quorum=3, ack_quorum=2)
-    ledger_id, _ = world.run(handover.create_handed_over(client, new))
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    ledger_id, _ = world.run(one_shot_adds.create_handed_over(client, new))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world["b1"].policy = when(is_add, Fate.LOSE)
     world.run(writer.add(b"entry"))
-    world.run(handover.release_ledger(writer))
+    world.run(one_shot_adds.release_ledger(writer))
     told = [line for line in said if "waiting" in line]
     assert told == [f"waiting for the last copies of ledger {ledger_id}, at most 5 s"]

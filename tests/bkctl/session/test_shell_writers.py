@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.admin.handover import is_handed_over
+from bkclient.admin.one_shot_adds import is_handed_over
 from bkctl.cli.root import cli
 from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.session.shell_writers import ShellWriters

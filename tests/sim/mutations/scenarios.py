@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.client import Client
 from bkclient.connection.channel import BookieChannel
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandoverState
@@ -50,12 +50,12 @@ def _stale_claim(stack: Stack) -> None:
 
     async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
         local = await client.local_metadata(ledger_id)
-        start = handover.read_handover(ledger_id, local.value)
+        start = one_shot_adds.read_handover(ledger_id, local.value)
         nonce = b"%032x" % client.cluster.rng.getrandbits(128)
 
         def needed(metadata: LedgerMetadata) -> bool:
             is_done = metadata.custom.get(WRITER_KEY) == nonce
-            return not is_done and bool(handover.read_handover(ledger_id, metadata))
+            return not is_done and bool(one_shot_adds.read_handover(ledger_id, metadata))
 
         def claimed(metadata: LedgerMetadata) -> LedgerMetadata:
             custom = {k: value for k, value in metadata.custom.items() if k != HANDOVER_KEY}
@@ -64,7 +64,7 @@ def _stale_claim(stack: Stack) -> None:
         await client.cluster.updater.update(ledger_id, local, needed, claimed)
         return client.writer_of(ledger_id, local, last=start.last, length=start.length)
 
-    put(stack, handover, claim_ledger=claim)
+    put(stack, one_shot_adds, claim_ledger=claim)
 
 
 def _releases_anything(stack: Stack) -> None:
@@ -82,7 +82,7 @@ def _releases_anything(stack: Stack) -> None:
             lambda metadata: metadata.custom.get(HANDOVER_KEY) != value, released
         )
 
-    put(stack, handover, release_ledger=release)
+    put(stack, one_shot_adds, release_ledger=release)
 
 
 def _cookie_not_looked_for(stack: Stack) -> None:

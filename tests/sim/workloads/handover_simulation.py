@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.errors import ClientError
 from bkclient.ledger.creation import NewLedger
 from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, decode_handover
@@ -40,7 +40,7 @@ class HandoverSimulation(Simulation):
     def _create(self) -> None:
         client = self.client("w")
         new = NewLedger(**self.ledger_options, ledger_id=LEDGER)
-        creating = handover.create_handed_over(client.client, new)
+        creating = one_shot_adds.create_handed_over(client.client, new)
         self.world.run(client.begin(creating))
 
     def _arrange(self) -> None:
@@ -81,7 +81,7 @@ class HandoverSimulation(Simulation):
             if not turns:
                 return
             try:
-                writer = await handover.claim_ledger(client.client, LEDGER)
+                writer = await one_shot_adds.claim_ledger(client.client, LEDGER)
             except (NotHandedOverError, MetadataUnavailableError):
                 await client.sleep(rng.choice([0.01, 0.1, 0.5]))
                 continue
@@ -101,7 +101,7 @@ class HandoverSimulation(Simulation):
         if end < 0.05:
             await writer.close()
             return
-        await handover.release_ledger(writer, settle_s=rng.choice([0.0, 0.0, 1.0]))
+        await one_shot_adds.release_ledger(writer, settle_s=rng.choice([0.0, 0.0, 1.0]))
         self.world.note(f"{name}: has handed the ledger over")
 
     def _add_as(self, writer: LedgerWriter, name: str, rng: Random) -> Deferred[None]:

@@ -10,7 +10,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 
 from deltalake import DeltaTable
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.blocking import BlockingClient
 from bkclient.ledger.creation import NewLedger
 from bkctl.commands.export.errors import (
@@ -57,7 +57,7 @@ def test_each_export_is_one_version_of_the_table(cluster, client, tmp_path, layo
 
 
 def test_of_a_ledger_that_grows_the_rest_is_added(cluster, client, tmp_path) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
+    ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     for first, last in ((0, 3), (3, 7)):
         client.call(add, ledger_id, [b"%d" % n for n in range(first, last)])
         export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta", layout="none")
@@ -66,9 +66,9 @@ def test_of_a_ledger_that_grows_the_rest_is_added(cluster, client, tmp_path) -> 
 
 
 async def add(client, ledger_id: int, payloads: list[bytes]) -> None:
-    writer = await handover.claim_ledger(client, ledger_id)
+    writer = await one_shot_adds.claim_ledger(client, ledger_id)
     await writer.add_many(payloads)
-    await handover.release_ledger(writer)
+    await one_shot_adds.release_ledger(writer)
 
 
 def test_a_table_that_others_compact_and_vacuum_goes_on(cluster, client, tmp_path) -> None:

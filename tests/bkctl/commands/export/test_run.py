@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.admin import handover
+from bkclient.admin import one_shot_adds
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
 from bkclient.ledger.creation import NewLedger
@@ -129,7 +129,7 @@ def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_pa
 def test_an_open_ledger_is_exported_up_to_what_is_confirmed(
     cluster, client, spark, tmp_path
 ) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
+    ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
     assert (report.entries, report.files) == (0, 0)
     add(client, ledger_id, [b"a", b"b"])
@@ -143,9 +143,9 @@ def test_an_open_ledger_is_exported_up_to_what_is_confirmed(
 
 def add(client: BlockingClient, ledger_id: int, payloads: list[bytes]) -> None:
     async def one_shot(connected) -> None:
-        writer = await handover.claim_ledger(connected, ledger_id)
+        writer = await one_shot_adds.claim_ledger(connected, ledger_id)
         await writer.add_many(payloads)
-        await handover.release_ledger(writer)
+        await one_shot_adds.release_ledger(writer)
 
     client.call(one_shot)
 
@@ -156,7 +156,7 @@ def test_a_target_without_a_file_has_no_line_to_read_it(cluster, client, tmp_pat
 
 
 def test_recover_closes_first(cluster, client, spark, tmp_path) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
+    ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     add(client, ledger_id, [b"a", b"b"])
     report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, recover=True)
     assert (report.ledgers[0].state, report.ledgers[0].last_entry) == ("CLOSED", 1)
@@ -222,7 +222,7 @@ def test_a_shared_file_that_is_damaged_is_copied_again_with_all_that_it_holds(
     """The command is the one that the report names, without layout and format."""
     if table_format == "delta":
         pytest.importorskip("deltalake", reason="deltalake is not installed")
-    grown, _ = client.call(handover.create_handed_over, NewLedger())
+    grown, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     add(client, grown, [b"one"])
     others = [write(client, PAYLOADS[:n]) for n in (5, 7)]
     words = ("export", grown, *others, "--to", tmp_path)
@@ -441,7 +441,7 @@ def test_damaged_files_of_earlier_exports_do_not_stop_new_entries(
         runner(own) as run,
     ):
         closed = write(client, PAYLOADS[:5], **alone)
-        grown, _ = client.call(handover.create_handed_over, NewLedger(**alone))
+        grown, _ = client.call(one_shot_adds.create_handed_over, NewLedger(**alone))
         add(client, grown, [b"lost"])
         run(*words)
         for path in target.rglob("*.parquet"):
@@ -559,7 +559,7 @@ def test_staging_of_a_killed_export_is_swept(cluster, client, spark, tmp_path) -
 
 
 def test_only_what_is_new_is_copied(cluster, client, spark, tmp_path) -> None:
-    growing, _ = client.call(handover.create_handed_over, NewLedger())
+    growing, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     add(client, growing, [b"a", b"b"])
     target = str(tmp_path)
     first = export_ledgers(cluster.uri, [growing], target, spark=spark)
@@ -735,7 +735,7 @@ class TestCommand:
         assert sorted(target.rglob("*")) == kept
 
     def test_a_dry_run_fences_nobody(self, run: Run, client, tmp_path) -> None:
-        ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
+        ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
         add(client, ledger_id, [b"a", b"b"])
         words = (str(ledger_id), "--recover", "--to", str(tmp_path), "--dry-run", "-o", "json")
         assert run("export", *words).json["would"] == [
@@ -873,7 +873,7 @@ class TestCommand:
             BlockingClient(own.uri) as client,
             runner(own) as run,
         ):
-            shorter, _ = client.call(handover.create_handed_over, NewLedger(**alone))
+            shorter, _ = client.call(one_shot_adds.create_handed_over, NewLedger(**alone))
             add(client, shorter, [b"a", b"b", b"c"])
             run("export", *words)
             close_at(client, shorter, 0)

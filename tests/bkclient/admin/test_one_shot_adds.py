@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.admin import handover, operations
-from bkclient.admin.handover import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
+from bkclient.admin import one_shot_adds, operations
+from bkclient.admin.one_shot_adds import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import (
     ClientError,
@@ -29,15 +29,15 @@ TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 
 
 def create(world: World, client: Client) -> LedgerId:
-    ledger_id, _ = world.run(handover.create_handed_over(client, NewLedger(**TRIPLE)))
+    ledger_id, _ = world.run(one_shot_adds.create_handed_over(client, NewLedger(**TRIPLE)))
     return ledger_id
 
 
 async def add_once(client: Client, ledger_id: LedgerId, *payloads: bytes) -> int:
     """What `bkctl ledger add` does."""
-    writer = await handover.claim_ledger(client, ledger_id)
+    writer = await one_shot_adds.claim_ledger(client, ledger_id)
     last = await writer.add_many(payloads)
-    await handover.release_ledger(writer)
+    await one_shot_adds.release_ledger(writer)
     return last
 
 
@@ -66,7 +66,7 @@ def test_adds_of_separate_processes_make_one_ledger(protocol: ProtocolVersion) -
 
 
 async def _claim_and_close(client: Client, ledger_id: LedgerId) -> Any:
-    return await (await handover.claim_ledger(client, ledger_id)).close()
+    return await (await one_shot_adds.claim_ledger(client, ledger_id)).close()
 
 
 def test_one_process_may_claim_again_what_it_released() -> None:
@@ -81,14 +81,14 @@ def test_between_writers_the_key_says_where_to_go_on_and_during_one_there_is_non
     world = World(3)
     client = world.client()
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     assert key_of(world, ledger_id) is None
-    assert not handover.is_handed_over(world.stored(ledger_id))
+    assert not one_shot_adds.is_handed_over(world.stored(ledger_id))
     with pytest.raises(NotHandedOverError):
-        world.run(handover.claim_ledger(world.client(seed=1), ledger_id))
+        world.run(one_shot_adds.claim_ledger(world.client(seed=1), ledger_id))
     world.run(writer.add(b"x"))
-    world.run(handover.release_ledger(writer))
-    assert handover.is_handed_over(world.stored(ledger_id))
+    world.run(one_shot_adds.release_ledger(writer))
+    assert one_shot_adds.is_handed_over(world.stored(ledger_id))
     with pytest.raises(ClientLedgerFencedError):
         world.run(writer.add(b"after the release"))
 
@@ -97,11 +97,11 @@ def test_a_release_waits_for_an_add_that_has_no_quorum_yet() -> None:
     world = World(3)
     client = world.client()
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     for bookie in world.bookies.values():
         bookie.policy = when(is_add, Fate.HOLD)
     added = writer.add(b"xyz")
-    releasing = world.start(handover.release_ledger(writer, settle_s=0.1))
+    releasing = world.start(one_shot_adds.release_ledger(writer, settle_s=0.1))
     world.settle(1)
     assert not releasing.done
     assert key_of(world, ledger_id) is None
@@ -118,7 +118,9 @@ def test_of_racing_claimants_one_wins(delay_s: float) -> None:
     world = World(3)
     ledger_id = create(world, world.client())
     world.metadata.delay_s = lambda _operation: delay_s
-    claims = [world.start(handover.claim_ledger(world.client(seed=n), ledger_id)) for n in range(4)]
+    claims = [
+        world.start(one_shot_adds.claim_ledger(world.client(seed=n), ledger_id)) for n in range(4)
+    ]
     world.settle(20)
     assert all(claim.done for claim in claims)
     won = [claim.result for claim in claims if not isinstance(claim.result, Exception)]
@@ -150,17 +152,17 @@ def test_lost_replies_are_recognised_as_ones_own(fault: Fault) -> None:
     client = world.client()
     ledger_id = create(world, client)
     lost = lose_set_replies(world, client.store.session_id, 1, fault)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     assert len(lost) == 1
     world.run(writer.add(b"x"))
     lost = lose_set_replies(world, client.store.session_id, 1, fault)
-    world.run(handover.release_ledger(writer))
+    world.run(one_shot_adds.release_ledger(writer))
     assert len(lost) == 1
     assert key_of(world, ledger_id) == {"v": 1, "last": 0, "length": 1}
 
 
 async def _claim_and_add(client: Client, ledger_id: LedgerId) -> Any:
-    writer = await handover.claim_ledger(client, ledger_id)
+    writer = await one_shot_adds.claim_ledger(client, ledger_id)
     await writer.add(b"next")
     return writer
 
@@ -170,13 +172,13 @@ def test_a_release_is_done_whatever_comes_before_its_lost_reply_is_looked_for(ac
     world = World(3)
     client, other = world.client(), world.client(seed=1)
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.run(writer.add(b"x"))
     lost = lose_set_replies(world, client.store.session_id, 1, Fault.ANSWER_LOST)
     world.metadata.delay_s = lambda op: (
         60.0 if op.session_id == client.store.session_id and op.name == "get" else 0.0
     )
-    releasing = world.start(handover.release_ledger(writer))
+    releasing = world.start(one_shot_adds.release_ledger(writer))
     world.settle(1)
     assert (len(lost), releasing.done) == (1, False)
     world.run(act(other, ledger_id, *((b"next",) if act is add_once else ())))
@@ -190,13 +192,13 @@ def test_a_claim_that_meets_another_goes_on_behind_what_that_one_added() -> None
     world.metadata.delay_s = lambda op: (
         20.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
     )
-    claiming = world.start(handover.claim_ledger(client, ledger_id))
+    claiming = world.start(one_shot_adds.claim_ledger(client, ledger_id))
     world.settle(1)
     assert world.run(add_once(other, ledger_id, b"a", b"bc")) == 1
     writer = claiming.finish()
     assert (writer.last_add_confirmed, writer.length) == (1, 3)
     assert world.run(writer.add(b"d")) == 2
-    world.run(handover.release_ledger(writer))
+    world.run(one_shot_adds.release_ledger(writer))
     reader = world.run(other.open_ledger(ledger_id))
     assert world.run(collect(reader.read())) == [b"a", b"bc", b"d"]
 
@@ -205,13 +207,13 @@ def test_a_writer_releases_nothing_that_another_has() -> None:
     world = World(3)
     client, other = world.client(), world.client(seed=1)
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     stored = world.run(other.read_metadata(ledger_id))
     custom = {**stored.value.custom, WRITER_KEY: b"another"}
     theirs = attrs.evolve(stored.value, custom=custom)
     world.run(other.store.write_ledger(ledger_id, theirs, stored.version))
     with pytest.raises(NotHandedOverError):
-        world.run(handover.release_ledger(writer))
+        world.run(one_shot_adds.release_ledger(writer))
     assert world.stored(ledger_id).custom == custom
 
 
@@ -226,11 +228,11 @@ def test_replication_may_rewrite_the_metadata_in_between() -> None:
         world.run(other.store.write_ledger(ledger_id, changed, stored.version))
 
     rewrite()
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     rewrite()
     world.run(writer.add(b"x"))
     rewrite()
-    world.run(handover.release_ledger(writer))
+    world.run(one_shot_adds.release_ledger(writer))
     rewrite()
     assert world.run(add_once(other, ledger_id, b"y")) == 1
     # A reply lost, and the metadata rewritten before it is read again:
@@ -254,15 +256,15 @@ def test_a_recovery_beats_the_release() -> None:
     world = World(3)
     client, other = world.client(), world.client(seed=1)
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.run(writer.add(b"x"))
     metadata = world.run(operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 0
     with pytest.raises((LedgerClosedError, ClientLedgerFencedError)):
-        world.run(handover.release_ledger(writer))
+        world.run(one_shot_adds.release_ledger(writer))
     assert HANDOVER_KEY not in world.stored(ledger_id).custom
     with pytest.raises(LedgerClosedError):
-        world.run(handover.claim_ledger(other, ledger_id))
+        world.run(one_shot_adds.claim_ledger(other, ledger_id))
 
 
 def test_a_recovery_beats_the_claim() -> None:
@@ -273,7 +275,7 @@ def test_a_recovery_beats_the_claim() -> None:
     world.metadata.delay_s = lambda op: (
         3.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
     )
-    claiming = world.start(handover.claim_ledger(client, ledger_id))
+    claiming = world.start(one_shot_adds.claim_ledger(client, ledger_id))
     metadata = world.run(operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 1
     world.settle(10)
@@ -289,7 +291,7 @@ def test_a_claim_without_an_answer_does_not_outlive_the_ledger() -> None:
     world.metadata.delay_s = lambda op: (
         60.0 if op.session_id == client.store.session_id and op.name == "get" and lost else 0.0
     )
-    claiming = world.start(handover.claim_ledger(client, ledger_id))
+    claiming = world.start(one_shot_adds.claim_ledger(client, ledger_id))
     world.settle(1)
     assert (len(lost), claiming.done) == (1, False)
     recovered = world.run(operations.recover_ledger(other, ledger_id))
@@ -309,16 +311,16 @@ def test_a_claimant_that_dies_leaves_the_ledger_to_recovery(protocol: ProtocolVe
     ledger_id = create(world, world.client(protocol=protocol))
     world.run(add_once(world.client(protocol=protocol, seed=1), ledger_id, b"kept"))
     dying = world.client(protocol=protocol, seed=2)
-    writer = world.run(handover.claim_ledger(dying, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(dying, ledger_id))
     world.run(writer.add(b"kept too"))
     world.run(dying.close())
     survivor = world.client(protocol=protocol, seed=3)
     with pytest.raises(NotHandedOverError):
-        world.run(handover.claim_ledger(survivor, ledger_id))
+        world.run(one_shot_adds.claim_ledger(survivor, ledger_id))
     assert world.run(operations.recover_ledger(survivor, ledger_id)).last_entry_id == 1
     # Frozen for ever and thawed: what it holds in its hands is worth nothing any more.
     with pytest.raises(ClientError):
-        world.run(handover.release_ledger(writer))
+        world.run(one_shot_adds.release_ledger(writer))
     assert world.stored(ledger_id).state is LedgerState.CLOSED
 
 
@@ -326,13 +328,13 @@ def test_a_failed_add_is_never_handed_over() -> None:
     world = World(3)
     client = world.client()
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.run(writer.add(b"x"))
     for bookie in world.bookies.values():
         bookie.policy = when(is_add, Fate.LOSE)
     writer.add(b"y").addErrback(lambda _failure: None)
     with pytest.raises(ClientError):
-        world.run(handover.release_ledger(writer))
+        world.run(one_shot_adds.release_ledger(writer))
     world.settle(20)
     assert HANDOVER_KEY not in world.stored(ledger_id).custom
 
@@ -341,21 +343,21 @@ def test_release_waits_for_the_whole_write_quorum_but_not_for_ever() -> None:
     world = World(3)
     client = world.client()
     ledger_id = create(world, client)
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     slow = world.bookies[writer.metadata.last_fragment.ensemble[2]]
     slow.policy = when(is_add, Fate.HOLD)
     world.run(writer.add(b"x"))
-    releasing = world.start(handover.release_ledger(writer))
+    releasing = world.start(one_shot_adds.release_ledger(writer))
     world.settle(0.5)
     assert not releasing.done
     slow.release()
     world.settle(0.5)
     assert releasing.done
     assert slow.entries(ledger_id) == {0: b"x"}
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.run(writer.add(b"y"))
     began_s = world.clock.seconds()
-    world.run(handover.release_ledger(writer, settle_s=2.0))
+    world.run(one_shot_adds.release_ledger(writer, settle_s=2.0))
     assert world.clock.seconds() - began_s == pytest.approx(2.0, abs=0.1)
 
 
@@ -364,9 +366,9 @@ def test_only_what_was_claimed_can_be_released() -> None:
     client = world.client()
     writer = world.run(client.create_ledger(**TRIPLE))
     with pytest.raises(IllegalOperationError):
-        world.run(handover.release_ledger(writer))
+        world.run(one_shot_adds.release_ledger(writer))
     with pytest.raises(NotHandedOverError):
-        world.run(handover.claim_ledger(client, writer.ledger_id))
+        world.run(one_shot_adds.claim_ledger(client, writer.ledger_id))
 
 
 @pytest.mark.parametrize(
@@ -381,7 +383,7 @@ def test_a_key_that_is_not_understood_is_refused(value: bytes) -> None:
     changed = attrs.evolve(stored.value, custom={HANDOVER_KEY: value})
     world.run(client.store.write_ledger(ledger_id, changed, stored.version))
     with pytest.raises(NotHandedOverError):
-        world.run(handover.claim_ledger(client, ledger_id))
+        world.run(one_shot_adds.claim_ledger(client, ledger_id))
 
 
 def test_an_ensemble_change_of_a_claimant_keeps_the_rules() -> None:
@@ -389,10 +391,10 @@ def test_an_ensemble_change_of_a_claimant_keeps_the_rules() -> None:
     client = world.client()
     ledger_id = create(world, client)
     world.run(add_once(client, ledger_id, b"0", b"1"))
-    writer = world.run(handover.claim_ledger(client, ledger_id))
+    writer = world.run(one_shot_adds.claim_ledger(client, ledger_id))
     world.kill(writer.metadata.last_fragment.ensemble[0])
     world.run(writer.add_many([b"2", b"3"]))
-    world.run(handover.release_ledger(writer))
+    world.run(one_shot_adds.release_ledger(writer))
     stored = world.stored(ledger_id)
     assert [fragment.first_entry_id for fragment in stored.fragments] == [0, 2]
     assert WRITER_KEY in stored.custom
