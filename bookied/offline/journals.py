@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 
 from bookied.errors import CorruptError, JournalFormatError
+from bookied.offline.entries_without_password import find_digest
 from bookied.offline.journal_tail import Tick, no_tick, offset_of, with_progress
-from bookied.offline.packets import find_digest
 from bookied.storage.files.files import Files
 from bookied.storage.journal import reader as journals
 

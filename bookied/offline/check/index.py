@@ -24,9 +24,9 @@ from bookied.errors import (
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.check.logs import gaps_of
+from bookied.offline.entries_without_password import find_digest
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
-from bookied.offline.packets import find_digest
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.index import format as layout
 from wire.codes import DigestType

@@ -22,8 +22,8 @@ import attrs
 
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
+from bookied.offline.entries_without_password import find_digest
 from bookied.offline.journal_tail import JournalledLedger
-from bookied.offline.packets import find_digest
 from bookied.offline.repair.rescan import Rescan, Tell
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs

@@ -16,8 +16,8 @@ from bkctl.errors import ProblemsError
 from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie
+from bookied.offline.entries_without_password import find_digest, payload_of
 from bookied.offline.logs import EntryLogSummary, summarize
-from bookied.offline.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES, DigestType
 from wire.digest import header
 
