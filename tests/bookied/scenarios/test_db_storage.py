@@ -16,8 +16,8 @@ from bookied.errors import (
     StorageKindError,
     WrongIdentityError,
 )
+from bookied.offline.repair.open_storages import open_rocks
 from bookied.offline.repair.rebuild_db import RebuildDb
-from bookied.offline.repair.storages import open_rocks
 from bookied.service.start_and_stop import BookieService
 from bookied.storage.files.files import RealFiles
 from tests.bookied.service.test_start_and_stop import Running, running

@@ -22,10 +22,10 @@ from bookied.offline.ledger import local_ledgers, placed_entries
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
 from bookied.offline.repair.flush import flush
+from bookied.offline.repair.open_storages import open_rocks, storages_of
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.offline.repair.rebuild_index import rebuild
 from bookied.offline.repair.salvage import salvage
-from bookied.offline.repair.storages import open_rocks, storages_of
 from bookied.storage.entrylog.format import LogHeader
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX

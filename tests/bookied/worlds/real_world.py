@@ -7,7 +7,7 @@ from typing import Any
 
 from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.repair.storages import open_rocks
+from bookied.offline.repair.open_storages import open_rocks
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.key_value_store import KeyValues
 from tests.bookied.worlds.gc_world import GcWorld

@@ -11,7 +11,7 @@ from bkctl.output.views import field, shown
 from bkctl.session.session import Session
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
-from bookied.offline.repair.storages import open_rocks, storages_of
+from bookied.offline.repair.open_storages import open_rocks, storages_of
 from bookied.storage.files.files import RealFiles
 
 _CLASSES: Final = {

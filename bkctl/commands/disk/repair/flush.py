@@ -8,7 +8,7 @@ from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, field, shown
 from bookied.offline.repair.flush import flush
-from bookied.offline.repair.storages import storages_of
+from bookied.offline.repair.open_storages import storages_of
 from bookied.storage.files.files import RealFiles
 
 if TYPE_CHECKING:

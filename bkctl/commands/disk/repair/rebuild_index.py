@@ -16,10 +16,10 @@ from bkctl.session.session import Session
 from bookied.config.storage import StorageClass
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
+from bookied.offline.repair.open_storages import holds_databases, open_rocks, open_rocks_read_only
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, RebuiltLocations
 from bookied.offline.repair.rebuild_index import RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
-from bookied.offline.repair.storages import holds_databases, open_rocks, open_rocks_read_only
 from bookied.storage.files.files import RealFiles
 from bookied.storage.storage_class_check import has_index_files
 from wire.digest import master_key

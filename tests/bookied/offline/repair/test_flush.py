@@ -10,7 +10,7 @@ import pytest
 from bookied.errors import DirectoryEmptiedError, JournalRecordError, NoWritableDirError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.flush import flush
-from bookied.offline.repair.storages import storages_of
+from bookied.offline.repair.open_storages import storages_of
 from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.storage.journal.mark import decode_mark

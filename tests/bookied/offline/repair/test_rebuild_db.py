@@ -22,8 +22,8 @@ from bookied.directories.last_journal_note import (
 from bookied.directories.roots import Directories
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
+from bookied.offline.repair.open_storages import open_rocks, storages_of
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
-from bookied.offline.repair.storages import open_rocks, storages_of
 from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import Files, RealFiles, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
