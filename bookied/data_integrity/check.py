@@ -29,7 +29,7 @@ from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
 from bkclient.quorum.fragments import fragments_of
-from bookied.data_integrity.storage import RepairedStorages
+from bookied.data_integrity.repaired_storages import RepairedStorages
 from bookied.errors import CorruptError
 from wire.digest import Entry, master_key
 from wire.ids import BookieId, EntryId, LedgerId

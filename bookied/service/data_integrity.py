@@ -17,7 +17,7 @@ from bkclient.errors import ClientError
 from bookied.config.bookie import BookieConfig
 from bookied.data_integrity.check import IntegrityCheck, OtherBookies
 from bookied.data_integrity.cookies import IntegrityCookies, StaleCookies
-from bookied.data_integrity.storage import RepairedStorages
+from bookied.data_integrity.repaired_storages import RepairedStorages
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories

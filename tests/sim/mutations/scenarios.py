@@ -315,7 +315,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "storage",
         "L3",
         _index_is_believed,
-        "tests.bookied.data_integrity.test_storage:"
+        "tests.bookied.data_integrity.test_repaired_storages:"
         "test_entries_whose_logs_are_gone_are_lacking_though_the_index_has_them",
         0,
     ),

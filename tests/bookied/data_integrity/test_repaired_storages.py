@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.data_integrity.storage import RepairedStorages
+from bookied.data_integrity.repaired_storages import RepairedStorages
 from bookied.storage.files.files import remove_tree
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.storage import LedgerStorage
