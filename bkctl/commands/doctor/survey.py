@@ -28,7 +28,7 @@ from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.commands.doctor.columns import ClusterFinding
-from bkctl.commands.doctor.logs import damaged_logs, ledgers_of_logs
+from bkctl.commands.doctor.logs_with_lost_ledgers import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules.diagnosis import diagnose, rules_for
 from bkctl.commands.doctor.survey_values import (
     ClusterSurvey,
