@@ -69,7 +69,7 @@ class SessionCluster:
         with self._waiting(uri), _unanswered(uri):
             client = self._host.client(uri, config)
         if self._options.verbose > 1 and not self._is_traced:
-            from bkctl.session.logs import trace
+            from bkctl.session.stderr_log import trace
 
             self._is_traced = True
             each = self._options.verbose > 2  # noqa: PLR2004 -- -vvv
@@ -162,7 +162,7 @@ def _unanswered(uri: str) -> Iterator[None]:
 
 
 def _start_logging(options: Options, messages: Messages) -> None:
-    from bkctl.session.logs import start_logging
+    from bkctl.session.stderr_log import start_logging
 
     level = options.log_level or ("critical" if options.quiet else "warn")
     if options.log_level is None and options.verbose:

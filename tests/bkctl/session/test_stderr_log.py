@@ -6,7 +6,7 @@ import io
 
 from twisted.logger import LogLevel
 
-from bkctl.session.logs import LogLines
+from bkctl.session.stderr_log import LogLines
 
 
 def test_what_a_terminal_would_obey_is_not_in_a_line() -> None:
