@@ -38,7 +38,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bookied.offline.files.BookieFile": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.journals.JournalVerdict": "bkctl.commands.disk.inspect.columns",
-        "bookied.offline.logs.LogUse": "bkctl.commands.disk.inspect.columns",
+        "bookied.offline.entry_logs.LogUse": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.repair.rebuild_index.RebuiltLedger": _REBUILD_INDEX,
         "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.salvage",
         "wire.records.cookie.CookieDifference": "bkctl.commands.cookie.stored_cookies",

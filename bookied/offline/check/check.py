@@ -3,9 +3,9 @@
 ``stages`` gives the parts of a check one by one, each a generator of ``DiskFinding`` values.
 Nothing is changed, what is damaged is told, and the rest is still checked. What a crash
 leaves behind and the next start repairs is a note: a torn tail, an index that is ahead of its log
-while the journal holds the entry. ``start``, ``logs`` and ``index`` look at the files. Agrees with
-BookKeeper 4.18.0, InterleavedLedgerStorage's localConsistencyCheck, in what the plain check of the
-index looks at; the rest is ours.
+while the journal holds the entry. ``start``, ``entry_logs`` and ``index`` look at the files.
+Agrees with BookKeeper 4.18.0, InterleavedLedgerStorage's localConsistencyCheck, in what the plain
+check of the index looks at; the rest is ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 import attrs
 
 from bookied.offline.bookie import OfflineBookie, Shard
-from bookied.offline.check import index, logs, start
+from bookied.offline.check import entry_logs, index, start
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.journal_tail import Tick
 
@@ -55,7 +55,7 @@ def stages(
         "entry logs",
         "bytes",
         log_bytes if deep else 0,
-        partial(logs.check_logs, shards, found, deep=deep),
+        partial(entry_logs.check_logs, shards, found, deep=deep),
     )
     for shard in shards:
         ledger_ids: list[int] = []
@@ -67,5 +67,5 @@ def stages(
             partial(index.check_index, shard, found, ledger_ids, damaged, deep=deep),
         )
     if deep:  # Last: damage matters where an index points at it.
-        yield Stage("ledgers in logs", "logs", 0, partial(logs.check_ids, found))
-        yield Stage("damaged bytes", "logs", 0, partial(logs.check_gaps, found))
+        yield Stage("ledgers in logs", "logs", 0, partial(entry_logs.check_ids, found))
+        yield Stage("damaged bytes", "logs", 0, partial(entry_logs.check_gaps, found))

@@ -8,8 +8,8 @@ import attrs
 
 from bkclient.config.findings import Finding, Severity
 from bookied.errors import CorruptError
+from bookied.offline.entry_logs import Gap
 from bookied.offline.journal_tail import JournalTail
-from bookied.offline.logs import Gap
 
 
 @attrs.frozen

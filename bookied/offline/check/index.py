@@ -22,8 +22,8 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.offline.bookie import Shard
+from bookied.offline.check.entry_logs import gaps_of
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
-from bookied.offline.check.logs import gaps_of
 from bookied.offline.entries_without_password import find_digest
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick

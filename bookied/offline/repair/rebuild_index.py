@@ -26,9 +26,9 @@ from bookied.directories.emptied_directories import forget_index
 from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
+from bookied.offline.entry_logs import is_indexed
 from bookied.offline.index import FileIndex
 from bookied.offline.journal_tail import JournalledLedger
-from bookied.offline.logs import is_indexed
 from bookied.offline.repair.rescan import (
     OldPlace,
     Rescan,

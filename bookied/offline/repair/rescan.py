@@ -17,9 +17,9 @@ from typing import Final
 import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError
+from bookied.offline.entry_logs import Gap, LogRecords, place_of
 from bookied.offline.index import OfflineIndex
 from bookied.offline.journal_tail import JournalledLedger, offset_of, with_progress
-from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.format import LENGTH, LOCATION_MIN, split_location
 from bookied.storage.entrylog.reader import EntryLogRecord, LogScan

@@ -8,9 +8,9 @@ from bkctl.commands.disk.inspect.entry_logs import LOG_COLUMNS
 from bkctl.output.units import counted
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Column, Kind, declare_view
 from bookied.offline.check.findings import DiskFinding
+from bookied.offline.entry_logs import LogUse
 from bookied.offline.files import BookieFile, DirectoryUse
 from bookied.offline.journals import JournalVerdict
-from bookied.offline.logs import LogUse
 
 
 def _verdict_text(verdict: JournalVerdict) -> str:

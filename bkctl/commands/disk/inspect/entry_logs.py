@@ -1,4 +1,4 @@
-"""What ``bkctl disk entrylog`` and ``usage`` do, on values of ``bookied.offline.logs``."""
+"""What ``bkctl disk entrylog`` and ``usage`` do, on values of ``bookied.offline.entry_logs``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bkctl.output.units import human_bytes
 from bkctl.output.views import WIDE, Column, Kind, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
-from bookied.offline.logs import EntryLogSummary, LedgerShare, summarize
+from bookied.offline.entry_logs import EntryLogSummary, LedgerShare, summarize
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import RealFiles

@@ -19,8 +19,8 @@ from bookied.offline import files as offline_files
 from bookied.offline.bookie import OfflineBookie, Shard
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.check.start import check_mark
+from bookied.offline.entry_logs import LogUse, MapState, freed_by
 from bookied.offline.files import DirectoryUse
-from bookied.offline.logs import LogUse, MapState, freed_by
 from bookied.storage.journal.format import file_name
 from wire.ids import LedgerId
 

@@ -17,7 +17,7 @@ from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Column, Ki
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.entries_without_password import find_digest, payload_of
-from bookied.offline.logs import EntryLogSummary, summarize
+from bookied.offline.entry_logs import EntryLogSummary, summarize
 from wire.codes import ENTRY_HEADER_BYTES, DigestType
 from wire.digest import header
 

@@ -18,8 +18,8 @@ from bkclient.config.findings import Severity
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
+from bookied.offline.entry_logs import Gap, LogRecords, place_of
 from bookied.offline.journal_tail import Tick, with_progress
-from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 
