@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.index.new_locations import WritablePage
+from bookied.storage.index.unflushed_locations import WritablePage
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import EntryHead
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.index.new_locations import SLOTS_MAX, WritablePage
+from bookied.storage.index.unflushed_locations import SLOTS_MAX, WritablePage
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError

@@ -29,7 +29,7 @@ from bookied.server.adds.uniform_adds import (
 )
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
-from bookied.storage.index.new_locations import WritablePage
+from bookied.storage.index.unflushed_locations import WritablePage
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.frames import v3

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bookied.storage.index.new_locations import WritablePage
+from bookied.storage.index.unflushed_locations import WritablePage
 
 ROWS: Final = 16
 """Frames taken together. With twice as many a frame costs little less, and more are left over."""

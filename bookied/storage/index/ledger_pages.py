@@ -18,14 +18,14 @@ import attrs
 
 from bookied.errors import CorruptError, IndexCutError
 from bookied.storage.index import format as layout
-from bookied.storage.index.new_locations import (
+from bookied.storage.index.read_pages import ReadPages
+from bookied.storage.index.unflushed_locations import (
     PAGES_IN_ONE,
     SLOTS_MAX,
     NewLocations,
     PageSlots,
     WritablePage,
 )
-from bookied.storage.index.read_pages import ReadPages
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
 

@@ -20,8 +20,8 @@ from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
-from bookied.storage.index.new_locations import PageSlots, with_slots
 from bookied.storage.index.store import IndexStore
+from bookied.storage.index.unflushed_locations import PageSlots, with_slots
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.write_cache import WriteCache
 from wire.errors import NoSuchEntryError

@@ -16,7 +16,7 @@ from bookied.storage.replay import do_now, run_now
 from tests.bookied.worlds.storage_world import World
 from tests.support.stored_entries import stored_entries
 
-MODULES = "reads.py", "new_locations.py", "ledger_pages.py"
+MODULES = "reads.py", "unflushed_locations.py", "ledger_pages.py"
 ENTRIES = [0, 1, 5, 2000]
 
 

@@ -26,8 +26,8 @@ from bookied.stats.metrics import READ
 from bookied.storage.entrylog.usage import read_usage
 from bookied.storage.files.files import Buffer, Files, RealFiles
 from bookied.storage.index.index_files.index import IndexFiles
-from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.index.store import IndexStore
+from bookied.storage.index.unflushed_locations import SLOTS_MAX
 from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -18,7 +18,7 @@ from bookied.storage.index.ledger_pages import (
     Move,
     switch,
 )
-from bookied.storage.index.new_locations import PAGES_IN_ONE, SLOTS_MAX, with_slots
+from bookied.storage.index.unflushed_locations import PAGES_IN_ONE, SLOTS_MAX, with_slots
 
 KEY = b"k" * 20
 
