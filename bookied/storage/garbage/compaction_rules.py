@@ -1,5 +1,7 @@
 """Which entry logs are worth rewriting, when and in what order: rules, no files.
 
+The thresholds and intervals are settings of ``bookied.config.garbage``.
+
 Agrees with BookKeeper 4.18.0, GarbageCollectorThread (``runWithFlags``, ``doCompactEntryLogs``).
 """
 

@@ -1,4 +1,7 @@
-"""What `bookie recover` does: the steps between options and results."""
+"""What `bookie recover` does: the steps between options and results.
+
+``--rate`` is declared in ``commands``; ``bkclient.replication.recover_bookies`` keeps to it.
+"""
 
 from __future__ import annotations
 
