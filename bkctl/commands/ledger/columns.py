@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
 from bkclient.quorum.fragments import fewest_racks
-from bkctl.commands.ledger.framing import is_text
+from bkctl.commands.ledger.entry_output import is_text
 from bkctl.output.views import (
     ENTRY,
     LEDGER,

@@ -15,7 +15,7 @@ from bkctl.output.atomic_file import replacing_file
 
 if TYPE_CHECKING:
     from bkctl.commands.ledger.columns import EntryRecord
-    from bkctl.commands.ledger.framing import Form
+    from bkctl.commands.ledger.entry_output import Form
     from bkctl.session.session import Session
     from wire.digest import Entry
     from wire.ids import BookieId, LedgerId
@@ -165,30 +165,30 @@ def choose_form(
     to_file: bool,
 ) -> Form:
     """Return the form that the options ask for, or the one that suits ledger and reader."""
-    from bkctl.commands.ledger import framing
+    from bkctl.commands.ledger import entry_output
     from bkctl.commands.ledger.write import FRAMING_KEY
     from bkctl.errors import UsageError
 
     if sum(option is not None for option in (form, delimiter, pattern)) > 1:
         raise UsageError("only one of --raw, --lines, --hexdump, --delimiter, --format can be")
     if pattern is not None:
-        return framing.formatted(pattern)
+        return entry_output.formatted(pattern)
     if delimiter is not None:
-        return framing.delimited(framing.unescape(delimiter))
+        return entry_output.delimited(entry_output.unescape(delimiter))
     if form is None:
         form = _entry_form(session.options.entry_format)
     if form is None and not to_file and session.host.stdout.isatty():
-        return framing.for_terminal
+        return entry_output.for_terminal
     if form is None:
         written_as = b"" if metadata is None else metadata.custom.get(FRAMING_KEY, b"")
         form = _FORM_OF_FRAMING.get(written_as, "lines")
     elif form == "raw" and not to_file and session.host.stdout.isatty():
         session.note("--raw ends no entry with a newline; --lines does")
     return {
-        "raw": framing.raw,
-        "lines": framing.delimited(b"\n"),
-        "length-prefixed": framing.length_prefixed,
-        "hexdump": framing.hexdump,
+        "raw": entry_output.raw,
+        "lines": entry_output.delimited(b"\n"),
+        "length-prefixed": entry_output.length_prefixed,
+        "hexdump": entry_output.hexdump,
         "base64": lambda _ledger, _entry, payload: base64.b64encode(payload) + b"\n",
         "hex": lambda _ledger, _entry, payload: payload.hex().encode() + b"\n",
     }[form]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bkclient.ledger.writer import LedgerWriter
-    from bkctl.commands.ledger.framing import Cutter, Framing
+    from bkctl.commands.ledger.input_cutting import Cutter, Framing
     from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
     from wire.ids import LedgerId
@@ -440,7 +440,7 @@ def open_source(
     """
     from pathlib import Path
 
-    from bkctl.commands.ledger.framing import CHUNK_BYTES, Framing, cutter, looks_binary
+    from bkctl.commands.ledger.input_cutting import CHUNK_BYTES, Framing, cutter, looks_binary
     from bkctl.errors import NothingFoundError, UsageError
 
     if framing is not None and chunk_bytes is not None:

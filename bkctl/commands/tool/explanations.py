@@ -41,7 +41,7 @@ MODULES: Final = (
     "bkctl.commands.export.errors",
     "bkctl.commands.export.target.manifest",
     "bkctl.commands.export.task.rows",
-    "bkctl.commands.ledger.framing",
+    "bkctl.commands.ledger.input_cutting",
     "bkctl.commands.local.java",
     "bkctl.commands.local.zookeeper",
     "bkctl.commands.local.bookie_process",

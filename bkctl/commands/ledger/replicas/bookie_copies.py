@@ -8,7 +8,7 @@ from bkclient.errors import ClientError
 from bkclient.replication import verify as verifying
 from bkclient.replication.compare_copies import EntryCopy, compare_copies
 from bkclient.replication.verify import Flaw
-from bkctl.commands.ledger.framing import hexdump
+from bkctl.commands.ledger.entry_output import hexdump
 from bkctl.commands.ledger.replicas.columns import word_of
 from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted

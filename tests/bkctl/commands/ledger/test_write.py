@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import WriteFailedError
-from bkctl.commands.ledger.framing import Framing, cutter
+from bkctl.commands.ledger.input_cutting import Framing, cutter
 from bkctl.commands.ledger.write import ArgumentSource, EntryFeed, EntryPump, StreamSource
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus

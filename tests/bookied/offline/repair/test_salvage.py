@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkctl.commands.ledger.framing import Framing, cutter
+from bkctl.commands.ledger.input_cutting import Framing, cutter
 from bookied.directories.roots import Directories
 from bookied.offline.repair.salvage import SalvagedLedger, salvage
 from bookied.storage.entrylog.format import LogHeader

@@ -1,16 +1,13 @@
-"""Bytes to entries and entries to bytes: how a file or a pipe is cut, and put together again.
+"""How `ledger write` and `add` cut a file or a pipe into entries.
 
-Cutting does no I/O: a cutter is fed what was read and gives complete entries. ``bkctl ledger
-write`` and ``add`` use it one way, ``read`` and ``tail`` the other; what one wrote with a framing
-the other gives back with the same.
+Cutting does no I/O: a cutter is fed what was read and gives complete entries. What was cut with a
+framing, ``entry_output`` gives back with the same.
 """
 
 from __future__ import annotations
 
 import enum
-import re
 import struct
-from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from bkctl.errors import CommandError
@@ -19,8 +16,6 @@ from bkctl.output.units import human_bytes
 
 LENGTH: Final = struct.Struct(">I")
 CHUNK_BYTES: Final = 1024 * 1024
-_HEX_BYTES: Final = 16
-_PRINTABLE: Final = range(0x20, 0x7F)
 
 
 class Framing(enum.Enum):
@@ -166,105 +161,3 @@ class _Chunks:
 def looks_binary(data: bytes) -> bool:
     """Tell whether a beginning of a file is not text: it has a NUL byte."""
     return b"\0" in data
-
-
-# Entries to bytes ------------------------------------------------------------------------------
-
-Form = Callable[[int, int, bytes], bytes]
-"""Ledger id, entry id and payload to what is written for the entry."""
-
-
-def raw(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
-    """Return the payload and nothing else."""
-    return payload
-
-
-def length_prefixed(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
-    """Return the payload after its length."""
-    return LENGTH.pack(len(payload)) + payload
-
-
-def delimited(delimiter: bytes) -> Form:
-    """Return the form that puts ``delimiter`` after each payload."""
-    return lambda _ledger_id, _entry_id, payload: payload + delimiter
-
-
-def hexdump(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
-    """Return a header line, then 16 bytes a line in hexadecimal and as text."""
-    lines = [f"ledger {ledger_id} entry {entry_id}: {len(payload)} bytes"]
-    for at in range(0, len(payload), _HEX_BYTES):
-        part = payload[at : at + _HEX_BYTES]
-        left, right = part[: _HEX_BYTES // 2].hex(" "), part[_HEX_BYTES // 2 :].hex(" ")
-        text = "".join(chr(byte) if byte in _PRINTABLE else "." for byte in part)
-        lines.append(f"{at:08x}  {left:23}  {right:23}  |{text}|")
-    return "\n".join(lines).encode() + b"\n"
-
-
-def for_terminal(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
-    """Return text as a line, and anything that could upset a terminal as a hexdump."""
-    if is_text(payload):
-        return payload + b"\n"
-    return hexdump(ledger_id, entry_id, payload)
-
-
-def is_text(payload: bytes) -> bool:
-    """Tell whether a payload is UTF-8 without control characters other than tab and newlines."""
-    try:
-        text = payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return text.isprintable() or all(char.isprintable() or char in "\t\n\r" for char in text)
-
-
-_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
-
-
-def unescape(text: str) -> bytes:
-    r"""Return the bytes of a text with ``\n``, ``\t``, ``\r``, ``\0`` and ``\\`` in it."""
-    parts = []
-    chars = iter(text)
-    for char in chars:
-        if char != "\\":
-            parts.append(char.encode(errors="surrogateescape"))
-            continue
-        following = next(chars, "\\")
-        parts.append(_ESCAPES.get(following, f"\\{following}".encode(errors="surrogateescape")))
-    return b"".join(parts)
-
-
-_LETTERS: Final = "use %l ledger, %e entry, %n size, %s payload, %% percent"
-
-
-def formatted(pattern: str) -> Form:
-    """Return the form of a pattern: ``%l`` ledger, ``%e`` entry, ``%n`` size, ``%s`` payload.
-
-    Raises:
-        FramingError: the pattern has another ``%``.
-    """
-    pieces = list(_pieces(pattern))
-    if not any(isinstance(piece, str) for piece in pieces):
-        raise FramingError(
-            f"--format: {pattern!r} has no field of an entry",
-            next_step=f"{_LETTERS}; --raw prints payloads only",
-        )
-
-    def form(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
-        values = {
-            "l": b"%d" % ledger_id, "e": b"%d" % entry_id, "n": b"%d" % len(payload), "s": payload,
-        }  # fmt: skip
-        return b"".join(values[p] if isinstance(p, str) else p for p in pieces)
-
-    return form
-
-
-def _pieces(pattern: str) -> Iterator[str | bytes]:
-    literal, *rest = re.split(r"%(.?)", pattern, flags=re.DOTALL)
-    yield unescape(literal)
-    for letter, following in zip(rest[::2], rest[1::2], strict=True):
-        if letter not in {"l", "e", "n", "s", "%"}:
-            raise FramingError(
-                f"--format: %{letter} means nothing",
-                next_step=_LETTERS,
-            )
-        yield b"%" if letter == "%" else letter
-        yield unescape(following)
