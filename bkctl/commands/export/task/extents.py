@@ -26,8 +26,7 @@ from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
-from bkctl.commands.export.task.partitions import LedgerExtent
-from bkctl.parse_quantities import FIRST_MS, LAST_MS
+from bkctl.commands.export.task.partitions import LedgerExtent, planned_ctime_ms
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -219,14 +218,13 @@ def _closed_extent(ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExten
 def _extent(
     ledger_id: LedgerId, metadata: LedgerMetadata, end: EntryId, length: int
 ) -> LedgerExtent:
-    ctime_ms = metadata.ctime_ms
     return LedgerExtent(
         ledger_id,
         end,
         length,
         metadata.state.name,
         metadata.digest_type.name if metadata.digest_type else "unknown",
-        None if ctime_ms is None else max(FIRST_MS, min(LAST_MS, ctime_ms)),
+        planned_ctime_ms(metadata.ctime_ms),
         _log_of(metadata),
     )
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from bkctl.parse_quantities import FIRST_MS, LAST_MS
 from wire.ids import EntryId, LedgerId
 
 CLOSED: Final = "CLOSED"
@@ -34,6 +35,11 @@ TASKS_PER_CORE: Final = 3
 
 ENTRY_OVERHEAD_BYTES: Final = 64
 """What an entry costs to read besides its payload: packet header, digest, frame."""
+
+
+def planned_ctime_ms(ctime_ms: int | None) -> int | None:
+    """Return a creation time as plans and the column ``ctime`` have it, in a year of Spark."""
+    return None if ctime_ms is None else max(FIRST_MS, min(LAST_MS, ctime_ms))
 
 
 @attrs.frozen

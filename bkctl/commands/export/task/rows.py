@@ -17,7 +17,7 @@ from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkctl.commands.export.task.arrow_schema import COLUMNS, arrow_schema
-from bkctl.commands.export.task.partitions import EntryRange
+from bkctl.commands.export.task.partitions import EntryRange, planned_ctime_ms
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.entry_batch import EntryBatch
 from wire.errors import BookKeeperError
@@ -151,7 +151,7 @@ def _is_small(entry_range: EntryRange) -> bool:
 
 def _is_planned(entry_range: EntryRange, metadata: LedgerMetadata) -> bool:
     """Return whether a ledger may be the one whose range was planned, by the creation time."""
-    return entry_range.ctime_ms in {None, metadata.ctime_ms}
+    return entry_range.ctime_ms in {None, planned_ctime_ms(metadata.ctime_ms)}
 
 
 async def _read_small(
