@@ -69,6 +69,11 @@ def read(
         session.note(
             f"entries 0 to {last}; `bkctl ledger tail {ledger_id} -n {last}` prints the last {last}"
         )
+    if first and last is None and entries is None:
+        session.note(
+            f"from entry {first} on; `bkctl ledger read {ledger_id} 0-{first - 1}` prints the first"
+            f" {first}"
+        )
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
     if bookie is None:
         found = entry_ranges.entries(session, reading, chosen)

@@ -653,6 +653,8 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["metadata", "backup", "f"], "did you mean `bkctl cluster backup FILE`"),
         (["verify"], "did you mean `bkctl ledger verify --all`?"),
         (["bookie", "xverify"], "no such command 'xverify'; `bkctl bookie --help` shows how"),
+        (["ledger", "head", "1"], "did you mean `bkctl ledger read LEDGER_ID 0-4`?"),
+        (["ledger", "read", "1", "--head", "5"], "`bkctl ledger read LEDGER_ID 0-4` prints the"),
         (["topic", "read", "t"], "did you mean `bkctl topic peek TOPIC`?"),
         (["--zookeeper", "zk1:2181", "doctor"], "name the cluster by -u 'zk+hierarchical://HOST"),
         (["disk", "check", "--dir", "d"], "no such option '--dir'; name the directories as DIR"),

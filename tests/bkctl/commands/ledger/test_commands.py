@@ -272,6 +272,7 @@ def test_parts_of_a_ledger_can_be_read(run: Run, ten: str) -> None:
     assert run("ledger", "read", ten, "--first", 9).out == "entry 9\n"
     assert run("ledger", "read", ten, "--last", 0).out == "entry 0\n"
     assert f"`bkctl ledger tail {ten} -n 3`" in run("ledger", "read", ten, "--last", 3).err
+    assert f"`bkctl ledger read {ten} 0-2` prints" in run("ledger", "read", ten, "--first", 3).err
     for meant in (("--last", 9), ("--first", 0, "--last", 3), ("0-3",)):
         assert run("ledger", "read", ten, *meant).err == ""
     for option in ("-n", "--last"):
