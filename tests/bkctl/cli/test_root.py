@@ -658,7 +658,7 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["topic", "read", "t"], "did you mean `bkctl topic peek TOPIC`?"),
         (["--zookeeper", "zk1:2181", "doctor"], "name the cluster by -u 'zk+hierarchical://HOST"),
         (["disk", "check", "--dir", "d"], "no such option '--dir'; name the directories as DIR"),
-        (["ledger", "read", "1", "-o", "raw"], "use --raw, or --out FILE for the original bytes"),
+        (["ledger", "read", "1", "-o", "raw"], "use --raw; with --out FILE the bytes go to FILE"),
         (["ledger", "delete"], "`-` and the ids of `bkctl ledger list -o id` on stdin"),
         (["profile", "set", "dev"], "did you mean `bkctl profile edit NAME -X KEY=VALUE`?"),
         (["bookie", "find", "b:1"], "did you mean `bkctl bookie show BOOKIE_ID`"),
