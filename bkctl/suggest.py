@@ -220,6 +220,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger underreplicated": ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID"),
     "profile current": ("profile show",),
     "profile set": ("profile edit NAME -X KEY=VALUE",),
+    "log write": ("log append NAME", "log create NAME"),
     "log cut": ("log trim NAME",),
     "log takeover": ("log append NAME",),
     "log truncate": ("log trim NAME",),
@@ -260,6 +261,7 @@ _NEW_FILE: Final = "it never replaces a file: give another name"
 _ORPHANS: Final = "`bkctl ledger orphans --keep-file FILE` lists unused ledgers"
 _RANGE: Final = "`bkctl ledger read LEDGER_ID 0-4` prints the first five entries"
 _LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
+_UNREAD: Final = "give --before the lowest position that `bkctl log cursors NAME` shows"
 _LACKING: Final = (
     "`bkctl autorecovery list` lists marked ledgers; `bkctl ledger list --bookie ID` lists all "
     "ledgers of a lost bookie"
@@ -372,6 +374,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "doctor --disk": "use --full 80%",
     "ledger read --entries": "give the range as an argument: `bkctl ledger read LEDGER_ID 5-9`",
     "ledger read --to": "use --out FILE",
+    "log append --create": "`bkctl log create NAME` creates the log",
+    "log trim --cursor": _UNREAD,
+    "log trim --cursors": _UNREAD,
+    "log trim --read": _UNREAD,
     "log trim --keep": "use --keep-entries N or --keep-ledgers N",
     "log tail --since": "entries have no times; use --from INDEX:0 of a ledger by `bkctl log show`",
     "profile --tls": _TLS_FILES,
@@ -409,6 +415,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger read --entry": ("{}",),
     "ledger read --replicas": ("--bookie", "all"),
     "ledger read --text": ("--entry-format", "string"),
+    "ledger tail --text": ("--entry-format", "string"),
     "ledger tail --no-follow": ("--exit-at-end",),
     "ledger write --custom-metadata": ("--meta",),
     "ledger write --label": ("--meta",),
@@ -416,6 +423,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "log append -f": ("--file",),
     "log tail --consumer": ("--cursor",),
     "log tail --group": ("--cursor",),
+    "log tail --text": ("--entry-format", "string"),
     "log tail --no-follow": ("--exit-at-end",),
     "metaformat --force ledgers": ("--override", "ledgers"),
     "metaformat --force live-bookies": ("--override", "live-bookies"),
@@ -460,6 +468,10 @@ ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
         "bkctl ledger map",
         "missing argument 'LEDGER_ID'",
     ): "name a ledger of `bkctl ledger list`; `bkctl cluster map` draws all bookies",
+    (
+        "bkctl log tail",
+        "unexpected argument: ",
+    ): "`bkctl log tail NAME --from 0:100 | head -n 11` prints 11 entries from 0:100 on",
     ("bkctl ledger read", "unexpected argument: "): "give the range as FIRST-LAST, as in 10-14",
 }
 """How a command's path begins, a part of an error about its arguments, and what to do."""

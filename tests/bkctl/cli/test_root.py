@@ -536,6 +536,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         ("bookie gc-status --all", "bookie gc-status"),
         ("config list gcWaitTime", "config show gcWaitTime"),
         ("ledger read 7 --text", "ledger read 7 --entry-format string"),
+        ("log tail l --text", "log tail l --entry-format string"),
     ],
 )
 def test_another_name_of_an_option_or_a_command_does_the_same(line: str, meant: str) -> None:
@@ -653,6 +654,10 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["metadata", "backup", "f"], "did you mean `bkctl cluster backup FILE`"),
         (["verify"], "did you mean `bkctl ledger verify --all`?"),
         (["bookie", "xverify"], "no such command 'xverify'; `bkctl bookie --help` shows how"),
+        (["log", "append", "l", "--create"], "`bkctl log create NAME` creates the log"),
+        (["log", "write", "l"], "did you mean `bkctl log append NAME` or `bkctl log create NAME`?"),
+        (["log", "tail", "l", "100-110"], "`bkctl log tail NAME --from 0:100 | head -n 11`"),
+        (["log", "trim", "l", "--cursor", "c"], "lowest position that `bkctl log cursors NAME`"),
         (["ledger", "head", "1"], "did you mean `bkctl ledger read LEDGER_ID 0-4`?"),
         (["ledger", "read", "1", "--head", "5"], "`bkctl ledger read LEDGER_ID 0-4` prints the"),
         (["topic", "read", "t"], "did you mean `bkctl topic peek TOPIC`?"),
