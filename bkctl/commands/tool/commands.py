@@ -82,9 +82,10 @@ explain = Command(
     change from release to release. `BK-` may be left out.
 
     The command also explains exit statuses (6), and these terms: ack quorum (qa), auditor,
-    cookie, ensemble (e), entry, entry log, fence, fragment, headroom, input/output error (eio),
-    instance id, journal, last add confirmed (lac), ledger, mark, metrics, orphan, quarantine, rack,
-    write quorum (qw). Of a setting, or a part of its name, it prints what `config show` prints.
+    cookie, cursor, custom metadata, ensemble (e), entry, entry log, fence, fragment, headroom,
+    input/output error (eio), instance id, journal, last add confirmed (lac), ledger, mark, metrics,
+    orphan, quarantine, rack, write quorum (qw). Of a setting, or a part of its name, it prints what
+    `config show` prints.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

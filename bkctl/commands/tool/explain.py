@@ -45,6 +45,11 @@ TERMS: Final = MappingProxyType(
         "ledgers for repair. `bkctl autorecovery auditor` names it.",
         "cookie": "A bookie's identity: the metadata and every directory of the bookie have the "
         "same one. `bkctl cookie show BOOKIE` prints it.",
+        "cursor": "The position up to which a reader of a log or topic has read. `bkctl log tail "
+        "NAME --cursor CURSOR` moves the cursor, and `bkctl log cursors` lists cursors.",
+        "custom metadata": "Keys and values that an application stores with a ledger. `bkctl "
+        "ledger create --meta KEY=VALUE` sets them, and `bkctl ledger list --meta KEY=VALUE` finds "
+        "the ledgers.",
         "ensemble": "The bookies that store a fragment of a ledger. The column E is their number, "
         "option -E. `bkctl ledger map ID` draws them.",
         "entry": "The unit of adds and reads: bytes with an id. Ids of a ledger begin at 0.",
@@ -94,6 +99,9 @@ _SHORT: Final = MappingProxyType(
         "dashboard": "metrics",
         "grafana": "metrics",
         "prometheus": "metrics",
+        "label": "custom metadata",
+        "under replicated": "mark",
+        "underreplicated": "mark",
         "lac": "last add confirmed",
         "e": "ensemble",
         "eio": "input/output error",
@@ -167,7 +175,7 @@ def _explain_setting(session: Session, word: str) -> bool:
 def _meant(name: str, names: Iterable[str]) -> str:
     """Return the nearest name for the end of an error; the prefix makes no name alike."""
     known = {one.removeprefix("BK-"): one for one in names}
-    near = nearest(name.removeprefix("BK-"), known)
+    near = nearest(name.removeprefix("BK-"), known, least=0.75)
     return f"; did you mean {known[near[0]]}?" if near else ""
 
 

@@ -168,6 +168,7 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
         ("last_add_confirmed", "last add confirmed"), ("ensemble", "ensemble"),
         ("ack-quorum", "ack quorum"), ("fragments", "fragment"),
         ("EIO", "input/output error"), ("headroom", "headroom"), ("instance-id", "instance id"),
+        ("cursor", "cursor"), ("label", "custom metadata"), ("under-replicated", "mark"),
         ("journals", "journal"), ("entry logs", "entry log"), ("quarantine", "quarantine"),
     ],
 )  # fmt: skip
@@ -200,6 +201,8 @@ def test_an_error_is_found_by_its_words() -> None:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
+        ("busiest", "'busiest' is not an error and not a term; `bkctl explain` lists"),
+        ("seal", "'seal' is not an error and not a term; `bkctl explain` lists"),
         ("slow", "'slow' is not an error and not a term; `bkctl explain` lists"),
         ("BK-LEDGR-EXISTS", "did you mean BK-LEDGER-EXISTS?"),
         ("ledger-exsts", "did you mean BK-LEDGER-EXISTS?"),
