@@ -65,6 +65,10 @@ def down(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             fix = start_again(seen, [bookie_id])
             if _can_do_without(seen):
                 fix += f", or remove it for good: bkctl decommission {bookie_id}"
+            else:
+                fix += (
+                    f"; if it is lost for good, add a bookie, then: bkctl decommission {bookie_id}"
+                )
             yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"

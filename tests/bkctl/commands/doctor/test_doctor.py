@@ -231,6 +231,7 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     )
     assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
+    assert "bkctl decommission b2" in found["bookie-down"]["fix"]
 
 
 def test_2_a_bookie_that_no_ledger_lists_is_started_or_decommissioned(patient: Patient) -> None:
