@@ -56,7 +56,7 @@ COMPARE_BACKUPS: Final = (
 
 _RACKS: Final = "ledger_id,state,racks,racks_min"
 
-_LARGEST: Final = ("ledger list -o wide --sort-by stored:desc", "bookie show BOOKIE_ID --ledgers")
+_LARGEST: Final = ("disk usage --ledgers -c FILE", "ledger list -o wide --sort-by stored:desc")
 
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery history": ("autorecovery list",),

@@ -97,10 +97,10 @@ bookie.command(
         ("bkctl bookie show 10.0.0.1:3181", "addresses, disks, cookie, rack, load"),
         (
             "bkctl bookie show 10.0.0.1:3181 --ledgers",
-            "with its ledgers, and the bytes of its copies",
+            "with the number of its ledgers, and the bytes of its copies",
         ),
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
-        ("bkctl bookie show --ledgers", "the ledgers and bytes that each bookie holds"),
+        ("bkctl bookie show --ledgers", "how many ledgers and bytes each bookie holds"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",

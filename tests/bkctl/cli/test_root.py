@@ -680,7 +680,10 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["config", "diff", "b:1", "b:2"], "`bkctl bookie config KEY` shows a setting of each"),
         (["export", "orders"], "`bkctl export --log NAME --to DIR` exports a log"),
         (["bookie", "bench"], "did you mean `bkctl bench write`"),
-        (["ledger", "top"], "did you mean `bkctl ledger list -o wide --sort-by stored:desc`"),
+        (
+            ["ledger", "top"],
+            "did you mean `bkctl disk usage --ledgers -c FILE` or `bkctl ledger list",
+        ),
         (["bookie", "gc"], "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc"),
         (["ledger", "read", "7", "10", "14"], "give the range as FIRST-LAST, as in 10-14"),
         (["disk", "move", "a", "b"], "did you mean `bkctl cookie repair`?"),
