@@ -196,6 +196,8 @@ REVIEWED: Final = {
     "_cramjam.decode: bytes(out)": "a copy of what was unpacked",
     "_cramjam.decode: bytes(out[:filled])": "a copy of what was unpacked",
     "parts_of: range(count)": "decode_partitions refuses more than PARTITIONS_MAX",
-    "add_bookies: range(len(known.ports) + 1, bookies + 1)": "bookies: an option, at most 100",
+    "add_bookies: range(len(known.ports) + 1, len(known.ports) + 1 + bookies - had)": (
+        "bookies: an option, at most 100"
+    ),
 }
 """By function and expression, as ``ast.unparse`` writes it."""

@@ -74,6 +74,11 @@ class BookieProcess:
         return bookie_id_in(self.directory, f"{self.host}:{self.port}")
 
     @property
+    def runs(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
     def conf(self) -> Path:
         return self.directory / CONF_FILE
 
@@ -201,10 +206,9 @@ class BookieProcess:
 
     def state(self) -> LocalBookie:
         """Return the bookie as a row of a table."""
-        runs = self._process is not None and self._process.returncode is None
         return LocalBookie(
             bookie_id=self.bookie_id,
-            state="up" if runs else "decommissioned" if self.is_decommissioned else "down",
+            state="up" if self.runs else "decommissioned" if self.is_decommissioned else "down",
             pid=self._process.pid if self._process else None,
             directory=str(self.directory),
             log=str(self.log),

@@ -18,8 +18,10 @@ from bkctl.commands.local.directory import (
     START_REQUEST,
     ClusterRecord,
     LocalDirectory,
+    bookie_directory,
     host_of,
     is_decommissioned,
+    is_removed,
     make_own,
     read_record,
     refuse_started_by_hand,
@@ -95,11 +97,21 @@ class LocalCluster:
             path, has_zookeeper=zookeeper, zookeeper_port=known.zookeeper_port, elsewhere=uri
         )
         self._racks = known.racks
-        ports = [*known.ports, *bookie_ports(bookies - len(known.ports), port_base, known.ports)]
-        self._bookies = [
-            BookieProcess(host_of(number, self._racks), port, self.directory.bookie(number))
-            for number, port in enumerate(ports, 1)
-        ]
+        self._removed = known.removed
+        self._ports = [*known.ports]
+        self._bookies = [self._process(*numbered) for numbered in known.numbered.items()]
+        ports = bookie_ports(bookies - len(self._bookies), port_base, known.ports)
+        self._new = [self._append(port) for port in ports]
+        """The bookies that the record does not have yet."""
+
+    def _process(self, number: int, port: int) -> BookieProcess:
+        return BookieProcess(host_of(number, self._racks), port, self.directory.bookie(number))
+
+    def _append(self, port: int) -> BookieProcess:
+        """Give the cluster one more bookie."""
+        self._ports.append(port)
+        self._bookies.append(self._process(len(self._ports), port))
+        return self._bookies[-1]
 
     @property
     def uri(self) -> str:
@@ -139,9 +151,12 @@ class LocalCluster:
             report("starting ZooKeeper")
             self._metadata.start()
         self.save()
+        for bookie in self._new:  # A missing directory of a bookie in the record was removed.
+            bookie.directory.mkdir(exist_ok=True)
         initialize()
+        self.drop_removed(known)
         wanted = self._without_decommissioned(known(), report)
-        self._await_gone(registered, wanted, report)
+        _await_gone(registered, wanted, self.insist_on_zookeeper, report)
         report(f"starting {counted(len(wanted), 'bookie')}")
         failed: list[BookKeeperError] = []
         settings = self._bookie_settings()
@@ -179,6 +194,16 @@ class LocalCluster:
                 report(f"{bookie.bookie_id} was decommissioned and is not started")
         return wanted or self._bookies
 
+    def drop_removed(self, known: Callable[[], Collection[str]]) -> None:
+        """Drop bookies that have no directory and, by ``known``, no cookie."""
+        lost = [one for one in self._bookies if not one.runs and not one.directory.exists()]
+        cookies = known() if lost else ()
+        gone = [one for one in lost if is_removed(one.directory, one.bookie_id, cookies)]
+        if gone:
+            self._bookies = [one for one in self._bookies if one not in gone]
+            self._removed += tuple(one.port for one in gone)
+            self.save()
+
     def keep_settings(self) -> None:
         """Let later starts have the settings of this one."""
         self._started_with = self.settings
@@ -189,9 +214,8 @@ class LocalCluster:
     def save(self) -> None:
         """Write into the directory how to start the cluster again."""
         metadata, settings = self._metadata, self._started_with
-        ports = tuple(bookie.port for bookie in self._bookies)
-        where = metadata.uri, ports, metadata.zookeeper_port, metadata.elsewhere
-        self.directory.save(ClusterRecord(*where, self._racks, settings))
+        where = metadata.uri, tuple(self._ports), metadata.zookeeper_port, metadata.elsewhere
+        self.directory.save(ClusterRecord(*where, self._racks, settings, self._removed))
 
     def _bookie_settings(self) -> dict[str, str]:
         script = value_text(str(self.directory.racks_file))
@@ -202,28 +226,6 @@ class LocalCluster:
             **self._defaults,
             **self.settings,
         }
-
-    def _await_gone(
-        self,
-        registered: Callable[[], frozenset[str]],
-        bookies: Sequence[BookieProcess],
-        report: Callable[[str], None],
-    ) -> None:
-        """Wait until no bookie is registered: a killed one stays registered for a while.
-
-        Its registration would be taken for that of the bookie that starts, which has to wait as
-        long in any case.
-        """
-        ids = {bookie.bookie_id for bookie in bookies}
-        if not ids & registered():
-            return
-        report("waiting until the registrations from before a crash have ended")
-        deadline_s = time.monotonic() + _GONE_S_MAX
-        while left := ids & registered():
-            self.insist_on_zookeeper()
-            if time.monotonic() > deadline_s:
-                raise LocalStartError(f"{min(left)} is registered by another process")
-            time.sleep(_POLL_S)
 
     def _wait(
         self,
@@ -295,7 +297,7 @@ class LocalCluster:
             LocalStartError: it did not start.
         """
         bookie = self._bookies[number - 1]
-        self._await_gone(registered, [bookie], lambda _: None)
+        _await_gone(registered, [bookie], self.insist_on_zookeeper, lambda _: None)
         bookie.start(self._bookie_settings())
         failed: list[BookKeeperError] = []
         self._wait(registered, [bookie], failed)
@@ -321,10 +323,9 @@ class LocalCluster:
 
     def start_requested(self, warn: Callable[[str], None]) -> None:
         """Start the bookies for which ``bkctl local`` has left a request, new ones included."""
-        while (self.directory.bookie(number := len(self._bookies) + 1) / START_REQUEST).exists():
-            (port,) = bookie_ports(1, 0, [one.port for one in self._bookies])
-            host = host_of(number, self._racks)
-            self._bookies.append(BookieProcess(host, port, self.directory.bookie(number)))
+        while (self.directory.bookie(len(self._ports) + 1) / START_REQUEST).exists():
+            (port,) = bookie_ports(1, 0, self._ports)
+            self._append(port)
             self.save()
         for bookie in self._bookies:
             request = bookie.directory / START_REQUEST
@@ -343,6 +344,29 @@ class LocalCluster:
         return [bookie.state() for bookie in self._bookies]
 
 
+def _await_gone(
+    registered: Callable[[], frozenset[str]],
+    bookies: Sequence[BookieProcess],
+    insist_on_zookeeper: Callable[[], None],
+    report: Callable[[str], None],
+) -> None:
+    """Wait until no bookie is registered: a killed one stays registered for a while.
+
+    Its registration would be taken for that of the bookie that starts, which has to wait as long
+    in any case.
+    """
+    ids = {bookie.bookie_id for bookie in bookies}
+    if not ids & registered():
+        return
+    report("waiting until the registrations from before a crash have ended")
+    deadline_s = time.monotonic() + _GONE_S_MAX
+    while left := ids & registered():
+        insist_on_zookeeper()
+        if time.monotonic() > deadline_s:
+            raise LocalStartError(f"{min(left)} is registered by another process")
+        time.sleep(_POLL_S)
+
+
 def _refuse_another(
     directory: Path, known: ClusterRecord, bookies: int, *, zookeeper: bool, elsewhere: str
 ) -> None:
@@ -357,9 +381,11 @@ def _refuse_another(
         )
     if elsewhere != known.elsewhere:
         raise ConflictError(f"{directory} was made with {known.elsewhere or 'metadata of its own'}")
-    if len(known.ports) > bookies:
+    numbers = known.numbered
+    held = sum(bookie_directory(directory, one).exists() for one in numbers) or len(numbers)
+    if held > bookies:
         raise ConflictError(
-            f"{directory} holds {counted(len(known.ports), 'bookie')}, not {bookies}; "
-            "decommissioned bookies count",
-            next_step=f"bkctl local {len(known.ports)} --dir {directory}",
+            f"{directory} holds {counted(held, 'bookie')}, not {bookies}; "
+            "a decommissioned bookie counts until its directory is removed",
+            next_step=f"bkctl local {held} --dir {directory} --background",
         )

@@ -91,6 +91,14 @@ class ClusterRecord:
     )
     """Settings that every bookie starts with, beyond those of each local cluster: those that the
     cluster was made with, and later ones with which a start succeeded."""
+    removed: tuple[int, ...] = attrs.field(default=(), validator=validators.deep_iterable(_PORT))
+    """Ports of decommissioned bookies whose directories were removed."""
+
+    @property
+    def numbered(self) -> Mapping[int, int]:
+        """The port of each bookie by its number; a number is never used again."""
+        ports = enumerate(self.ports, 1)
+        return {number: port for number, port in ports if port not in self.removed}
 
 
 def _has_profile(path: Path, wanted: Profile) -> bool:
@@ -118,6 +126,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
             elsewhere=known.get("elsewhere", ""),
             racks=known.get("racks", 1),
             settings=known.get("settings", {}),
+            removed=tuple(known.get("removed", ())),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -128,7 +137,10 @@ def read_record(directory: Path) -> ClusterRecord | None:
 def how_to_grow(directory: Path) -> str:
     """Return the commands that add bookies to a running cluster."""
     where = shlex.quote(str(directory))
-    return f"for more bookies: bkctl local N --dir {where} (N counts decommissioned bookies)"
+    return (
+        f"for more bookies: bkctl local N --dir {where} (N counts a decommissioned bookie until its"
+        " directory is removed)"
+    )
 
 
 class LocalDirectory:
@@ -300,6 +312,11 @@ def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> boo
     return bookie_id not in known and any(
         (root / CURRENT / VERSION).exists() for root in bookie_roots(home)
     )
+
+
+def is_removed(home: Path, bookie_id: str, known: Collection[str]) -> bool:
+    """Return whether a bookie has no cookie now, while others have one, and no directory."""
+    return bool(known) and bookie_id not in known and not home.exists()
 
 
 def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:

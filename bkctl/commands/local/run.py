@@ -203,10 +203,10 @@ def _local(
         defaults=DAEMONS,
     )
     try:
-        with running(session, cluster):
+        with running(session, cluster) as metadata:
             if config_dir := session.host.environ.get(CONFIG_DIR):
                 cluster.write_configs(Path(config_dir))
-            _run_until_stopped(session, cluster)
+            _run_until_stopped(session, cluster, metadata)
     finally:
         if not keep:
             cluster.directory.remove()
@@ -269,7 +269,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
         yield watched
 
 
-def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
+def _run_until_stopped(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -> None:
     """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
     from bkctl.errors import Interrupted
 
@@ -277,7 +277,7 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
         _show(session, cluster)
         if DETACHED in session.host.environ:
             _detach()
-        _watch(session, cluster)
+        _watch(session, cluster, metadata)
     except Interrupted as reason:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
@@ -299,13 +299,14 @@ def _show(session: Session, cluster: LocalCluster) -> None:
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
 
 
-def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
+def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -> NoReturn:
     """Report bookies that end and start requested ones, until the process is stopped.
 
     Raises:
         ZooKeeperEndedError: without it nothing goes on.
     """
     from bkctl.commands.local.zookeeper import ZooKeeperEndedError
+    from wire.errors import BookKeeperError
 
     while True:
         time.sleep(_POLL_EVERY_S)
@@ -315,6 +316,8 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
             session.warn(f"{error}; stopping the bookies")  # At once: that may take a while.
             raise
         cluster.start_requested(session.warn)
+        with contextlib.suppress(BookKeeperError):  # The metadata may answer the next time.
+            cluster.drop_removed(metadata.known)
         for bookie_id, status, log in cluster.newly_ended():
             start = shlex.join(["bkctl", "local", "start", str(cluster.directory.path), bookie_id])
             if status == 0:

@@ -27,6 +27,7 @@ from bkctl.commands.local.directory import (
     host_of,
     how_to_grow,
     is_decommissioned,
+    is_removed,
     locked_root,
     make_own,
     read_record,
@@ -71,6 +72,9 @@ def status(session: Session, directory: Path) -> None:
         session.note(f"the cluster is stopped{runs}; {start}")
         return
     for one in found.bookies:
+        if one.state == "decommissioned":
+            line = shlex.join(["rm", "-r", one.directory])
+            session.note(f"to remove {one.bookie_id} from the cluster: {line}")
         if one.state == "down":
             line = shlex.join(["bkctl", "local", "start", str(directory), one.bookie_id])
             session.note(f"to start {one.bookie_id} again: {line}")
@@ -162,9 +166,12 @@ def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary
     known = _record(directory)
     bookies = (
         _bookie(directory.absolute(), number, f"{host_of(number, known.racks)}:{port}", cookies)
-        for number, port in enumerate(known.ports, 1)
+        for number, port in known.numbered.items()
     )
-    return LocalSummary(known.uri, str(directory.absolute()), tuple(bookies))
+    present = (
+        one for one in bookies if not is_removed(Path(one.directory), one.bookie_id, cookies or ())
+    )
+    return LocalSummary(known.uri, str(directory.absolute()), tuple(present))
 
 
 def insist_owner(root: Path) -> int:
@@ -233,7 +240,7 @@ def _refuse_started_by_hand(found: LocalSummary) -> None:
 def start_line(directory: Path) -> str:
     """Return the command line that starts the cluster in a directory again."""
     known = _record(directory)
-    words = ["bkctl", "local", str(len(known.ports)), "--dir", str(directory)]
+    words = ["bkctl", "local", str(len(known.numbered)), "--dir", str(directory)]
     if known.elsewhere:
         words += ["--zk", known.elsewhere.partition("://")[2].partition("/")[0]]
     elif known.zookeeper_port:
@@ -285,11 +292,12 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
         return False
     refuse_others_directory(directory)
     known = read_record(directory)
-    if known is None or bookies <= len(known.ports) or not is_locked(directory):
+    if known is None or bookies <= len(known.numbered) or not is_locked(directory):
         return False
     if racks not in {None, known.racks}:
         return False
-    numbers = range(len(known.ports) + 1, bookies + 1)
+    had = len(known.numbered)
+    numbers = range(len(known.ports) + 1, len(known.ports) + 1 + bookies - had)
     if session.dry_run:
         session.plan([f"start {counted(len(numbers), 'bookie')} more in {directory}"])
         return True
@@ -304,7 +312,7 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
         "a cluster that an older bkctl started has to be stopped and started for that",
     )
     with ClusterMetadata(lambda: known.uri) as metadata:
-        for one in read(directory).bookies[len(known.ports) :]:
+        for one in read(directory).bookies[had:]:
             _await_registered(session, metadata, one)
             session.note(f"started bookie {one.bookie_id}; its log is {one.log}")
     return True

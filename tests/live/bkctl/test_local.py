@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.local.directory import BACKGROUND_LOG, CONF_FILE
+from bkctl.commands.local.directory import BACKGROUND_LOG, CONF_FILE, STATE_FILE
 from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.run import without_settings
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
@@ -274,6 +275,7 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         status = run_here("local", "status", directory)
         assert "decommissioned" in status.stdout
         assert "to start" not in status.stderr
+        assert f"to remove {gone} from the cluster: rm -r {rows[0]['directory']}" in status.stderr
         unnamed = run_here("local", "start", directory)
         assert unnamed.returncode == 0
         assert unnamed.stderr.startswith("no bookie of the cluster is down; for more bookies: ")
@@ -290,6 +292,12 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         assert again.returncode == 0, again.stderr
         assert f"{gone} was decommissioned" in (directory / BACKGROUND_LOG).read_text()
         assert len(_processes(directory)) == 1
+        shutil.rmtree(rows[0]["directory"])
+        until(
+            lambda: len(json.loads((directory / STATE_FILE).read_text())["removed"]) == 1,
+            "the removed bookie still counts",
+        )
+        assert gone not in run_here("local", "status", directory).stdout
     finally:
         if by_hand is not None and by_hand.poll() is None:
             by_hand.kill()

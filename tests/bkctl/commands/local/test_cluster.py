@@ -27,7 +27,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     refuse_others_directory,
 )
-from bkctl.commands.local.start_stop_status import read
+from bkctl.commands.local.start_stop_status import read, start_line
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
@@ -74,7 +74,7 @@ def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
         held.release()
     assert caught.value.hint == (
         f"to use it: . {tmp_path}/bkctl.env; for more bookies: bkctl local N --dir {tmp_path} "
-        "(N counts decommissioned bookies)"
+        "(N counts a decommissioned bookie until its directory is removed)"
     )
 
 
@@ -135,6 +135,23 @@ def test_a_bookie_is_not_said_to_be_down_alone_while_the_metadata_is_away(tmp_pa
     assert "a bookie that is shown as down may have been decommissioned" in said[1]
 
 
+def test_a_decommissioned_bookie_whose_directory_was_removed_is_dropped(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 3, port_base=15_000).save()
+    for number in (1, 3):
+        bookie_directory(tmp_path, number).mkdir()
+    kept = frozenset({"127.0.0.1:15000", "127.0.0.1:15002"})
+    assert {one.bookie_id for one in read(tmp_path, kept).bookies} == kept
+    lost = LocalCluster(tmp_path, 2)
+    lost.drop_removed(lambda: kept | {"127.0.0.1:15001"})  # Its disk is lost, not the bookie.
+    assert len(lost.states()) == 3
+    dropped = LocalCluster(tmp_path, 2)
+    dropped.drop_removed(lambda: kept)
+    assert {one.bookie_id for one in dropped.states()} == kept
+    assert start_line(tmp_path) == f"bkctl local 2 --dir {tmp_path} --background"
+    new = LocalCluster(tmp_path, 3, port_base=15_000).states()[2]
+    assert (new.bookie_id, new.directory) == ("127.0.0.1:15003", f"{tmp_path}/bookie-4")
+
+
 def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         ids = [one.bookie_id for one in cluster.states()]
@@ -172,10 +189,10 @@ def _bkctl(*words: object) -> tuple[int, str]:
 def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 3).save()
     with pytest.raises(
-        ConflictError, match="holds 3 bookies, not 2; decommissioned bookies count"
+        ConflictError, match="holds 3 bookies, not 2; a decommissioned bookie counts until"
     ) as caught:
         LocalCluster(tmp_path, 2)
-    assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
+    assert caught.value.hint == f"bkctl local 3 --dir {tmp_path} --background"
     with pytest.raises(ConflictError, match="without --zookeeper"):
         LocalCluster(tmp_path, 3, zookeeper=True)
 
