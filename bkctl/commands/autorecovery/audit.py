@@ -141,14 +141,14 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
 
 
 def delay_text(delay_s: int | None) -> str:
-    """Return how long a lost bookie may stay away, for people; a dash where nothing is stored."""
+    """Return how long a lost bookie may stay away, for people; a dash if nothing is stored."""
     if delay_s is None:
         return "-"
-    return human_duration(delay_s) if delay_s else "no delay"
+    return human_duration(delay_s) if delay_s else "none"
 
 
 def _delay(v: Delay) -> str:
-    now = f"delay {delay_text(v.delay_s)}" if v.delay_s else delay_text(v.delay_s)
+    now = f"delay {delay_text(v.delay_s)}" if v.delay_s else "no delay"
     if not v.changed:
         return now
     if v.delay_s in {v.was_s, 0}:

@@ -87,7 +87,7 @@ declare_view(
     Column(
         "being_repaired",
         "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
-        header="WITH WORKER",
+        header="LOCKED BY WORKERS",
     ),
     Column(
         "oldest",

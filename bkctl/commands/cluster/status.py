@@ -74,7 +74,7 @@ def _counts(found: Mapping[str, int]) -> str:
         "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
         "autorecovery.being_repaired",
         Kind.COUNT,
-        header="WITH WORKER",
+        header="LOCKED BY WORKERS",
         after="underreplicated",
     ),
     kw_only=True,
@@ -107,7 +107,7 @@ class ClusterStatus:
     autorecovery: autorecovery_admin.Status
     ledgers: int | None = field(
         "Ledgers, if counted.",
-        cell=lambda v: "--ledgers counts them" if v.ledgers is None else str(v.ledgers),
+        cell=lambda v: "not counted without --ledgers" if v.ledgers is None else str(v.ledgers),
         cell_of_none=True,
         default=None,
     )

@@ -172,11 +172,9 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
         "\n"
     )
     window = latency_window(one.figures for one in load.bookies)
-    about = (
-        f"rates count every copy of an entry; {window or 'latencies are of the last full minute'}, "
-        "and the lines above show the worst bookie's"
-    )
-    yield from map(canvas.dim, wrapped(about, canvas.width))
+    about = "rates count every copy of an entry; latencies above are the worst bookie's"
+    for text in (about, window or "latencies are of the last full minute"):
+        yield from map(canvas.dim, wrapped(text, canvas.width))
     yield ""
 
 

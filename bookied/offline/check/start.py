@@ -11,6 +11,7 @@ import attrs
 from bkclient.config.findings import Severity
 from bookied.directories.cookie_check import directories_of
 from bookied.directories.emptied_directories import losses
+from bookied.directories.lock import is_locked
 from bookied.directories.roots import COOKIE_BYTES_MAX, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
@@ -63,9 +64,9 @@ def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[
     yield from _check_marks(bookie)
     for directory in bookie.found.ledger_dirs:
         if bookie.files.exists(directory / DIRTY):
-            yield DiskFinding(
-                Severity.NOTE, "dirty", "a bookie runs here, or was killed", directory / DIRTY
-            )
+            runs = is_locked(directory.parent)
+            what = "a bookie runs here" if runs else "the bookie was not stopped cleanly"
+            yield DiskFinding(Severity.NOTE, "dirty", what, directory / DIRTY)
     tick(1, 0)
 
 

@@ -177,7 +177,7 @@ declare_view(
     Column(
         "being_repaired",
         "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
-        header="WITH WORKER",
+        header="LOCKED BY WORKERS",
     ),
     Column("out", "Whether no ledger and no cookie names the bookie any more.", "is_out"),
     sentence=_status,

@@ -79,7 +79,7 @@ def test_the_status_of_a_new_cluster_and_of_one_that_mends_itself(
     said = run_in(world, "autorecovery", "status").out
     assert "all-ledgers: never" in said
     # The worker may have failed, and keep its lock: nothing says that it repairs.
-    assert "with worker  1" in said
+    assert "locked by workers  1" in said
 
 
 @pytest.mark.parametrize("form", [(), ("--detail",), ("--count",), ("-o", "jsonl")])

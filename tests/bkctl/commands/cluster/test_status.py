@@ -335,7 +335,7 @@ def test_no_delay_is_said_in_the_same_words_everywhere() -> None:
     for words in (("cluster", "status"), ("autorecovery", "status")):
         lines = run_in(world, *words).out.splitlines()
         assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("delay")] == [
-            "no delay"
+            "none"
         ], words
 
 
