@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
@@ -149,6 +150,27 @@ def test_what_is_wrong_is_mailed(cron: Cron) -> None:
         done = broken.run(job)
         assert "there is no directory" in done.stdout + done.stderr, job.name
         assert not (cron.directory / "inventory.jsonl").exists()
+
+
+def test_the_line_in_the_help_of_the_backup_can_be_pasted(
+    cron: Cron, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["cluster", "backup", "--help"]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if " * * * bkctl" in one]
+    _, command = line.strip().split(" * * * ")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in ("bk-2000-01-01.jsonl", "other"):
+        (kept / name).touch()
+        os.utime(kept / name, (0, 0))
+    command = command.replace("zk://zk1:2181/ledgers", cluster.uri).replace("/backup/", f"{kept}/")
+    done = cron.run(Job((), "", command.replace("find /backup", f"find {kept}")))
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    old, new = sorted(kept.iterdir(), key=lambda path: path.name, reverse=True)
+    assert old.name == "other"
+    assert re.fullmatch(r"bk-\d{4}-\d\d-\d\d\.jsonl", new.name)
+    words = ["cluster", "restore", str(new), "-u", f"sqlite://{tmp_path}/new.db", "--dry-run"]
+    assert cli.run(words) == 0
 
 
 def test_the_backup_can_be_restored_from(cron: Cron, tmp_path: Path) -> None:

@@ -13,6 +13,11 @@ from bkctl.cli.parameter_types import DURATION, LEDGER_ID
 from bkctl.exit_status import CHANGE_FAILURES, FAILURES, Effect, ExitStatus, Facility
 from bkctl.session.safety_check_names import ROOT
 
+_CRON: Final = (
+    "45 2 * * * bkctl -u zk://zk1:2181/ledgers cluster backup /backup/bk-$(date +\\%F).jsonl"
+    " >/dev/null && find /backup -name 'bk-*.jsonl' -mtime +30 -delete"
+)
+
 METADATA: Final = (
     Command(
         "tree",
@@ -56,7 +61,7 @@ METADATA: Final = (
     Command(
         "backup",
         body="bkctl.commands.cluster.backup.backup:backup",
-        help="""Write all metadata to a file.
+        help=f"""Write all metadata to a file.
 
     FILE has one JSON object a line: a header, each node with its version, and a checksum. FILE
     contains ledger passwords, and only its owner can read it. The command writes FILE completely or
@@ -65,6 +70,11 @@ METADATA: Final = (
 
     `cluster restore FILE --force root --dry-run` compares FILE with the cluster. `diff` compares
     two backups: each node is one line, with its value in base64.
+
+    A line of a crontab, which keeps a backup of each of the last 30 days:
+
+    \b
+    {_CRON}
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
@@ -73,7 +83,7 @@ METADATA: Final = (
             ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
             (
                 'bkctl cluster backup "metadata-$(date +%F).jsonl"',
-                "from cron, with >/dev/null; a crontab needs \\% for %",
+                "all metadata, with the day in the name",
             ),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
