@@ -21,7 +21,7 @@ from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.request_turns import Turns
 from bookied.server.reads.disk_reads import RunBlocking
 from bookied.server.reads.fast_reads import FastReads
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls_contexts import TlsContexts

@@ -17,7 +17,7 @@ from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.timeouts import TimeoutWatch
 from bookied.server.reads.disk_reads import RunBlocking
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 
 log = Logger()
 

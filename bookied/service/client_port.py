@@ -18,7 +18,7 @@ from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
 from bookied.server.listener import BoundPort
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 from bookied.server.server import BookieServer
 from bookied.service.dependencies import Dependencies
 from bookied.storage.ledger_storage.storage_limits import StorageLimits

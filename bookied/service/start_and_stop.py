@@ -26,9 +26,9 @@ from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.server.rules.add_requests import Writes
-from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deleted_ledgers import DeletedLedgersFile
 from bookied.server.rules.metadata_fence_check import FenceCheck
+from bookied.server.rules.request_rules import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork, ledger_garbage
 from bookied.service.client_port import ClientPort

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.index.unflushed_locations import SLOTS_MAX, WritablePage

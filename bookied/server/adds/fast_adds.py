@@ -2,7 +2,7 @@
 
 A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
 fenced, no flags, on a bookie that takes all writes; over V3 also an add of a recovery or a repair.
-Any other frame is left to the plain path (``wire.framing`` and ``bookie``), which is the
+Any other frame is left to the plain path (``wire.framing`` and ``request_rules``), which is the
 authority on the rules; a test feeds the same frames to both and compares.
 
 Per read, or for the reads of all clients that ask at once, there is one blob for each storage
@@ -28,7 +28,7 @@ from bookied.server.adds.uniform_adds import (
     is_worth_a_try,
 )
 from bookied.server.rules.add_requests import Writes
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.unflushed_locations import WritablePage
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation

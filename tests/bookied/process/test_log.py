@@ -29,7 +29,7 @@ def event(message: str = "ledger {ledger_id} fenced", **fields):
     return {
         "log_time": 1_700_000_000.25,
         "log_level": LogLevel.info,
-        "log_namespace": "bookied.server.rules.bookie",
+        "log_namespace": "bookied.server.rules.request_rules",
         "log_format": message,
         "log_source": None,
         **fields,
@@ -40,7 +40,7 @@ def test_a_text_line_is_in_the_order_of_javas() -> None:
     line = text_line(event(ledger_id=5, journal_id=1))
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,250 - INFO  "
-        r"\[MainThread:bookied\.server\.rules\.bookie\] - "
+        r"\[MainThread:bookied\.server\.rules\.request_rules\] - "
         r"ledger 5 fenced \{journalId=1\}\n",
         line,
     )
@@ -97,7 +97,7 @@ def test_a_json_line_has_flat_attributes_and_utc() -> None:
         "ts": "2023-11-14T22:13:20.250+00:00",
         "level": "INFO",
         "thread": "MainThread",
-        "logger": "bookied.server.rules.bookie",
+        "logger": "bookied.server.rules.request_rules",
         "msg": "ledger 5 fenced",
         "ledgerId": 5,
         "directory": "/d",

@@ -23,7 +23,7 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.disk_reads import HELD_BYTES_MAX, HELD_MAX
-from bookied.server.rules.bookie import DISK_SIZES_S
+from bookied.server.rules.request_rules import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageLimits

@@ -11,8 +11,8 @@ from typing import Any, Final
 import attrs
 from twisted.internet.task import Clock
 
-from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import DiskRead
+from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal

@@ -18,7 +18,7 @@ from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
-from bookied.server.rules.bookie import Bookie, ReadLimits
+from bookied.server.rules.request_rules import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.index_files.index import IndexFiles

@@ -191,7 +191,7 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
         "9, S16",
         "I2",
         _first_error_is_empty,
-        "tests.bookied.server.rules.test_bookie:"
+        "tests.bookied.server.rules.test_request_rules:"
         "test_an_unreadable_entry_ends_a_batch_unless_it_is_the_first",
         0,
     ),
@@ -200,7 +200,7 @@ BOOKIE_MUTATIONS: Final[dict[str, Mutation]] = {
         "14",
         "I3 I23",
         _fence_of_the_former,
-        "tests.bookied.server.rules.test_bookie:"
+        "tests.bookied.server.rules.test_request_rules:"
         "test_a_ledger_that_is_deleted_while_its_fence_is_on_its_way_is_fenced_again",
         0,
     ),

@@ -21,7 +21,7 @@ from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.request_rules import Bookie
 from bookied.stats.metrics import READ
 from bookied.storage.entrylog.usage import read_usage
 from bookied.storage.files.files import Buffer, Files, RealFiles

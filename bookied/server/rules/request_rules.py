@@ -1,5 +1,6 @@
-"""The rules a bookie follows: master key, fence, read-only, LAC, force, who waits for the journal.
+"""Which rules a request meets, by its kind: fence, LAC, force, reads, adds.
 
+``fencing`` has the rules of fences, ``add_requests`` those of explicit LACs and forces as well.
 Requests come in as values and answers go out as values; no sockets here. Agrees with BookKeeper
 4.18.0 (BookieRequestProcessor, BookieImpl) but for what wire.md section 19 lists as improvements.
 """

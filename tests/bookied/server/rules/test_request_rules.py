@@ -12,10 +12,10 @@ import pytest
 from bookied.errors import NoWritableDirError
 from bookied.server.reads.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
 from bookied.server.rules.add_requests import Writes
-from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S
 from bookied.server.rules.entry_and_batch_reads import BYTES_AT_ONCE, ENTRIES_AT_ONCE
 from bookied.server.rules.read_requests import PAGES_AT_ONCE
+from bookied.server.rules.request_rules import ReadLimits
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger
