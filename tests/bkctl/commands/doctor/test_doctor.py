@@ -231,7 +231,15 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     )
     assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
-    assert "bkctl decommission b2" in found["bookie-down"]["fix"]
+
+
+def test_1_a_bookie_that_cannot_be_spared_is_replaced_before_a_decommission() -> None:
+    patient = Patient(3)
+    patient.ledger(1, A, B, C)
+    patient.world.kill("b2")
+    assert patient.findings()["bookie-down"]["fix"] == (
+        "start b2 again; if it is lost for good, add a bookie, then: bkctl decommission b2"
+    )
 
 
 def test_2_a_bookie_that_no_ledger_lists_is_started_or_decommissioned(patient: Patient) -> None:

@@ -14,6 +14,7 @@ import pytest
 from bkclient.config.findings import Severity
 from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.last_journal_note import NO_LEDGER, LastJournalNote, note_journal
+from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
@@ -242,6 +243,17 @@ def test_a_torn_tail_is_a_note(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: end + 10])
     found = the_one([one for one in place.check() if one.kind == "torn-tail"])
     assert (found.severity, found.offset) == (Severity.NOTE, end)
+
+
+def test_a_bookie_that_runs_is_told_from_one_that_was_killed(place: Place) -> None:
+    (place.ledgers / "DIRTY").touch()
+    assert the_one(place.check()).message == "the bookie was not stopped cleanly"
+    running = DirectoryLocks()
+    running.take([place.ledgers.parent])
+    try:
+        assert the_one(place.check(is_live=True)).message == "a bookie runs here"
+    finally:
+        running.release()
 
 
 # Entry logs and index ----------------------------------------------------------------------------
