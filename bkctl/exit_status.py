@@ -13,7 +13,7 @@ class Effect(enum.Enum):
     """What a command can do to a cluster; it decides how the command asks before it acts."""
 
     READ = "reads only"
-    REVERSIBLE = "adds or changes, and loses no entry"
+    REVERSIBLE = "changes data, metadata or settings, and deletes no existing entry"
     FENCES = "fences a writer"
     LOSES_DATA = "deletes data or metadata for good"
 

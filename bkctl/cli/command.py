@@ -171,8 +171,11 @@ class Command(click.Command):
 
     @property
     def effect_sentence(self) -> str:
-        """What the command does beyond reading; where only ``--recover`` does it, that is said."""
-        only = any(param.name == "recover" for param in self.params)
+        """What the command does beyond reading, and with or without which option."""
+        names = {param.name for param in self.params}
+        if "skip_open" in names:
+            return "This command may fence writers of open ledgers; not with --skip-open."
+        only = "recover" in names
         return f"{'With --recover, this' if only else 'This'} command {self.effect.value}."
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

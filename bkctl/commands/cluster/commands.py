@@ -56,7 +56,10 @@ cluster.command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl cluster init -u zk://zk1:2181,zk2:2181/ledgers", "a new, empty cluster"),
+        (
+            "bkctl cluster init -u 'zk+hierarchical://zk1:2181;zk2:2181/ledgers'",
+            "a new, empty cluster",
+        ),
         ("bkctl cluster init -u sqlite:///var/lib/bk/metadata.db", "a cluster on this machine"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT),
@@ -215,7 +218,7 @@ cluster.command(
     examples=(
         ("bkctl cluster format", "shows what would be deleted, and asks for the cluster's id"),
         ("bkctl cluster format --dry-run", "only shows it"),
-        ("bkctl cluster format --yes --force ledgers", "from a script, with all its ledgers"),
+        ("bkctl cluster format --yes --force ledgers", "from a script; also where ledgers exist"),
     ),
     exits=_CHANGED,
     replaces="bookkeeper shell metaformat",

@@ -377,7 +377,7 @@ ledger.command(
     `bkctl log delete` keep the log intact.
     """,
     params=(
-        argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
+        argument("given", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
         option("--from-file", metavar="FILE", help="Read ledger ids from FILE, too; - is stdin."),
         option(
             "--force",
@@ -391,7 +391,10 @@ ledger.command(
         ("bkctl ledger delete 42", "shows what would be deleted, and asks"),
         ("bkctl ledger delete 42 43 --yes", "from a script"),
         ("bkctl ledger delete --from-file ids --dry-run", "show what would be deleted"),
-        ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
+        (
+            "bkctl ledger list --meta app=etl --older-than 90d -o id | bkctl ledger delete - --dry-run",
+            "shows the old ledgers of one application",
+        ),
     ),
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",

@@ -39,6 +39,10 @@ class CompatCommand(Command):
     def invoke(self, ctx: click.Context) -> Any:
         return self.load()(ctx, **ctx.params)
 
+    @property
+    def effect_sentence(self) -> str:
+        return "The effect is that of the bkctl command that compat runs."
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from bkctl.commands.tool.compat import names_by_group
 

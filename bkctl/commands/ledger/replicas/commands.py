@@ -53,7 +53,7 @@ REPLICAS: Final = (
     readable copy, as in `bkctl ledger verify --all -o id --filter 'entries_lost>0'`.
     """,
         params=(
-            argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
+            argument("given", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
             flag("--all", "everything", help="All ledgers of the cluster."),
             option(
                 "--state",
@@ -97,9 +97,9 @@ REPLICAS: Final = (
         help="""\
     List orphans: ledgers that are missing from the application's list of ids.
 
-    Ledgers of `bkctl log` are always in use. The command deletes nothing. Write the list of ids
-    after all writers have reported their new ledgers. --older-than keeps ledgers that are newer
-    than the list.
+    Ledgers of `bkctl log` are always in use. The command deletes nothing. First let every writer
+    store its new ledger ids in the application; then make the list. Ledgers younger than
+    --older-than are not reported. Make it longer than the age of your list.
     """,
         params=(
             option(
@@ -112,7 +112,7 @@ REPLICAS: Final = (
                 "--older-than",
                 type=DURATION,
                 default="1d",
-                help="Ignore ledgers younger than this; the list may be that old.",
+                help="Do not report ledgers younger than this.",
             ),
         ),
         effect=Effect.READ,
@@ -123,8 +123,8 @@ REPLICAS: Final = (
             ),
             ("list-my-ledgers | bkctl ledger orphans --keep-file -", "ids from the application"),
             (
-                "bkctl ledger orphans --keep-file ids -o id | bkctl ledger delete -",
-                "delete the orphans; asks first",
+                "bkctl ledger orphans --keep-file ids -o id > orphans",
+                "into a file; `ledger delete --from-file orphans --dry-run` checks it",
             ),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
