@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from bkctl.session.safety_check_names import REFUSES_IF
+
 
 class _Option(click.Option):
     """An option that also has names that the help does not show."""
@@ -59,8 +61,13 @@ def force(*checks: str) -> click.Option:
         "--force",
         type=click.Choice(checks),
         multiple=True,
-        help="Override a safety check by its name.",
+        help=" ".join(["Override a safety check by its name.", *_meanings(checks)]),
     )
+
+
+def _meanings(checks: tuple[str, ...]) -> list[str]:
+    """Return a sentence for each check whose name does not say when it refuses."""
+    return [f"{check}: {REFUSES_IF[check]}." for check in checks if check in REFUSES_IF]
 
 
 def java_answers(existing: str) -> tuple[click.Option, click.Option]:

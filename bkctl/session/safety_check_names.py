@@ -45,3 +45,12 @@ DAMAGED_MARK: Final = "damaged-mark"
 
 UNREAD: Final = "unread-entries"
 """No cursor of the log has yet to read what is deleted."""
+
+REFUSES_IF: Final = {
+    REGISTERED: "the bookie is registered",
+    ONLY_COPIES: "some entries are on this bookie alone",
+    UNVERIFIED: "NEW does not return the entries",
+    OTHERS_LOST: "other lost bookies are not repaired yet",
+    TOO_FEW_RACKS: "no other bookie is in an allowed rack",
+}
+"""When a check refuses, where its name does not say so; for help."""

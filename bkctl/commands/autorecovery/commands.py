@@ -113,9 +113,10 @@ autorecovery.command(
     help="""Switch autorecovery off, for the whole cluster.
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
-    off until `enable`, or until --for has passed: `bkctl doctor` and every command that succeeds
-    say so, with the user and host that disabled it. Java's auditors and workers ignore --for. If no
-    bookied runs autorecovery, the command prints a line for cron that enables it.
+    off until `enable`, or until --for has passed. Meanwhile `bkctl doctor` and every command that
+    succeeds print a reminder, with the user and host that disabled it. Java does not end the pause;
+    only bookied does. If no bookied runs autorecovery, the command prints a crontab line that runs
+    `enable`.
     """,
     params=(
         option(
@@ -190,7 +191,7 @@ autorecovery.command(
     help="""Print or set how long a lost bookie may stay away before its ledgers are repaired.
 
     The auditor waits only if a single bookie is lost. If no delay is stored yet, the auditor stores
-    its own setting. From then on the stored delay wins.
+    its setting lostBookieRecoveryDelay. From then on the stored delay wins.
     """,
     params=(argument("delay_s", type=DURATION, required=False, metavar="[TIME]"),),
     effect=Effect.REVERSIBLE,

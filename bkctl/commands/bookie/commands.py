@@ -136,11 +136,11 @@ bookie.command(
     Without ids the command renames the stopped bookie of the settings file (-c). First change its
     id there (useHostNameAsBookieID, advertisedAddress or bookieId). The command then stores a
     cookie under the new id, renames the bookie in all its ledgers, rewrites the VERSION files, and
-    deletes the old cookie. You can interrupt the command and run it again. With `hostname` or `ip`
-    it refuses any other kind of id.
+    deletes the old cookie. You can interrupt the command and run it again. `hostname` works only
+    with useHostNameAsBookieID=true, and `ip` only with useHostNameAsBookieID=false.
 
     With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each ledger that
-    lists OLD. No entry is copied. Use this form if the disks of OLD serve under the id NEW. Before
+    lists OLD. No entry is copied. Use it if the bookie on OLD's disks now runs as NEW. Before
     a ledger changes, NEW must return the first and last entry of each fragment.
 
     A bookie that keeps its id and only has its directories under other paths is not renamed:
@@ -170,7 +170,7 @@ bookie.command(
         ("bkctl bookie rename -c bk_server.conf", "shows what would change, and asks"),
         (
             "bkctl bookie rename hostname -c bk_server.conf",
-            "the same, and refuse any other kind of id",
+            "the same, if useHostNameAsBookieID is true",
         ),
         ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
         ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),

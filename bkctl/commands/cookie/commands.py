@@ -172,12 +172,13 @@ cookie.command(
     help="""Write lost or damaged cookies of a stopped bookie again, or follow moved directories.
 
     For lost cookies, at least one cookie that agrees with the settings must exist, in the metadata
-    service or in a directory. The other cookies must not contradict it. The command refuses empty
+    service or in a directory. All other cookies must agree with it. The command refuses empty
     directories: their data is lost, and a cookie does not restore it.
 
     To move a directory to another path, stop the bookie, move the directory with all its files,
-    change its path in the settings, and run this command. Each directory must have its old cookie.
-    Move several journal directories, or several directories of DbLedgerStorage, one at a time.
+    change its path in the settings, and run this command. The VERSION file must still be in each
+    directory. Move several journal directories, or several directories of DbLedgerStorage, one at a
+    time.
     """,
     effect=Effect.REVERSIBLE,
     examples=(

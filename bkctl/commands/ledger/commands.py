@@ -392,8 +392,8 @@ ledger.command(
         ("bkctl ledger delete 42 43 --yes", "from a script"),
         ("bkctl ledger delete --from-file ids --dry-run", "show what would be deleted"),
         (
-            "bkctl ledger list --meta app=etl --older-than 90d -o id | bkctl ledger delete - --dry-run",
-            "shows the old ledgers of one application",
+            "bkctl ledger list --meta app=etl -o id | bkctl ledger delete - --dry-run",
+            "shows the ledgers of one application",
         ),
     ),
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),

@@ -113,7 +113,7 @@ local = Command(
     --for 30m` before a short stop prevents that.
 
     DIR/bookie-N/bookie.conf has the settings of a bookie. Your changes in this file stay. To start
-    a cluster again, count its decommissioned bookies in N, although they stay stopped.
+    a cluster again, N includes its decommissioned bookies; they stay stopped.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop|restart", type=_Size()),
@@ -174,7 +174,7 @@ demo = Command(
             "bkctl demo /var/log/syslog --dir /tmp/demo",
             "with your own file; the results stay in /tmp/demo",
         ),
-        ("bkctl demo --no-export", "without Spark: a few seconds"),
+        ("bkctl demo --no-export", "no export; takes a few seconds"),
     ),
     exits=(
         ExitStatus.FAILED,

@@ -68,12 +68,13 @@ log.command(
     body="bkctl.commands.log.append:append",
     help="""Append entries to the log NAME, one for each DATA; `-` reads stdin.
 
-    Each run adds a ledger to the log and closes it: to append many entries, pipe them to one run.
-    The command takes over the log: the current writer fails at its next entry. If bookies fail and
-    cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
+    Each run makes a new ledger. Use one run for many entries. The command takes over the log: the
+    current writer fails at its next entry. If bookies fail and cannot be replaced, the command
+    waits up to `logWriterPatienceSec` (60 s) for them.
 
-    A writer that lost the log ends with status 7, or with 6 if its last entries may be in the log.
-    After a writer was killed, `bkctl log append NAME - </dev/null` prints where the log ends.
+    A writer that another writer fenced ends with status 7, or with 6 if its last entries may be in
+    the log. After a writer was killed, `bkctl log append NAME - </dev/null` fences that writer,
+    adds no entry, and prints where the log ends. `bkctl log show NAME` only looks.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -212,10 +213,9 @@ log.command(
     help="""Delete the first ledgers of the log NAME, by position, age or number of entries.
 
     The command deletes only closed ledgers, each with all its entries, and never the last ledger.
-    So the log may keep more than you asked for: entries before the position, entries older than
-    TIME, or more than N entries. --roll-size, --roll-entries and --roll-after of `log create` set
-    when a running writer begins a new ledger. The command is refused if a cursor of the log has
-    entries to read that would be deleted: `bkctl log cursors NAME` shows the cursors.
+    So some entries that you asked to delete may stay. --roll-size, --roll-entries and --roll-after
+    of `log create` set when a running writer begins a new ledger. The command refuses to delete
+    entries that a cursor of the log has not read: `bkctl log cursors NAME` shows the cursors.
     """,
     params=(
         argument("name", type=LOG_NAME),

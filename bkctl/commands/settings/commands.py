@@ -58,8 +58,8 @@ config.command(
 
     The command asks no bookie: `bkctl bookie config` shows the settings of a running bookie.
 
-    The first source counts: option, profile of --profile, environment, profile of BKCTL_PROFILE or
-    default profile, settings file, default.
+    The first of these that sets a key wins: option, profile of --profile, environment, profile of
+    BKCTL_PROFILE or default profile, settings file, default.
 
     With KEY the command explains keys of settings files: what a key does, its value in effect, its
     default and the allowed values. KEY is a name (Java's names and older names work, too), a part

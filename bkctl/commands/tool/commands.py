@@ -85,11 +85,11 @@ explain = Command(
     The name of an error is in brackets at the end of its line, and `name` in JSON. Names do not
     change from release to release. `BK-` may be left out.
 
-    The command also explains exit statuses (6), and these terms: ack quorum (qa), auditor,
-    cookie, cursor, custom metadata, ensemble (e), entry, entry log, fence, fragment, headroom,
-    input/output error (eio), instance id, journal, last add confirmed (lac), ledger, mark, metrics,
-    orphan, quarantine, rack, write quorum (qw). Of a setting, or a part of its name, it prints what
-    `config show` prints.
+    The command also explains exit statuses, such as `explain 6`, and these terms: ack quorum (qa),
+    auditor, cookie, cursor, custom metadata, ensemble (e), entry, entry log, fence, fragment,
+    headroom, input/output error (eio), instance id, journal, last add confirmed (lac), ledger,
+    mark, metrics, orphan, quarantine, rack, write quorum (qw). For a setting, or a part of its
+    name, it prints what `config show` prints.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,
@@ -212,7 +212,8 @@ options = Command(
     help="""Show the options that every command takes.
 
     You may write these options before the command's name or after it. Each option names its
-    environment variable; an option on the command line wins. The exit statuses are at the end.
+    environment variable; an option on the command line wins. `bkctl config show --help` has the
+    order of all sources of settings. The exit statuses are at the end.
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),

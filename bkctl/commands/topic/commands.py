@@ -78,7 +78,7 @@ topic.command(
     body="bkctl.commands.topic.peek:peek",
     help="""Print messages of TOPIC as a consumer receives them.
 
-    The newest messages may be missing: bookies learn from later messages that they are confirmed.
+    The last messages can be missing: a message becomes readable when a later one confirms it.
     """,
     params=(
         argument("name", metavar="TOPIC"),
@@ -107,8 +107,8 @@ topic.command(
     body="bkctl.commands.topic.peek:export",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 
-    FILE appears when it is complete. An existing file is not replaced. The newest messages may be
-    missing: bookies learn from later messages that they are confirmed.
+    FILE appears when it is complete. An existing file is not replaced. The last messages can be
+    missing: a message becomes readable when a later one confirms it.
     """,
     params=(
         argument("name", metavar="TOPIC"),

@@ -176,7 +176,7 @@ def test_every_changing_command_says_what_it_can_do_and_cannot_be_watched(
     command = TREE[path]
     changes = command.effect is not Effect.READ
     text = " ".join(command.get_help(click.Context(command)).split())
-    assert (f" command {command.effect.value}." in text) == changes
+    assert (command.effect_sentence in text) == changes
     flags = {flag for parameter in command.params for flag in parameter.opts}
     assert ("--watch" in flags) == ("--until" in flags) == command.can_be_watched
     assert not (changes and command.can_be_watched)

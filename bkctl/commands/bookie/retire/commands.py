@@ -115,12 +115,12 @@ recover_either = Command(
 decommission = Command(
     "decommission",
     body="bkctl.commands.bookie.retire.decommission:run",
-    help="""Remove a stopped bookie for good: move its ledgers, then delete its cookie.
+    help="""Remove a bookie for good: move its ledgers, then delete its cookie.
 
-    The command marks the ledgers and waits until autorecovery has moved them. You can interrupt the
-    command and run it again at any time; `bkctl bookie decommission-status BOOKIE_ID` shows the
-    ledgers that are left, also from another terminal. Without BOOKIE_ID it removes the bookie of
-    the settings file (-c).
+    The bookie must be stopped, except with --drain or --cancel. The command marks the ledgers and
+    waits until autorecovery has moved them. You can interrupt the command and run it again at any
+    time; `bkctl bookie decommission-status BOOKIE_ID` shows the ledgers that are left, also from
+    another terminal. Without BOOKIE_ID it removes the bookie of the settings file (-c).
 
     With --drain the command makes a running bookie read-only and copies its closed fragments to
     other bookies. Then stop the bookie, and run the command again without --drain.
@@ -147,7 +147,10 @@ decommission = Command(
         ("bkctl bookie decommission 10.0.0.1:3181", "waits until all its ledgers are moved"),
         ("bkctl bookie decommission 10.0.0.1:3181 --drain", "copy its ledgers away while it runs"),
         ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
-        ("bkctl bookie decommission 10.0.0.1:3181 --cancel", "keep a bookie that runs again"),
+        (
+            "bkctl bookie decommission 10.0.0.1:3181 --cancel",
+            "stop the decommission: the bookie is back",
+        ),
     ),
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell decommissionbookie [-bookieid ID]",

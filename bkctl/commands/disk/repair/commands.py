@@ -134,7 +134,7 @@ REPAIRS: Final = (
         short_help="Check cookies, marks, journals, entry logs and index.",
         help="""Check a bookie's directories, and change nothing.
 
-    A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
+    A note was left by a crash; the next start repairs it. A warning loses no data. A problem
     means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
     9 for warnings alone. Only --deep reads the entries' payloads.
 
@@ -152,7 +152,7 @@ REPAIRS: Final = (
         examples=(
             (
                 "bkctl disk check -c bk_server.conf",
-                "the head of each entry in the index",
+                "the header of each entry that the index lists",
             ),
             (
                 "bkctl disk check /data/bookie",
@@ -170,10 +170,10 @@ REPAIRS: Final = (
         short_help="Rebuild index files from entry logs and journals.",
         help="""Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
 
-    The new index has every entry that can be read from the entry logs, and the key and explicit LAC
-    from journals or the old index. The ledger is fenced, because the index may lack entries.
-    Entries in unreadable logs keep their positions. The old index stays until the new one is on
-    disk.
+    On this bookie the ledger becomes fenced, because the new index may lack entries. The new index
+    has every entry that can be read from the entry logs, and the master key and explicit LAC from
+    journals or the old index. Index records that point into unreadable logs are kept. The old index
+    stays until the new one is on disk.
     """,
         params=(
             argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
@@ -205,9 +205,10 @@ REPAIRS: Final = (
         body="bkctl.commands.disk.repair.salvage:salvage_ledger",
         help="""Copy the entries of a ledger out of logs and journals, without index or metadata.
 
-    The command writes two files to DIR. ledger-ID.entries has each payload after its length (4
-    bytes). ledger-ID.jsonl has a line for each entry with its place, and the packet if its digest
-    is wrong. Entries that this bookie never had are missing; other bookies may have them.
+    The command writes two files to the --out directory. ledger-ID.entries has each payload after
+    its length (4 bytes). ledger-ID.jsonl has a line for each entry with its place, and the packet
+    (header, digest and payload) if its digest is wrong. Entries that this bookie never had are
+    missing; other bookies may have them.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
@@ -310,9 +311,10 @@ REPAIRS: Final = (
         help="""\
     Move a stopped bookie's index to another kind of storage; entry logs stay as they are.
 
-    The journals are replayed first. Keys, fences and explicit LACs are kept. The old index is
-    deleted when the new one is on disk (databases are renamed to .backup). After an interruption,
-    run the command again. Set ledgerStorageClass accordingly before the bookie starts.
+    The journals are replayed first. Master keys, fence marks and explicit LACs are kept. The old
+    index is deleted when the new one is on disk (databases are renamed to .backup). After an
+    interruption, run the command again. Before the bookie starts, set ledgerStorageClass to
+    DbLedgerStorage, or to SortedLedgerStorage or InterleavedLedgerStorage.
     """,
         params=(
             option(
@@ -370,7 +372,8 @@ REPAIRS: Final = (
         body="bkctl.commands.disk.repair.format:init_bookie",
         help="""Check that a new bookie can begin: empty directories, no cookie, not registered.
 
-    A new bookie makes its directories and cookie itself when it first starts; --write does so now.
+    Without --write the command writes nothing. A new bookie makes its directories and cookie itself
+    when it first starts; --write does so now.
     """,
         params=(flag("--write", help="Make the directories and the cookie."),),
         effect=Effect.REVERSIBLE,
@@ -389,8 +392,8 @@ REPAIRS: Final = (
         body="bkctl.commands.bookie.rename:expand_storage",
         help="""Add new ledger and index directories of the settings to a stopped bookie.
 
-    The new directories must be empty and never used. DbLedgerStorage is refused: it finds a ledger
-    by the number of directories.
+    The new directories must be empty and never used. Not for DbLedgerStorage: it places ledgers by
+    ledger id modulo the number of directories.
     """,
         effect=Effect.REVERSIBLE,
         examples=(
