@@ -300,7 +300,7 @@ _DECLARED: Final = (
         "-u",
         "--service-uri",
         metavar="URI",
-        help="The cluster's metadata: zk+hierarchical://host:port/ledgers or sqlite:///path.",
+        help="The cluster's metadata: zk+hierarchical://zk1:2181;zk2:2181/ledgers or sqlite:///path.",
     ),
     _option(
         "--profile",

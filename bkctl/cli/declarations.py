@@ -106,21 +106,21 @@ DIRECTORIES: Final = (
         "journal_dirs",
         metavar="DIR",
         multiple=True,
-        help="Journal directory; once for each, in the order of the settings.",
+        help="Journal directory; repeat for each directory, in the order of the settings file.",
     ),
     option(
         "--ledger-dir",
         "ledger_dirs",
         metavar="DIR",
         multiple=True,
-        help="Ledger directory; once for each, in the order of the settings.",
+        help="Ledger directory; repeat for each directory, in the order of the settings file.",
     ),
     option(
         "--index-dir",
         "index_dirs",
         metavar="DIR",
         multiple=True,
-        help="Index directory; once for each.  [default: the ledger directories]",
+        help="Index directory; repeat for each directory.  [default: the ledger directories]",
     ),
 )
 """The options that name directories instead of the settings."""

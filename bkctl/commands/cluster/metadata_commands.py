@@ -94,21 +94,22 @@ METADATA: Final = (
         body="bkctl.commands.cluster.backup.restore:restore",
         help="""Restore metadata from a backup.
 
-    The root must be empty. The command never replaces a node: with --force root it adds missing
-    nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
-    is empty. Nodes get new versions. A SQLite file keeps the creation times of ledgers; ZooKeeper
-    sets new times, from which `ledger list --older-than` counts. New ledger ids begin 1,001 above
-    the highest id in the backup: the ids between may be those of ledgers that were created after
-    the backup. A cluster whose next ledger id is higher than all ids of the backup goes on with
-    its own ids. Bookies can start again when their cookies are restored.
+    The root of the cluster, the path in the service URI such as /ledgers, must be empty. Exception:
+    after `cluster format`, and before the first new cookie or ledger, restore replaces the empty
+    cluster. With --force root the command adds missing nodes, lists nodes that differ, and replaces
+    none. It refuses the root of another cluster that is in use. Nodes get new versions.
+
+    In ZooKeeper, restored ledgers look new: --older-than counts from the restore. A SQLite file
+    keeps their creation times. New ledger ids begin 1,001 above the highest id in the backup,
+    because ledgers created after the backup may have the ids between. A cluster whose next ledger
+    id is higher than all ids of the backup goes on with its own ids. Bookies can start again when
+    their cookies are restored.
 
     --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
     decommissioned bookies. With --dry-run, it compares the backup with the cluster: it counts
-    missing nodes and names nodes that differ. Newer nodes of the cluster are not shown.
+    missing nodes and lists nodes that differ. Newer nodes of the cluster are not shown.
 
-    `cluster restore` also undoes `cluster format`: the backup replaces the
-    formatted cluster while that cluster is empty. With --ledger the command adds only the metadata
-    of that ledger, to the cluster of the backup.
+    With --ledger the command adds only the metadata of that ledger, to the cluster of the backup.
 
     A restore brings no entries back. The exit status is 8 if all bookies have deleted the first or
     last entry of a restored ledger meanwhile; the error names these ledgers. The command does not
@@ -137,7 +138,7 @@ METADATA: Final = (
                 "bkctl cluster restore metadata.jsonl --dry-run",
                 "check the file, and show its contents",
             ),
-            ("bkctl cluster restore metadata.jsonl -u zk://zk1:2181/ledgers", "into an empty root"),
+            ("bkctl cluster restore metadata.jsonl -u URI", "into an empty root"),
             ("bkctl cluster restore metadata.jsonl --force root", "only add missing nodes"),
             ("bkctl cluster restore metadata.jsonl --ledger 42", "only the metadata of one ledger"),
         ),
