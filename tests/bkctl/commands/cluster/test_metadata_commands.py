@@ -17,6 +17,7 @@ import attrs
 import pytest
 
 from bkclient.blocking import with_store
+from bkclient.client import Client
 from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
@@ -29,7 +30,7 @@ from bkctl.commands.cluster.nodes import MetadataNode
 from bkctl.commands.cluster.watch import ClusterEvent, ClusterSnapshot, changes
 from bkctl.exit_status import ExitStatus
 from bkctl.output.charts import Canvas
-from tests.bkclient.worlds import Fate, World
+from tests.bkclient.worlds import Fate, Running, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawings import WIDTHS, check_drawing
 from tests.bkctl.support.runner import Result
@@ -631,8 +632,8 @@ class TestWatch:
         people = run_in(world, "cluster", "watch", "--for", "1s").out
         assert "bookie b1: writable" in people
 
-    def test_what_happens_is_told_as_it_happens(self, world: World) -> None:
-        client = world.client()
+    def _watch(self, world: World, client: Client) -> tuple[list[ClusterEvent], Running[None]]:
+        """Return the events so far, which more will follow, and what ends with the watch."""
         found: list[ClusterEvent] = []
 
         async def collect() -> None:
@@ -641,6 +642,11 @@ class TestWatch:
 
         running = world.start(collect())
         world.settle(1.0)
+        return found, running
+
+    def test_what_happens_is_told_as_it_happens(self, world: World) -> None:
+        client = world.client()
+        found, running = self._watch(world, client)
         begun = len(found)
         world.kill("b3")
         world.settle(0.1)
@@ -658,14 +664,7 @@ class TestWatch:
 
     def test_the_switch_of_autorecovery_is_watched(self, world: World) -> None:
         client = world.client()
-        found: list[ClusterEvent] = []
-
-        async def collect() -> None:
-            async for event in watch.events(client, 5.0, 60.0):
-                found.append(event)  # noqa: PERF401 -- told while it goes on
-
-        running = world.start(collect())
-        world.settle(1.0)
+        found, running = self._watch(world, client)
         begun = len(found)
         for enabled in (True, False):
             world.run(client.store.set_replication_enabled(enabled=enabled))

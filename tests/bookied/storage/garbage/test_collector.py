@@ -334,11 +334,7 @@ def test_live_records_behind_a_damaged_length_keep_their_log(
     world.delete(0)
     path = LOGS / min(world.log_names())
     repair = damage_length(world, path, record=1, damaged=damaged)
-    world.collect()
-    assert path.name in world.log_names()
-    assert status(world).unreadable_logs == 1
-    repair()
-    world.check()
+    check_log_stays(world, path, repair)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -353,11 +349,7 @@ def test_live_records_behind_what_looks_like_a_torn_end_keep_their_log(
     path = LOGS / min(world.log_names())
     remove_map(world, path)
     repair = damage_length(world, path, record=1, damaged=4 * 1024 * 1024)
-    world.collect()
-    assert path.name in world.log_names()
-    assert status(world).unreadable_logs == 1
-    repair()
-    world.check()
+    check_log_stays(world, path, repair)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -378,11 +370,7 @@ def test_a_live_record_inside_one_whose_length_has_grown_by_it_keeps_its_log(
     if not has_map:
         remove_map(world, path)
     repair = damage_length(world, path, record=11, damaged=119 + 128)
-    world.collect()
-    assert path.name in world.log_names()
-    assert status(world).unreadable_logs == 1
-    repair()
-    world.check()
+    check_log_stays(world, path, repair)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -446,6 +434,15 @@ def remove_map(world: GcWorld, path: Path) -> None:
     file.truncate(decode_header(file.read_at(0, 1024), path).map_offset)
     file.write_at(MAP_PLACE_OFFSET, bytes(12))
     file.close()
+
+
+def check_log_stays(world: GcWorld, path: Path, repair: Callable[[], None]) -> None:
+    """Check that a damaged log with live records stays, and has them all after its repair."""
+    world.collect()
+    assert path.name in world.log_names()
+    assert status(world).unreadable_logs == 1
+    repair()
+    world.check()
 
 
 def damage_length(world: GcWorld, path: Path, record: int, damaged: int = 0) -> Callable[[], None]:
