@@ -21,6 +21,6 @@ def store_options(config: MetadataConfig, uri: str) -> dict[str, Any]:
     }
     if not uri.lower().startswith("zk"):
         return options
-    from bkclient.metadata.zookeeper.access_control import credentials
+    from bkclient.metadata.zk_credentials import credentials
 
     return options | credentials(config) | {"secure": config.zk_enable_security}

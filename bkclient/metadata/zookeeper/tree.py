@@ -20,7 +20,6 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
-from bkclient.metadata.zookeeper.access_control import node_acl
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
 
@@ -279,8 +278,19 @@ class KazooTree:
         return self._root + path
 
     def _acl(self, *, open_to_all: bool) -> Any:
-        return node_acl(for_creator=self._secure and not open_to_all)
+        return _node_acl(for_creator=self._secure and not open_to_all)
 
 
 def _stat(stat: Any) -> Stat:
     return Stat(stat.version, stat.ctime, stat.ephemeralOwner or 0, stat.numChildren, stat.czxid)
+
+
+def _node_acl(*, for_creator: bool) -> Any:
+    """Return the ACL of a node that only its creator may touch, or anybody.
+
+    Agrees with BookKeeper 4.18.0, ZkUtils.getACLs: with ``zkEnableSecurity`` nodes are for their
+    creator only.
+    """
+    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+    return CREATOR_ALL_ACL if for_creator else OPEN_ACL_UNSAFE

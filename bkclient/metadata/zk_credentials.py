@@ -1,8 +1,7 @@
-"""Who we are to ZooKeeper, and who may touch the nodes that we make.
+"""Who we are to ZooKeeper. Without the driver: a command that only reads does not load Twisted.
 
-Agrees with BookKeeper 4.18.0, ZkUtils.getACLs: with ``zkEnableSecurity`` nodes are for their
-creator only. Java's clients show who they are by SASL, as the section ``Client`` of their JAAS file
-says; ``zkDigestAuthFile`` is ours, for servers that know no users: the digest scheme takes any.
+Java's clients show who they are by SASL, as the section ``Client`` of their JAAS file says;
+``zkDigestAuthFile`` is ours, for servers that know no users: the digest scheme takes any.
 """
 
 from __future__ import annotations
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
 
 SECTION: Final = "Client"
 """The section of the JAAS file that is for ZooKeeper, in Java too."""
-
-
-def node_acl(*, for_creator: bool) -> Any:
-    """Return the ACL of a node that only its creator may touch, or anybody."""
-    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
-
-    return CREATOR_ALL_ACL if for_creator else OPEN_ACL_UNSAFE
 
 
 def credentials(config: MetadataConfig) -> dict[str, Any]:
