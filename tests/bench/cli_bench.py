@@ -89,7 +89,7 @@ class Bench:
             Row("first prompt", self.prompt, (), 400),
             Row("Tab: a command", self.completion("bkctl led"), None, 200),
             Row("Tab: an option", self.completion("bkctl ledger create --dig"), None, 200),
-            Row("Tab: ids, kept", self.completion("bkctl ledger show 1"), None, 200),
+            Row("Tab: an id", self.completion("bkctl ledger show 1"), None, 200),
         ]
 
     def command(self, *words: str) -> Callable[[], Taken]:
