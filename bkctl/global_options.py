@@ -373,7 +373,7 @@ _DECLARED: Final = (
         "timeout_s",
         type=Seconds(min=0),
         metavar="TIME",
-        help="Time limit of the command: seconds, 30s, 5m, 1h; 0 is no limit.",
+        help="Time limit of the command: seconds, 30s, 5m, 1h; 0 means no limit.",
     ),
     _option("-y", "--yes", is_flag=True, help="Answer yes to all questions."),
     _option("--no-input", is_flag=True, help="Never ask; refuse instead."),

@@ -184,7 +184,7 @@ class MetadataConfig(JaasConfig):
         key="zkRequestRateLimit",
         unit="requests/s",
         minimum=0,
-        doc="Requests to ZooKeeper; 0 is no limit.",
+        doc="Requests to ZooKeeper; 0 means no limit.",
     )
     zk_enable_security: bool = setting(
         False,
@@ -316,7 +316,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     add_quorum_timeout_s: int = setting(
         -1,
         key="addEntryQuorumTimeoutSec",
-        doc="How long a writer's add may wait for its ack quorum; 0 or less is no limit. If not "
+        doc="How long a writer's add may wait for its ack quorum; 0 or less means no limit. If not "
         "longer than addEntryTimeoutSec, a silent bookie ends the writer instead of being "
         "replaced.",
     )
@@ -331,14 +331,14 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="throttle",
         unit="requests/s",
         minimum=0,
-        doc="Adds and reads through one ledger handle; 0 is no limit. Java's default is 5000.",
+        doc="Adds and reads through one ledger handle; 0 means no limit. Java's default is 5000.",
     )
     adds_in_flight_max: int = setting(
         5000,
         key="maxAddsInFlight",
         minimum=0,
-        doc="Adds of a ledger in flight above which wait_for_space() waits; 0 is no limit. Not a "
-        "key of Java.",
+        doc="Adds of a ledger in flight above which wait_for_space() waits; 0 means no limit. Not "
+        "a key of Java.",
     )
     backpressure_wait_ms: int = setting(
         -1,
@@ -581,7 +581,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     weighted_placement_multiple_max: int = setting(
         3,
         key="bookieMaxMultipleForWeightBasedPlacement",
-        doc="Largest weight of a bookie, as a multiple of the median free space; 0 is no limit.",
+        doc="Largest weight of a bookie, as a multiple of the median free space; 0 means no limit.",
     )
     bookie_info_interval_s: int = setting(
         86_400,
@@ -697,7 +697,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         -1,
         key="replicationRateByBytes",
         unit="bytes/s",
-        doc="Speed limit of repairs; 0 or less is no limit.",
+        doc="Speed limit of repairs; 0 or less means no limit.",
     )
 
     def cross_check(self) -> Iterator[SettingFinding]:

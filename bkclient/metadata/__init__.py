@@ -54,7 +54,7 @@ def open_metadata(
     ``metadata-store:zk:HOST:PORT[,HOST:PORT]``; ``sqlite:///FILE`` or ``sqlite:FILE`` is a file.
     ``options`` are those of the driver: ``open_zookeeper``,
     ``open_sqlite``. Without ``reactor`` it is Twisted's global one. ``requests_per_s_max`` spares a
-    service that others share, so a file has none; 0 is no limit.
+    service that others share, so a file has none; 0 means no limit.
 
     Raises:
         IncorrectParameterError: the URI cannot be understood.

@@ -65,7 +65,7 @@ class ByteRate:
     """Keeps what is copied below so many bytes a second, by the size that entries have lately."""
 
     def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
-        """Limit to ``bytes_per_s``; 0 or less is no limit."""
+        """Limit to ``bytes_per_s``; 0 or less means no limit."""
         self._limit = rate_limit(clock, bytes_per_s)
         self.average_bytes = AVERAGE_BYTES_FIRST
 

@@ -150,7 +150,7 @@ async def verify(
 ) -> AsyncIterator[VerifyProgress | LedgerVerification]:
     """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
 
-    ``bytes_per_s`` limits what is read of all copies together; 0 is no limit.
+    ``bytes_per_s`` limits what is read of all copies together; 0 means no limit.
 
     The first and the last entry of each fragment are read in any case. No writer is fenced: of a
     ledger that is not closed it is what is confirmed.
@@ -380,7 +380,7 @@ class _Verification:
     """The reads of one ledger, and what they showed."""
 
     def __init__(self, client: Client, ledger: LedgerView, bytes_per_s: int) -> None:
-        """Read at most ``bytes_per_s``; 0 is no limit."""
+        """Read at most ``bytes_per_s``; 0 means no limit."""
         self._ledger = ledger
         self._rate = rate_limit(client.cluster.clock, bytes_per_s)
         self._bytes_at_once = min(BYTES_AT_ONCE, bytes_per_s or BYTES_AT_ONCE)

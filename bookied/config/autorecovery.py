@@ -97,7 +97,7 @@ class AutoRecoveryConfig:
         key="zkReplicationTaskRateLimit",
         unit="ledgers/s",
         minimum=0,
-        doc="Repairs that a replication worker starts, by ledger; 0 is no limit.",
+        doc="Repairs that a replication worker starts, by ledger; 0 means no limit.",
     )
     overdue_marks_s: int = setting(
         0,

@@ -44,7 +44,7 @@ class CollectorConfig:
         -1,
         key="minorCompactionMaxTimeMillis",
         reloads=True,
-        doc="Longest time of a minor compaction; below 0 is no limit.",
+        doc="Longest time of a minor compaction; below 0 means no limit.",
     )
     major_interval_s: int = setting(
         86_400,
@@ -64,7 +64,7 @@ class CollectorConfig:
         -1,
         key="majorCompactionMaxTimeMillis",
         reloads=True,
-        doc="Longest time of a major compaction; below 0 is no limit.",
+        doc="Longest time of a major compaction; below 0 means no limit.",
     )
     compaction_outstanding_max: int = setting(
         100_000,
@@ -149,7 +149,7 @@ class CollectorConfig:
         key="localScrubRateLimit",
         unit="entries/s",
         minimum=0,
-        doc="Speed limit of the checks of localScrubInterval; 0 is no limit.",
+        doc="Speed limit of the checks of localScrubInterval; 0 means no limit.",
     )
 
     def collector_problems(self) -> Iterator[SettingFinding]:

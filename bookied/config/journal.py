@@ -97,7 +97,7 @@ class JournalConfig:
         0,
         key="journalBufferedEntriesThreshold",
         minimum=0,
-        doc="Number of adds in a group that start the fsync; 0 is no limit.",
+        doc="Number of adds in a group that start the fsync; 0 means no limit.",
     )
     journal_flush_when_empty: bool = setting(
         False,

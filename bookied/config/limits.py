@@ -65,7 +65,7 @@ class LimitsConfig:
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
         reloads=True,
-        doc="How long a connection may leave its responses unread; below 0 is no limit.",
+        doc="How long a connection may leave its responses unread; below 0 means no limit.",
     )
     connections_max: int = setting(
         0,
@@ -86,7 +86,7 @@ class LimitsConfig:
         key="serverFrameTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Time limit for a request to arrive completely; 0 is no limit.",
+        doc="Time limit for a request to arrive completely; 0 means no limit.",
     )
     idle_wait_ms: int = setting(
         0,
@@ -101,7 +101,7 @@ class LimitsConfig:
         key="serverAuthTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Time limit for a client's login, if the bookie requires one; 0 is no limit.",
+        doc="Time limit for a client's login, if the bookie requires one; 0 means no limit.",
     )
     half_frames_bytes_max: int = setting(
         67_108_864,
@@ -122,7 +122,7 @@ class LimitsConfig:
         key="serverStopTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="Time limit of a clean stop; 0 is no limit. After it the process ends, and the next "
+        doc="Time limit of a clean stop; 0 means no limit. After it the process ends, and the next "
         "start replays the journals.",
     )
     force_read_only: bool = setting(

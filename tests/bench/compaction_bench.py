@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--fill", type=int, default=512, help="MiB")
     parser.add_argument("--log", type=int, default=64, help="logSizeLimit in MiB")
     parser.add_argument("--dead", type=float, default=0.7)
-    parser.add_argument("--rate", type=int, default=0, help="entries/s; 0 is no limit")
+    parser.add_argument("--rate", type=int, default=0, help="entries/s; 0 means no limit")
     parser.add_argument("--transactional", action="store_true")
     parser.add_argument("--db", action="store_true", help="index in RocksDB")
     options = parser.parse_args()

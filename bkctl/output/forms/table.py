@@ -222,7 +222,7 @@ def vertical(
 ) -> Iterator[str]:
     """Yield one object as lines of title and text; further lines of a text are indented.
 
-    Texts are wrapped at words to fit ``width``; None is no limit.
+    Texts are wrapped at words to fit ``width``; None means no limit.
     """
     known = list(pairs)
     indent = max((display_width(title) for title, _ in known), default=0)

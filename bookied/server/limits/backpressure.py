@@ -32,7 +32,7 @@ class ServerLimits:
     stops. From three quarters of each on, reading stops from clients that have more than their
     share, which grows again while entries are written; at half of each all are read again.
     ``HalfFrames`` and ``UnsentAnswers`` keep the last two limits; beside them each connection may
-    hold one read, and what its transport takes before it is full. ``None`` is no limit.
+    hold one read, and what its transport takes before it is full. ``None`` means no limit.
 
     Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,
     reading stops from those that have more than their share of it (``SharedAdds``). There an add
