@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 from twisted.internet.defer import DeferredSemaphore
@@ -18,6 +18,7 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
+from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.reads.disk_reads import RunBlocking
 from bookied.server.reads.fast_reads import FastReads
@@ -104,22 +105,3 @@ class ServerContext:
 
     def _note_freed(self) -> None:
         self.stats.blocked_wait.note(self.stats.since_us(self._limited_ns))
-
-
-READS_FREE: Final = 4
-"""Reads of one connection that may wait for the disk however many others' do."""
-
-
-class PendingReads:
-    """Counts reads that wait for the disk, and says which are too many. The reactor's thread."""
-
-    def __init__(self, hits: LimitHits[Limit], count_max: Callable[[], int]) -> None:
-        self._hits, self._count_max = hits, count_max
-        self.count = 0
-
-    def refuses(self, waiting: int) -> bool:
-        """Whether a read that needs the disk is refused to a client of which so many wait."""
-        if self.count < self._count_max() or waiting < READS_FREE:
-            return False
-        self._hits.hit(Limit.READS)
-        return True
