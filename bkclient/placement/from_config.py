@@ -15,12 +15,17 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.placement.free_space import WeightedDraw
 from bkclient.placement.policy import Draw, Ensemble, Placement, PlacementRequest, RandomPlacement
 from bkclient.placement.rack import RackAwarePlacement
-from bkclient.placement.rack_script import HostOf, RackScript, RunScript, Topology, run_script
+from bkclient.placement.rack_script import (
+    HostOf,
+    RackScript,
+    RunScript,
+    Topology,
+    is_script_resolver,
+    run_script,
+)
 from bkclient.placement.region import RegionAwarePlacement
 from bkclient.placement.zone import ZoneAwarePlacement
 from wire.ids import BookieId
-
-SCRIPT_RESOLVER: Final = "ScriptBasedMapping"
 
 
 def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunScript | None:
@@ -81,8 +86,7 @@ def placement_of(
     if name == RANDOM:
         return RandomPlacement(rng, draw), None
     insists = _insisting_key(config, name)
-    resolver = (config.dns_resolver_class or SCRIPT_RESOLVER).rpartition(".")[2]
-    if racks is not None and resolver == SCRIPT_RESOLVER:
+    if racks is not None and is_script_resolver(config.dns_resolver_class):
         topology = Topology(
             clock,
             racks.run,

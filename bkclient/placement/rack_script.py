@@ -28,6 +28,8 @@ ASK_AGAIN_S: Final = 60.0
 
 SCRIPT_TIMEOUT_S: Final = 10.0
 
+_RESOLVER: Final = "ScriptBasedMapping"
+
 RunScript = Callable[[Sequence[str]], Awaitable[str]]
 """Runs the script with these arguments and returns what it printed; raises ``ScriptError``."""
 
@@ -44,6 +46,11 @@ class RackScript:
 
 
 _LOCATION: Final = re.compile(r"(/[^/\s]+)+")
+
+
+def is_script_resolver(class_name: str | None) -> bool:
+    """Return whether a ``reppDnsResolverClass`` asks the script: Java's class for it, or none."""
+    return (class_name or _RESOLVER).rpartition(".")[2] == _RESOLVER
 
 
 class ScriptError(ClientError):
