@@ -11,6 +11,16 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from bookied.autorecovery.wait_for_work import WakeUp
 from bookied.config.autorecovery import AutoRecoveryConfig
 
+RETRY_S: Final = 10.0
+"""Before what failed is tried again."""
+
+AGAIN_S: Final = 30.0
+"""Before a second audit for a lost bookie. A client that had chosen the bookie just before the loss
+may store the ledger, or the fragment, when the first audit has passed it."""
+
+REQUESTS_S: Final = 60.0
+"""Between two looks whether an operator has requested a check."""
+
 
 class AuditJob(enum.Enum):
     """The work to do, the most urgent first."""

@@ -25,7 +25,10 @@ from bkclient.metadata.errors import UNREADABLE
 from bkclient.replication.autorecovery_admin import CHECK_REQUESTED_MS
 from bkclient.replication.replica_check import LedgerChecker
 from bookied.autorecovery.audit_schedule import (
+    AGAIN_S,
     PATIENT,
+    REQUESTS_S,
+    RETRY_S,
     AuditJob,
     AuditSchedule,
     check_intervals_s,
@@ -49,17 +52,6 @@ from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 log = Logger()
-
-RETRY_S: Final = 10.0
-"""Before what failed is tried again."""
-
-AGAIN_S: Final = 30.0
-"""Before a second audit for a lost bookie. A client that had chosen the bookie just before the loss
-may store the ledger, or the fragment, when the first audit has passed it."""
-
-
-REQUESTS_S: Final = 60.0
-"""Between two looks whether an operator has requested a check."""
 
 STORED_AS: Final = {
     AuditJob.CHECK_LEDGERS: "all-ledgers",

@@ -13,7 +13,8 @@ from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.replication.autorecovery_admin import request_checks
-from bookied.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
+from bookied.autorecovery.audit_schedule import AGAIN_S, REQUESTS_S, RETRY_S
+from bookied.autorecovery.auditor import Auditor
 from bookied.config.autorecovery import AutoRecoveryConfig
 from tests.bkclient.replication_world import (
     TRIPLE,
