@@ -22,7 +22,7 @@ _WITH_JOURNAL: Final = option(
 LOOKS: Final = (
     Command(
         "lastmark",
-        body="bkctl.commands.disk.inspect.files:lastmark",
+        body="bkctl.commands.disk.inspect.journals:lastmark",
         short_help="Print the position where the next start begins to replay.",
         help="""\
     Print the marks. Entries before a mark are in the entry logs and the index. The next start
@@ -68,7 +68,7 @@ LOOKS: Final = (
     ),
     Command(
         "usage",
-        body="bkctl.commands.disk.inspect.files:usage",
+        body="bkctl.commands.disk.inspect.usage:usage",
         short_help="Print the space that is used, and what compaction would free.",
         help="""Print how many bytes of each entry log are live, or of each ledger in all logs.
 

@@ -1,4 +1,4 @@
-"""What ``bkctl disk entrylog`` and ``usage`` do, on values of ``bookied.offline.entry_logs``."""
+"""What ``bkctl disk entrylog`` does, on values of ``bookied.offline.entry_logs``."""
 
 from __future__ import annotations
 

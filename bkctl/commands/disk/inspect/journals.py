@@ -1,4 +1,4 @@
-"""Journals of a stopped bookie, on values of ``bookied.offline``: `disk journal`."""
+"""Journals of a stopped bookie, and the marks replay begins at: `disk journal`, `lastmark`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records as disk_records
 from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow, LedgerDigests
-from bkctl.errors import NothingFoundError, UsageError
+from bkctl.errors import NothingFoundError, ProblemsError, UsageError
+from bkctl.output.views import Column, Kind, shown
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
+from bookied.offline.check.findings import DiskFinding
+from bookied.offline.check.start import check_mark
 from bookied.offline.directories import directories_by_name
 from bookied.offline.journal_tail import records_of
 from bookied.offline.journals import JournalVerdict, verify
@@ -22,11 +26,9 @@ from bookied.storage.journal import format as journal_layout
 if TYPE_CHECKING:
     from bkctl.commands.disk.parameter_types import FileRef
     from bkctl.session.session import Session
+    from bookied.offline.bookie import StoredMark
 
 Dirs = Mapping[str, tuple[str, ...]]
-
-
-# Journals ----------------------------------------------------------------------------------------
 
 
 def journal(
@@ -149,3 +151,74 @@ def _wrong_digest(verdict: JournalVerdict) -> CorruptError:
     what = f"entry {first.entry_id} of ledger {first.ledger_id} fails its digest"
     more = f", as do {verdict.wrong_count - 1} more" if verdict.wrong_count > 1 else ""
     return CorruptError(verdict.path, first.offset, what + more)
+
+
+def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
+    """Print the marks: entries before them are in entry logs and index, the rest is replayed."""
+    damage = DamagedRecords(session)
+    found = marks(session, dirs, damage, check=check)
+    session.emit_all(found, MarkRow)
+    if check:
+        insist(found, damage)
+
+
+@shown(
+    "marks",
+    Column("path", "The copy.", lambda v: str(v.stored.path)),
+    Column(
+        "journal",
+        "Number of the journal directory, from 0.",
+        "stored.journal",
+        Kind.COUNT,
+        rank=3,
+    ),
+    Column("journal_file", "The journal that the mark names.", header="FILE"),
+    Column("journal_id", "The same as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2),
+    Column(
+        "offset", "Offset in the journal at which replay begins.", "stored.mark.offset", Kind.COUNT
+    ),
+    Column("counts", "Whether the mark is the highest, which counts."),
+    Column(
+        "problem",
+        "The error that --check found.",
+        lambda v: v.problem.message if v.problem else None,
+        rank=4,
+        optional=True,
+    ),
+)
+class MarkRow:
+    """One copy of a mark. ``problem`` is what a check of the one that counts has found."""
+
+    stored: StoredMark
+    counts: bool
+    problem: DiskFinding | None = None
+
+    @property
+    def journal_file(self) -> str:
+        return journal_layout.file_name(self.stored.mark.journal_id)
+
+
+def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) -> list[MarkRow]:
+    """Return all copies; the highest of a journal directory counts."""
+    bookie = open_bookie(session, **dirs)
+    rows = []
+    for stored in bookie.marks(report=damage):
+        counts = stored.mark == bookie.highest_mark(stored.journal)
+        found = list(check_mark(bookie, stored.journal, stored.mark)) if check and counts else []
+        rows.append(MarkRow(stored, counts, found[0] if found else None))
+    if not rows:
+        session.note("no mark: the next start replays all journals")
+    return rows
+
+
+def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
+    """End with status 10 if replay cannot begin at the mark, or a copy is damaged.
+
+    Raises:
+        ProblemsError: one is.
+    """
+    for row in found:
+        problem = row.problem
+        if problem is not None and problem.severity is Severity.PROBLEM:
+            raise ProblemsError(f"{problem.path}: {problem.message}", next_step=problem.fix)
+    damage.finish()
