@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import click
 
+from shell.audit_log import AuditLog
 from shell.command_line import Line, LineError, quoted
 from shell.context import CommandPlace, Current, fill, resolve
 from shell.live_values import Live, LiveState
 from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program
 from shell.settings import Preferences, Settings
-from shell.terminal.audit import AuditLog
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from shell.audit_log import SYSLOG, AuditLog, as_typed, user_name
 from shell.builtin import commands
 from shell.command_line import parse
 from shell.settings import Preferences
 from shell.shell import Shell
-from shell.terminal.audit import SYSLOG, AuditLog, as_typed, user_name
 from tests.shell.toy_program import ToyProgram
 
 
