@@ -18,6 +18,7 @@ import attrs
 
 from bkclient.topic.compression import MESSAGE_BYTES_MAX
 from bkclient.topic.entry import StoredMessage
+from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicFormatError
 from wire.frames import protobuf
 
@@ -29,6 +30,9 @@ PENDING_BYTES_MAX: Final = 2 * MESSAGE_BYTES_MAX
 
 APART_MAX: Final = 1_000_000
 """Entries between the first chunk of a message and its last."""
+
+WAIT_MS: Final = 60_000
+"""How long a stream waits for the last chunk of a message after its first, as a consumer does."""
 
 
 @attrs.define
@@ -131,3 +135,30 @@ class ChunkAssembler:
 
     def _forget(self, uuid: str) -> None:
         self._held -= self._pending.pop(uuid).held
+
+
+class AwaitedChunks:
+    """First chunks whose last ones have not come, of as many messages as a reader puts together."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[MessageId, int]] = {}
+
+    def see(self, at: MessageId, stored: StoredMessage, time_ms: int) -> None:
+        """Note what a chunk begins or completes; from ``time_ms`` on a first one waits."""
+        found = stored.metadata
+        if found.chunkId == 0:
+            self._first.pop(found.uuid, None)
+            self._first[found.uuid] = (at, time_ms)
+            if len(self._first) > PENDING_MAX:
+                del self._first[next(iter(self._first))]
+        elif found.chunkId + 1 >= found.numChunksFromMsg:
+            self._first.pop(found.uuid, None)
+
+    def waiting(self, now_ms: int) -> list[MessageId]:
+        """Return where the messages begin that are still waited for; forget the others."""
+        self._first = {
+            uuid: (at, time_ms)
+            for uuid, (at, time_ms) in self._first.items()
+            if abs(now_ms - time_ms) < WAIT_MS
+        }
+        return [at for at, _ in self._first.values()]

@@ -12,15 +12,12 @@ from contextlib import aclosing
 from typing import Final
 
 from bkclient.client import Client
-from bkclient.topic.chunks import PENDING_MAX
+from bkclient.topic.chunks import AwaitedChunks
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicName
 from bkclient.topic.positions import LOOK_BACK_MS, end_of, position_at
 from bkclient.topic.read import TopicReader
-
-CHUNKS_WAIT_MS: Final = 60_000
-"""A message that lacks chunks so long after its first is not waited for, as by a consumer."""
 
 ABORTED_MAX: Final = 100_000
 """Aborted transactions that are remembered, for messages that come late."""
@@ -29,13 +26,12 @@ ABORTED_MAX: Final = 100_000
 class UnsettledEntries:
     """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
 
-    Entries in, in their order; out comes the first that waits. Holds a small record for each, and
-    of messages in chunks as many as a reader puts together at a time. A message after the abort
-    marker of its transaction waits for nothing, as in a broker.
+    Entries in, in their order; out comes the first that waits. Holds a small record for each. A
+    message after the abort marker of its transaction waits for nothing, as in a broker.
     """
 
     def __init__(self) -> None:
-        self._chunks: dict[str, tuple[MessageId, int]] = {}
+        self._chunks = AwaitedChunks()
         self._txns: dict[Txn, MessageId] = {}
         self._aborted: dict[Txn, None] = {}
 
@@ -65,23 +61,11 @@ class UnsettledEntries:
         if txn is not None:
             self._txns.setdefault(txn, at)
         if stored.is_chunk:
-            if found.chunkId == 0:
-                self._chunks.pop(found.uuid, None)
-                self._chunks[found.uuid] = (at, time_ms)
-                if len(self._chunks) > PENDING_MAX:
-                    del self._chunks[next(iter(self._chunks))]
-            elif found.chunkId + 1 >= found.numChunksFromMsg:
-                self._chunks.pop(found.uuid, None)
+            self._chunks.see(at, stored, time_ms)
 
     def first(self, now_ms: int) -> MessageId | None:
         """Return the first entry that waits; None where none does."""
-        self._chunks = {
-            uuid: (at, time_ms)
-            for uuid, (at, time_ms) in self._chunks.items()
-            if abs(now_ms - time_ms) < CHUNKS_WAIT_MS
-        }
-        waiting = [at for at, _ in self._chunks.values()]
-        return min([*waiting, *self._txns.values()], default=None)
+        return min([*self._chunks.waiting(now_ms), *self._txns.values()], default=None)
 
 
 class Frontier:

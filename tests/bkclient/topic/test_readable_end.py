@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.topic.chunks import PENDING_MAX
+from bkclient.topic.chunks import PENDING_MAX, WAIT_MS
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.positions import LOOK_BACK_MS, position_at
 from bkclient.topic.read import TopicReader
-from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier
+from bkclient.topic.readable_end import Frontier
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, in_txn, marker
 from wire.pb import pulsar_pb2 as pb
@@ -89,21 +89,21 @@ def test_chunks_wait_for_their_last_as_long_as_a_consumer_does(broker: Broker) -
     first, _last = chunks(b"large", 2, publishTime=NOW)
     broker.topic([entry(b"a"), first, entry(b"b")])
     assert end(broker, NOW) == broker.at(0, 1)
-    assert end(broker, NOW + CHUNKS_WAIT_MS) == broker.at(0, 3)
+    assert end(broker, NOW + WAIT_MS) == broker.at(0, 3)
 
 
 def test_a_follower_waits_from_when_it_saw_the_first_chunk(broker: Broker) -> None:
     """Messages may be stored long after they were made: when a broker is back, for example."""
-    first, _last = chunks(b"large", 2, publishTime=NOW - 2 * CHUNKS_WAIT_MS)
+    first, _last = chunks(b"large", 2, publishTime=NOW - 2 * WAIT_MS)
     broker.topic([entry(b"a"), first, entry(b"b")])
     assert end(broker) == broker.at(0, 3)
     follower = Frontier(TOPIC, follows=True)
     assert end(broker, NOW, follower) == broker.at(0, 1)
-    assert end(broker, NOW + CHUNKS_WAIT_MS - 1, follower) == broker.at(0, 1)
-    assert end(broker, NOW + CHUNKS_WAIT_MS, follower) == broker.at(0, 3)
+    assert end(broker, NOW + WAIT_MS - 1, follower) == broker.at(0, 1)
+    assert end(broker, NOW + WAIT_MS, follower) == broker.at(0, 3)
 
 
-@pytest.mark.parametrize("ahead_ms", [CHUNKS_WAIT_MS, 10**9, 2**64 - 1 - NOW])
+@pytest.mark.parametrize("ahead_ms", [WAIT_MS, 10**9, 2**64 - 1 - NOW])
 def test_a_clock_that_is_ahead_holds_nothing_back_for_long(broker: Broker, ahead_ms: int) -> None:
     first, _last = chunks(b"large", 2, publishTime=NOW + ahead_ms)
     follower = Frontier(TOPIC, follows=True)
@@ -114,7 +114,7 @@ def test_a_clock_that_is_ahead_holds_nothing_back_for_long(broker: Broker, ahead
     assert end(broker) == MessageId(more, 2)
     assert end(broker, NOW, Frontier(TOPIC, follows=True)) == MessageId(more, 2)
     assert end(broker, NOW, follower) == MessageId(more, 0)
-    assert end(broker, NOW + CHUNKS_WAIT_MS, follower) == MessageId(more, 2)
+    assert end(broker, NOW + WAIT_MS, follower) == MessageId(more, 2)
 
 
 def test_no_more_messages_are_waited_for_than_a_reader_keeps(broker: Broker) -> None:
