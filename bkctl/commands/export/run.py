@@ -70,7 +70,7 @@ from bkctl.commands.export.target.verify import (
     verify_files,
 )
 from bkctl.commands.export.task.copy import Done, open_listener
-from bkctl.commands.export.task.extents import chosen_extents, read_extents
+from bkctl.commands.export.task.ledger_ends import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut

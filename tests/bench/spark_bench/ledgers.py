@@ -26,7 +26,7 @@ from bkctl.commands.export.engines import LocalEngine, SparkEngine
 from bkctl.commands.export.spark.session import spark_session
 from bkctl.commands.export.task.arrow_schema import COLUMNS
 from bkctl.commands.export.task.copy import copy_task
-from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.ledger_ends import read_extents
 from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.commands.export.task.rows import RowBuffer, read_ranges

@@ -23,7 +23,7 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import NodeExistsError
-from bkctl.commands.export.spark.ledger_and_log_extents import chosen_ledgers
+from bkctl.commands.export.spark.chosen_ledgers import chosen_ledgers
 from bkctl.commands.export.spark.source_options import parse_options
 from bkctl.commands.export.target.manifest import TargetTree
 from bkctl.commands.export.target.new_since_last import find_changes, in_order

@@ -347,7 +347,8 @@ class RefusingReader(DataSourceStreamReader):
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    from bkctl.commands.export.spark.ledger_and_log_extents import batch_log_extents, chosen_ledgers
+    from bkctl.commands.export.spark.chosen_ledgers import chosen_ledgers
+    from bkctl.commands.export.spark.log_extents import batch_log_extents
 
     if options.is_topics:
         from bkctl.commands.export.spark.topic_extents import batch_extents

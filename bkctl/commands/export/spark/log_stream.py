@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
 from bkclient.metadata.errors import NoSuchLogError
-from bkctl.commands.export.spark.ledger_and_log_extents import (
+from bkctl.commands.export.spark.log_extents import (
     LogPosition,
     log_extents,
     log_extents_between,

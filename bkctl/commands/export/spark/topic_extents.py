@@ -20,7 +20,7 @@ from bkclient.topic.managed_ledger import MessageId, TopicLedger, TopicLedgers
 from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
 from bkclient.topic.positions import end_of, position_at
 from bkclient.topic.readable_end import Frontier
-from bkctl.commands.export.spark.ledger_and_log_extents import STALE_PAUSE_S, STALE_READS
+from bkctl.commands.export.spark.log_extents import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.ids import EntryId, LedgerId

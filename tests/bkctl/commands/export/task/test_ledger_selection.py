@@ -12,7 +12,7 @@ from bkclient.log import LogManager, LogOptions, Position
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from bkclient.metadata import zk_paths
-from bkctl.commands.export.task.extents import chosen_extents, read_extents
+from bkctl.commands.export.task.ledger_ends import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
 from tests.bkclient.worlds import World
 from tests.support.memory_zookeeper import TreeOperation

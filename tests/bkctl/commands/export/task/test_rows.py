@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'bkctl[spark]'")
 
-from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.ledger_ends import read_extents
 from bkctl.commands.export.task.partitions import cut
 from bkctl.commands.export.task.rows import BYTES_AT_ONCE, Part, RangeReadError, read_ranges
 from tests.bkclient.worlds import World

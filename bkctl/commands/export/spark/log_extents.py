@@ -1,4 +1,4 @@
-"""Which entries a query reads: ledgers by id and metadata, or a log between two positions."""
+"""Which entries a query of a log reads: those between two positions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,10 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
 from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import NoSuchLogError
-from bkctl.commands.export.spark.source_options import (
-    EARLIEST,
-    SourceOptionError,
-    SourceOptions,
-    Where,
-)
-from bkctl.commands.export.task.extents import chosen_extents, extent_of, stored_ledgers
-from bkctl.commands.export.task.ledger_selection import LedgerChoice
+from bkctl.commands.export.spark.source_options import EARLIEST, SourceOptions, Where
+from bkctl.commands.export.task.ledger_ends import extent_of, stored_ledgers
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
-from wire.ledger_metadata import LedgerMetadata
 
 AHEAD_TIMES: Final = 8
 AHEAD_MAX: Final = 1000
@@ -35,40 +28,6 @@ AHEAD_MAX: Final = 1000
 STALE_READS: Final = 5
 STALE_PAUSE_S: Final = 1.0
 """How often, and after which pause, a record is read again that does not have a position yet."""
-
-
-async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    """Return the ledgers that the options of a query choose, ascending.
-
-    Raises:
-        SourceOptionError: no option chooses any.
-        NoSuchLedgerError: a ledger that is named by its id is missing, or ranges have no ledger,
-            with ``failOnDataLoss``.
-    """
-    choice = options.choice
-    if choice.is_everything:
-        raise SourceOptionError(
-            "which ledgers? Give ledgers, log, topic, topicsPattern, state, createdAfter, "
-            "createdBefore or meta.KEY"
-        )
-
-    def is_chosen(metadata: LedgerMetadata) -> bool:
-        return choice.holds(metadata) and (options.include_open or metadata.is_closed)
-
-    found = await chosen_extents(
-        client,
-        choice,
-        recover=options.recover,
-        chosen=is_chosen,
-        may_be_gone=not options.fail_on_data_loss,
-    )
-    only_ranges = choice == LedgerChoice(ranges=choice.ranges) and options.include_open
-    if only_ranges and not found and options.fail_on_data_loss:
-        raise NoSuchLedgerError(choice.nothing_found())
-    return sorted(found, key=lambda extent: extent.ledger_id)
-
-
-# Logs ------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(order=True)

@@ -13,7 +13,7 @@ from twisted.internet.task import deferLater
 from bkclient.log import LogManager, LogOptions, Position
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.metadata import zk_paths
-from bkctl.commands.export.spark.ledger_and_log_extents import (
+from bkctl.commands.export.spark.log_extents import (
     LogPosition,
     batch_log_extents,
     log_end,
