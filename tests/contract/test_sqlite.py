@@ -24,8 +24,9 @@ from bkclient.metadata.errors import (
     MetadataUnavailableError,
     NotInitializedError,
 )
+from bkclient.metadata.sqlite.changes import CHANGES_KEPT
 from bkclient.metadata.sqlite.database import file_system_of
-from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows
+from bkclient.metadata.sqlite.rows import Rows
 from bkclient.metadata.sqlite.session import Database, FileSession
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata

@@ -54,6 +54,31 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+Key = int | str
+NUMBERED: Final = frozenset({"ledger", "mark", "lock", "vote"})
+"""The kinds whose keys are integers; those of all others are text."""
+
+
+class DamagedRowError(Exception):
+    """A row that no bookie or client writes, and what to do; the path of the file is missing."""
+
+    @classmethod
+    def key_of(cls, kind: str, key: object) -> DamagedRowError:
+        """Return the error for a row whose key has the wrong type."""
+        wanted = "integer" if kind in NUMBERED else "text"
+        remove = f"DELETE FROM node WHERE kind = '{kind}' AND typeof(key) <> '{wanted}'"  # noqa: S608
+        return cls(
+            f"a {kind} row has the key {str(key)[:40]!r}, which is not {wanted}; restore the file"
+            f" from a copy, or remove the row with sqlite3: {remove}"
+        )
+
+    @classmethod
+    def number(cls, what: str, found: object) -> DamagedRowError:
+        """Return the error for a number that is not an integer, or out of range."""
+        return cls(
+            f"{what} is {str(found)[:40]!r}, which no client writes; restore the file from a copy"
+        )
+
 
 def prepare(
     path: Path, connection: sqlite3.Connection, *, create: bool, busy_timeout_s: float

@@ -12,7 +12,9 @@ from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     NotInitializedError,
 )
-from bkclient.metadata.sqlite.base import (
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.rows import META, Rows
+from bkclient.metadata.sqlite.store_part import (
     AVAILABLE,
     COOKIE,
     CURSORS,
@@ -24,7 +26,6 @@ from bkclient.metadata.sqlite.base import (
     VOTE,
     SqlitePart,
 )
-from bkclient.metadata.sqlite.rows import META, Key, Rows
 from bkclient.metadata.stored_values import decode_instance_id, known_layout
 from wire.ids import BookieId, LedgerId
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout

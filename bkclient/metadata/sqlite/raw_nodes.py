@@ -13,7 +13,10 @@ from bkclient.metadata.errors import (
     NotFoundError,
     NotInitializedError,
 )
-from bkclient.metadata.sqlite.base import (
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.init_and_format import dump_rows, stored_layout
+from bkclient.metadata.sqlite.rows import META, Rows
+from bkclient.metadata.sqlite.store_part import (
     COOKIE,
     CURSORS,
     LEDGER,
@@ -21,8 +24,6 @@ from bkclient.metadata.sqlite.base import (
     MARK,
     SqlitePart,
 )
-from bkclient.metadata.sqlite.init_and_format import dump_rows, stored_layout
-from bkclient.metadata.sqlite.rows import META, Key, Rows
 from bkclient.metadata.zk_paths import LedgerLayout
 from wire.ids import LedgerId
 

@@ -14,9 +14,9 @@ import attrs
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.sqlite.changes import RowChanges
+from bkclient.metadata.sqlite.database import NUMBERED, DamagedRowError, Key
 from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
-
-Key = int | str
 
 META: Final = "meta"
 
@@ -24,35 +24,11 @@ _VERSIONS: Final = {
     kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
 }
 """The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
-_NUMBERED: Final = frozenset({"ledger", "mark", "lock", "vote"})
-"""The kinds whose keys are integers; those of all others are text."""
 
 _NUMBERS_END: Final = 2**63 - 1
-CHANGES_KEPT: Final = 10_000
 
 RENEWALS: Final = 3
 """How many times a lease is renewed within its time-out."""
-
-
-class DamagedRowError(Exception):
-    """A row that no bookie or client writes, and what to do; the path of the file is missing."""
-
-    @classmethod
-    def key_of(cls, kind: str, key: object) -> DamagedRowError:
-        """Return the error for a row whose key has the wrong type."""
-        wanted = "integer" if kind in _NUMBERED else "text"
-        remove = f"DELETE FROM node WHERE kind = '{kind}' AND typeof(key) <> '{wanted}'"  # noqa: S608
-        return cls(
-            f"a {kind} row has the key {str(key)[:40]!r}, which is not {wanted}; restore the file"
-            f" from a copy, or remove the row with sqlite3: {remove}"
-        )
-
-    @classmethod
-    def number(cls, what: str, found: object) -> DamagedRowError:
-        """Return the error for a number that is not an integer, or out of range."""
-        return cls(
-            f"{what} is {str(found)[:40]!r}, which no client writes; restore the file from a copy"
-        )
 
 
 @attrs.frozen
@@ -158,39 +134,6 @@ class Sequences:
     def restart(self, name: str) -> None:
         """Let a sequence begin anew."""
         self._connection.execute("DELETE FROM seq WHERE name = ?", (name,))
-
-
-class RowChanges:
-    """What changed, in order, for those who watch; old changes are forgotten."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def note(self, kind: str, key: Key) -> None:
-        """Remember that a row changed; the oldest changes are forgotten."""
-        number = self._connection.execute(
-            "INSERT INTO change(kind, key) VALUES(?, ?)", (kind, key)
-        ).lastrowid
-        assert number is not None
-        if number % (CHANGES_KEPT // 10) == 0:
-            self._connection.execute("DELETE FROM change WHERE n <= ?", (number - CHANGES_KEPT,))
-
-    def last(self) -> int:
-        """Return the number of the last change."""
-        found = _one(self._connection, "SELECT seq FROM sqlite_sequence WHERE name = ?", "change")
-        if not isinstance(found, int | None):
-            raise DamagedRowError.number("the number of the last change", found)
-        return found or 0
-
-    def after(self, number: int) -> tuple[int, list[tuple[str, Key]] | None]:
-        """Return the last number and what changed since; ``None`` where that was trimmed away."""
-        last = self.last()
-        first = self._connection.execute("SELECT min(n) FROM change").fetchone()[0]
-        if last < number or (first or 0) > number + 1:
-            return last, None
-        return last, self._connection.execute(
-            "SELECT kind, key FROM change WHERE n > ? ORDER BY n", (number,)
-        ).fetchall()
 
 
 class Rows:
@@ -364,7 +307,7 @@ def _row(
 
 
 def _checked_key(kind: str, key: Key) -> Key:
-    if not isinstance(key, int if kind in _NUMBERED else str):
+    if not isinstance(key, int if kind in NUMBERED else str):
         raise DamagedRowError.key_of(kind, key)
     return key
 

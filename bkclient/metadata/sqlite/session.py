@@ -1,6 +1,6 @@
 """The open file, and this process's session with it: its lease, steps in it, what others changed.
 
-Everything blocks and belongs to one thread: the ``OneThread`` of ``base``.
+Everything blocks and belongs to one thread: the ``OneThread``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ import attrs
 
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata.errors import NotInitializedError
-from bkclient.metadata.sqlite.database import as_ours, check_place, make_file, prepare
-from bkclient.metadata.sqlite.rows import RENEWALS, DamagedRowError, Key, Rows
+from bkclient.metadata.sqlite.database import (
+    DamagedRowError,
+    Key,
+    as_ours,
+    check_place,
+    make_file,
+    prepare,
+)
+from bkclient.metadata.sqlite.rows import RENEWALS, Rows
 
 T = TypeVar("T")
 

@@ -17,7 +17,12 @@ from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError, LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, NEW, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.errors import NotFoundError, RegistrationExistsError
-from bkclient.metadata.sqlite.base import (
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.init_and_format import SqliteAdmin, stored_layout
+from bkclient.metadata.sqlite.raw_nodes import SqliteRaw, SqliteSiblings
+from bkclient.metadata.sqlite.rows import NodeRow, Rows
+from bkclient.metadata.sqlite.session import FileSession
+from bkclient.metadata.sqlite.store_part import (
     AVAILABLE,
     COOKIE,
     CURSORS,
@@ -28,10 +33,6 @@ from bkclient.metadata.sqlite.base import (
     SqlitePart,
     delete_own,
 )
-from bkclient.metadata.sqlite.init_and_format import SqliteAdmin, stored_layout
-from bkclient.metadata.sqlite.raw_nodes import SqliteRaw, SqliteSiblings
-from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
-from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.underreplication import SqliteElection, SqliteRepair
 from bkclient.metadata.stored_values import (
     IDS_AT_ONCE,

@@ -14,9 +14,10 @@ from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Versioned, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError
-from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
-from bkclient.metadata.sqlite.rows import META, Key, Rows
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.rows import META, Rows
 from bkclient.metadata.sqlite.session import FileSession
+from bkclient.metadata.sqlite.store_part import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.underreplication.branch import (

@@ -25,7 +25,6 @@ from bkclient.metadata.errors import (
     RegistrationExistsError,
 )
 from bkclient.metadata.stored_values import decode_registration
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
@@ -39,6 +38,7 @@ from bkclient.metadata.tree.nodes import (
     make_path,
     retry_until_answered,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from wire.ids import BookieId, is_valid_bookie_id
 from wire.records.service_info import BookieServiceInfo, encode_service_info
 

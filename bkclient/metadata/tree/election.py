@@ -11,7 +11,6 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NoNodeError,
     children_if_there,
@@ -22,6 +21,7 @@ from bkclient.metadata.tree.nodes import (
     make_path,
     retry_until_answered,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from wire.ids import BookieId
 from wire.records.underreplication import AuditorVote, decode_vote, encode_vote
 

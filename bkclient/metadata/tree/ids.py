@@ -13,7 +13,6 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError, LedgerIdOverflowError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
@@ -21,6 +20,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END, LedgerLayout
 from wire.ids import LedgerId
 

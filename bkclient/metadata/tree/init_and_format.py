@@ -16,7 +16,6 @@ from bkclient.metadata.errors import (
     IncompatibleLayoutError,
 )
 from bkclient.metadata.stored_values import decode_instance_id
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.logs import remove_all_logs
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
@@ -30,6 +29,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 _ROOT: Final = ""

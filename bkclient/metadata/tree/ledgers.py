@@ -20,7 +20,6 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.errors import MetadataAccessError, NotInitializedError
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored, not_readable
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -32,6 +31,7 @@ from bkclient.metadata.tree.nodes import (
     create_with_parents,
     retry_until_answered,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from bkclient.metadata.zk_paths import Digits, LedgerLayout
 from wire.errors import MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, LedgerId

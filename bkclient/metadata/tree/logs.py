@@ -14,7 +14,6 @@ from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import LogExistsError, NoSuchLogError
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -29,6 +28,7 @@ from bkclient.metadata.tree.nodes import (
     get_if_there,
     run_together,
 )
+from bkclient.metadata.tree.store_part import TreePart
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 

@@ -13,7 +13,6 @@ from bkclient.metadata.errors import (
     MetadataAccessError,
     NotFoundError,
 )
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
@@ -22,6 +21,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
+from bkclient.metadata.tree.store_part import TreePart
 
 _ROOT: Final = ""
 _AT_ONCE: Final = 256

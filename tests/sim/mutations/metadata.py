@@ -16,7 +16,8 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version, Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_changes import LocalMetadata, Updater
-from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.rows import Rows, Sessions
 from bkclient.metadata.tree import election
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from tests.sim.engine.mutation_switch import Mutation, put, switch

@@ -23,9 +23,10 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.sqlite.base import COOKIE, LEDGER, LOG, MARK, OneThread, SqliteOptions
+from bkclient.metadata.sqlite.one_thread import OneThread
 from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.store import SqliteMetadata
+from bkclient.metadata.sqlite.store_part import COOKIE, LEDGER, LOG, MARK, SqliteOptions
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
 from tests.support.memory_zookeeper import Fault, TreeOperation

@@ -11,7 +11,6 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark
 from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError
-from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
@@ -20,6 +19,7 @@ from bkclient.metadata.tree.nodes import (
     retry_until_answered,
     run_together,
 )
+from bkclient.metadata.tree.store_part import TreePart
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
 from wire.records.underreplication import (

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import queue
 import random
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorFromThreads
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from bkclient.errors import ClientClosedError, ClientError
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import AlreadySetError, MetadataUnavailableError, NotInitializedError
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.rows import META, RENEWALS, Key, Rows
+from bkclient.metadata.sqlite.changes import FileWatch
+from bkclient.metadata.sqlite.database import Key
+from bkclient.metadata.sqlite.one_thread import OneThread
+from bkclient.metadata.sqlite.rows import META, RENEWALS, Rows
 from bkclient.metadata.sqlite.session import FileSession, StepOutcome
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
@@ -37,34 +37,6 @@ LOCK: Final = "lock"
 VOTE: Final = "vote"
 
 
-class _FileWatch:
-    """Calls ``changed`` after each change of what it watches; implements ``Watch``."""
-
-    def __init__(
-        self, store: SqlitePart, kinds: frozenset[str], key: Key | None, called: Callable[[], None]
-    ) -> None:
-        self._store, self._kinds, self._key, self._called = store, kinds, key, called
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Call it no more."""
-        self._cancelled = True
-        self._store.unwatch(self)
-
-    def tell(self, changes: set[tuple[str, Key]] | None) -> None:
-        """Call it if one of these changes concerns it; ``None`` may concern everybody."""
-        if self._cancelled or not (changes is None or any(map(self._concerns, changes))):
-            return
-        try:
-            self._called()
-        except Exception:  # noqa: BLE001 - one watcher's bug must not keep others from hearing
-            log.failure("a metadata watch failed")
-
-    def _concerns(self, change: tuple[str, Key]) -> bool:
-        kind, key = change
-        return kind == "all" or (kind in self._kinds and self._key in {None, key})
-
-
 @attrs.frozen(kw_only=True)
 class SqliteOptions:
     """How a store on a file behaves; see ``open_sqlite``."""
@@ -75,66 +47,6 @@ class SqliteOptions:
     registration_wait_s: float
     mark_times: bool
     poll_interval_s: float
-
-
-class OneThread:
-    """Runs functions one after the other on a thread of its own; answers come on the reactor.
-
-    ``noticed`` hears of each outcome before the caller does, and also where the caller was
-    cancelled.
-    """
-
-    def __init__(
-        self, reactor: IReactorFromThreads, noticed: Callable[[StepOutcome[Any]], None]
-    ) -> None:
-        self._reactor, self._noticed = reactor, noticed
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None]
-        self._calls = queue.SimpleQueue()
-        self._answers: list[tuple[Deferred[Any], Any]] = []
-        self._lock = threading.Lock()
-        # A daemon: a store that was not closed must not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name="metadata-sqlite", daemon=True)
-        self._thread.start()
-
-    def run(self, function: Callable[[], T]) -> Deferred[T]:
-        """Run ``function`` after all that was given before."""
-        answer: Deferred[T] = Deferred()
-        self._calls.put((function, answer))
-        return answer
-
-    def stop(self) -> None:
-        """End the thread after all that was given."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while True:
-            call = self._calls.get()
-            if call is None:
-                return
-            function, answer = call
-            try:
-                self._answer(answer, function())
-            except BaseException:  # noqa: BLE001 - raised where it is awaited.
-                self._answer(answer, Failure())
-
-    def _answer(self, answer: Deferred[Any], value: object) -> None:
-        with self._lock:
-            self._answers.append((answer, value))
-            if len(self._answers) > 1:
-                return
-        self._reactor.callFromThread(self._deliver_all)
-
-    def _deliver_all(self) -> None:
-        with self._lock:
-            answers, self._answers = self._answers, []
-        for answer, value in answers:
-            self._deliver(answer, value)
-
-    def _deliver(self, answer: Deferred[Any], value: object) -> None:
-        if isinstance(value, StepOutcome):
-            self._noticed(value)
-        if not answer.called:
-            answer.callback(value)
 
 
 class SqlitePart:
@@ -155,7 +67,7 @@ class SqlitePart:
         self._state = SessionState(reactor, uri)
         self._thread: OneThread | None = None
         self._session_id = 0
-        self._watches: dict[_FileWatch, None] = {}
+        self._watches: dict[FileWatch, None] = {}
         self._waiting: set[Deferred[None]] = set()
         """Who waits for something that a closed store will never see; fails when it closes."""
         self._polling: IDelayedCall | None = None
@@ -288,8 +200,8 @@ class SqlitePart:
 
     async def _watch(
         self, called: Callable[[], None], *kinds: str, key: Key | None = None
-    ) -> _FileWatch:
-        watch = _FileWatch(self, frozenset(kinds), key, called)
+    ) -> FileWatch:
+        watch = FileWatch(self.unwatch, frozenset(kinds), key, called)
         self._watches[watch] = None
         try:
             await self._read(lambda _rows, _session_id: None)
@@ -299,7 +211,7 @@ class SqlitePart:
         self._poll_again()
         return watch
 
-    def unwatch(self, watch: _FileWatch) -> None:
+    def unwatch(self, watch: FileWatch) -> None:
         """Forget a watch; the last one to go ends the looking."""
         self._watches.pop(watch, None)
         if not self._watches and self._polling is not None:
