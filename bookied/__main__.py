@@ -34,8 +34,8 @@ from bookied.process.command_line import (
 from bookied.process.java_environment import remarks
 from bookied.process.own_version import own_version
 from bookied.process.standard_streams import open_closed_streams
+from wire.control_characters import printable
 from wire.errors import BookKeeperError
-from wire.printable import printable
 
 ABANDON_S: Final = 15.0
 """How long a failed bookie has to release its parts before the process ends without that."""

@@ -23,10 +23,11 @@ import attrs
 
 from wire.codes import DigestType, LedgerState
 from wire.errors import FormatError, MetadataFormatError
-from wire.frames import protobuf, text_form
+from wire.frames import protobuf
 from wire.frames.varint import encode_varint
 from wire.ids import NO_ENTRY, BookieId, EntryId, is_valid_bookie_id
 from wire.pb import data_formats_pb2 as pb
+from wire.records import protobuf_text
 
 NEWEST_FORMAT: Final = 3
 _MAGIC: Final = b"BookieMetadataFormatVersion\t"
@@ -192,7 +193,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
         if version == 1:
             body = _encode_v1(metadata)
         elif version == 2:  # noqa: PLR2004 -- the format's number
-            body = text_form.write(_message(metadata))
+            body = protobuf_text.write(_message(metadata))
         elif version == NEWEST_FORMAT:
             body = _encode_v3(metadata)
         else:
@@ -213,7 +214,7 @@ def decode_metadata(data: bytes, *, ctime_ms: int | None = None) -> LedgerMetada
         if version == 1:
             found = _decode_v1(body)
         elif version == 2:  # noqa: PLR2004 -- the format's number
-            found = _from_message(text_form.parse(body, pb.LedgerMetadataFormat()), 2, ctime_ms)
+            found = _from_message(protobuf_text.parse(body, pb.LedgerMetadataFormat()), 2, ctime_ms)
         else:
             found = _from_message(_decode_v3(body), NEWEST_FORMAT, ctime_ms)
         return _check(found)

@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.config.properties import Origin
+from wire.control_characters import printable
 from wire.errors import BookKeeperError
-from wire.printable import printable
 
 MESSAGE_CHARS_MAX: Final = 1000
 """A longer message about a setting is cut where it is shown."""

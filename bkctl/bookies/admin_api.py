@@ -17,7 +17,7 @@ from bkclient.config.declaration import MASKED, declared, is_secret_key
 from bkclient.metadata.errors import MetadataUnavailableError, NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, UsageError
-from bkctl.output.forms.safe_text import safe
+from bkctl.output.forms.value_text import safe
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
 from bkctl.session.profiles import of_user

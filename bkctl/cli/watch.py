@@ -20,7 +20,7 @@ from bkctl.global_options import WATCH_EVERY_S
 from bkctl.host import Host
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.filters import holds, of_field
-from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text_width import wrapped
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.watch_rounds import WatchRounds
 from wire.errors import BookKeeperError

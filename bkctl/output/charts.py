@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from bkctl.output.forms.safe_text import safe
-from bkctl.output.forms.table import display_width, first_columns
+from bkctl.output.forms.text_width import display_width, first_columns
+from bkctl.output.forms.value_text import safe
 from bkctl.output.state_colors import GREEN, RED, STATE_COLORS, YELLOW
 
 WIDTH_DEFAULT: Final = 80

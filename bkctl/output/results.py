@@ -16,9 +16,9 @@ from bkctl.output.charts import Canvas, supports_unicode
 from bkctl.output.filters import selection
 from bkctl.output.forms.machine import MachineForms
 from bkctl.output.forms.pager import Pager
-from bkctl.output.forms.safe_text import flat, safe
 from bkctl.output.forms.sentence import fitted
-from bkctl.output.forms.table_form import TableForm
+from bkctl.output.forms.table_rows import TableForm
+from bkctl.output.forms.value_text import flat, safe
 from bkctl.output.views import View, field, shown, view_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
-from bkctl.output.forms.safe_text import safe
+from bkctl.output.forms.value_text import safe
 
 if TYPE_CHECKING:
     from bkctl.global_options import Options

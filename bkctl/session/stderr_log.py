@@ -17,7 +17,7 @@ from twisted.logger import (
 )
 from zope.interface import implementer
 
-from bkctl.output.forms.safe_text import safe
+from bkctl.output.forms.value_text import safe
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

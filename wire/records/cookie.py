@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from wire.errors import FormatError
-from wire.frames import text_form
 from wire.pb import data_formats_pb2 as pb
+from wire.records import protobuf_text
 
 COOKIE_VERSION: Final = 5
 _COOKIE_VERSION_MIN: Final = 3
@@ -64,7 +64,7 @@ def encode_cookie(cookie: Cookie) -> bytes:
         message.instanceId = cookie.instance_id
     if cookie.index_dirs is not None:
         message.indexDirs = _encode_dirs(cookie.index_dirs)
-    return b"%d\n" % COOKIE_VERSION + text_form.write(message)
+    return b"%d\n" % COOKIE_VERSION + protobuf_text.write(message)
 
 
 def decode_cookie(data: bytes) -> Cookie:
@@ -83,7 +83,7 @@ def decode_cookie(data: bytes) -> Cookie:
         raise FormatError(f"cookie of version {version} is of a newer release")
     if version < _TEXT_COOKIE_VERSION:
         return _decode_cookie_v3(body, version)
-    message = text_form.parse(body, pb.CookieFormat())
+    message = protobuf_text.parse(body, pb.CookieFormat())
     for name in ("bookieHost", "journalDir", "ledgerDirs"):
         if not message.HasField(name):
             raise FormatError(f"cookie has no {name}")

@@ -11,9 +11,10 @@ from typing import Final
 import attrs
 
 from wire.errors import FormatError
-from wire.frames import protobuf, text_form
+from wire.frames import protobuf
 from wire.ids import BookieId
 from wire.pb import data_formats_pb2 as pb
+from wire.records import protobuf_text
 
 
 @attrs.frozen
@@ -55,46 +56,46 @@ def encode_mark(mark: UnderreplicatedMark) -> bytes:
     message = pb.UnderreplicatedLedgerFormat(replica=list(mark.replicas))
     if mark.ctime_ms is not None:
         message.ctime = mark.ctime_ms
-    return text_form.write(message)
+    return protobuf_text.write(message)
 
 
 def decode_mark(data: bytes) -> UnderreplicatedMark:
     """Read a mark; raise ``FormatError`` where the bytes hold no mark."""
-    message = text_form.parse(data, pb.UnderreplicatedLedgerFormat())
+    message = protobuf_text.parse(data, pb.UnderreplicatedLedgerFormat())
     ctime_ms = message.ctime if message.HasField("ctime") else None
     return UnderreplicatedMark(tuple(BookieId(r) for r in message.replica), ctime_ms)
 
 
 def encode_lock(lock: LockData) -> bytes:
     """Write who holds a repair lock."""
-    return text_form.write(pb.LockDataFormat(bookieId=lock.bookie_id))
+    return protobuf_text.write(pb.LockDataFormat(bookieId=lock.bookie_id))
 
 
 def decode_lock(data: bytes) -> LockData:
     """Read who holds a repair lock; raise ``FormatError`` where the bytes hold no lock."""
-    return LockData(text_form.parse(data, pb.LockDataFormat()).bookieId)
+    return LockData(protobuf_text.parse(data, pb.LockDataFormat()).bookieId)
 
 
 def encode_vote(vote: AuditorVote) -> bytes:
     """Write a vote in the auditor election."""
-    return text_form.write(pb.AuditorVoteFormat(bookieId=vote.bookie_id))
+    return protobuf_text.write(pb.AuditorVoteFormat(bookieId=vote.bookie_id))
 
 
 def decode_vote(data: bytes) -> AuditorVote:
     """Read a vote; raise ``FormatError`` where the bytes hold no vote."""
-    return AuditorVote(BookieId(text_form.parse(data, pb.AuditorVoteFormat()).bookieId))
+    return AuditorVote(BookieId(protobuf_text.parse(data, pb.AuditorVoteFormat()).bookieId))
 
 
 def encode_repair_layout(layout: RepairLayout) -> bytes:
     """Write the layout of the underreplication nodes."""
-    return text_form.write(
+    return protobuf_text.write(
         pb.LedgerRereplicationLayoutFormat(type=layout.type, version=layout.version)
     )
 
 
 def decode_repair_layout(data: bytes) -> RepairLayout:
     """Read that layout; raise ``FormatError`` where the bytes hold no layout."""
-    message = text_form.parse(data, pb.LedgerRereplicationLayoutFormat())
+    message = protobuf_text.parse(data, pb.LedgerRereplicationLayoutFormat())
     if not message.IsInitialized():
         raise FormatError("the underreplication layout lacks its type or version")
     return RepairLayout(message.type, message.version)

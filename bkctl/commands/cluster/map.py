@@ -16,7 +16,7 @@ from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.commands.bookie.details import space
 from bkctl.output.charts import Canvas
-from bkctl.output.forms.table import display_width, wrapped
+from bkctl.output.forms.text_width import display_width, wrapped
 from bkctl.output.units import counted, free_of, human_bytes
 from bkctl.output.views import Column, Kind, field, shown
 from bkctl.session.session import Session

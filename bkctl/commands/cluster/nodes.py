@@ -17,7 +17,7 @@ from bkctl.commands.cluster.map import branches
 from bkctl.commands.cluster.node_decoding import KnownNode, known
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.charts import Canvas
-from bkctl.output.forms.safe_text import safe
+from bkctl.output.forms.value_text import safe
 from bkctl.output.units import counted
 from bkctl.output.views import NEVER, WIDE, Column, Kind, shown
 from bkctl.session.session import Session

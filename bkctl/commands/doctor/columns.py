@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 
 from bkclient.config.findings import Finding, Severity
-from bkctl.output.forms.safe_text import safe
-from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text_width import wrapped
+from bkctl.output.forms.value_text import safe
 from bkctl.output.views import WIDE, Column, Kind, shown
 
 _COLORS: Final = {

@@ -20,10 +20,10 @@ from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import LEDGER, Kind, field, shown
 from bkctl.session.session import Session
+from wire.control_characters import printable
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.printable import printable
 
 CUSTOM_KEYS_SHOWN: Final = 3
 """Keys of custom metadata in the question about one ledger."""

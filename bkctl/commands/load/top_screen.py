@@ -27,7 +27,8 @@ from bkctl.commands.load.bookie_loads import (
 )
 from bkctl.errors import error_message
 from bkctl.output.charts import Canvas
-from bkctl.output.forms.table import Cell, Table, wrapped
+from bkctl.output.forms.table import Cell, Table
+from bkctl.output.forms.text_width import wrapped
 from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError
 

@@ -10,7 +10,7 @@ from typing import Final
 from bkctl.commands.tool.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
 from bkctl.exit_status import MEANING
-from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text_width import wrapped
 from bkctl.output.views import field, shown
 from bkctl.session.session import Session
 from bkctl.suggest import nearest

@@ -15,7 +15,7 @@ import attrs
 
 from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
-from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text_width import wrapped
 from bkctl.output.views import Column, Kind, field, shown
 from wire.errors import BookKeeperError
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bkctl.global_options import SCHEMA
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output import units
-from bkctl.output.forms.safe_text import flat
+from bkctl.output.forms.value_text import flat
 from bkctl.output.views import Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 import re
 from typing import Final, TextIO
 
-from bkctl.output.forms.safe_text import safe
-from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text_width import wrapped
+from bkctl.output.forms.value_text import safe
 
 _NO_SPACES: Final = re.compile(r"\S+")
 _LONG_CHARS: Final = 500

@@ -7,23 +7,17 @@ cell, after its title. No cell is ever cut: ids, numbers and times stay on one l
 from __future__ import annotations
 
 import itertools
-import re
-import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
+from bkctl.output.forms.text_width import display_width, widest_word, wrapped
 from bkctl.output.state_colors import STATE_COLORS
 
 _GAP: Final = "  "
 _WRAPPED_MIN: Final = 24
 """Columns below are never wrapped: a text in them would be a ladder of words."""
-_WORD: Final = re.compile(
-    r"(?:`[^`\n]*`|(?<=: )bkctl (?:(?![;,] |\. )[^\n])+|\d{4}-\d\d-\d\d \d\d:|\S)+|\s+"
-)
-"""A word, or what is between words. A time is one word, and so is a command that is to be copied:
-in backquotes, or from a colon to the end of its sentence."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
@@ -121,7 +115,7 @@ class Table:
         for n, (title, _, right) in enumerate(self._columns):
             if right or self._widths[n] <= _WRAPPED_MIN:
                 continue
-            words = (display_width(word) for row in rows for word in _WORD.findall(_text(row[n])))
+            words = (widest_word(_text(row[n])) for row in rows)
             least = max([_WRAPPED_MIN, display_width(title), *words])
             if least < self._widths[n]:
                 found[n] = least
@@ -190,24 +184,6 @@ def _are_ascii(cells: Sequence[Any]) -> bool:
         return False
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text, broken between words.
-
-    A word wider than ``width`` is not broken, nor is a command that is to be copied.
-    """
-    if display_width(text) <= width:
-        return [text]
-    lines, gap = [""], ""
-    for word in _WORD.findall(text):
-        if word.isspace():
-            gap = word
-        elif lines[-1] and display_width(lines[-1] + gap + word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += gap + word
-    return lines
-
-
 def _with_text(cell: Cell | str, text: str) -> Cell | str:
     """Return a cell with one of its lines in place of all its text."""
     return text if isinstance(cell, str) else attrs.evolve(cell, text=text)
@@ -247,25 +223,3 @@ def colored(cell: Cell) -> str:
     word = cell.text.lower().partition(" ")[0]
     code = STATE_COLORS.get(word)
     return f"\x1b[{code}m{cell.text}{_RESET}" if code else cell.text
-
-
-def display_width(text: str) -> int:
-    """Return how many columns a terminal needs for ``text``."""
-    if text.isascii():
-        return len(text)
-    return sum(_char_width(char) for char in text)
-
-
-def first_columns(text: str, width: int) -> str:
-    """Return as much of the begin of ``text`` as fits into so many columns."""
-    for index, char in enumerate(text):
-        width -= _char_width(char)
-        if width < 0:
-            return text[:index]
-    return text
-
-
-def _char_width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkctl.output.charts import Canvas, supports_unicode
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.text_width import display_width
 from bkctl.output.units import human_count, human_ms
 from tests.bkctl.support.drawings import WIDTHS, check_drawing
 

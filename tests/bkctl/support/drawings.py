@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.text_width import display_width
 
 WIDTHS = (60, 80, 120)
 

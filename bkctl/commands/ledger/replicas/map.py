@@ -20,7 +20,7 @@ from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.commands.cluster.map import glyph
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.charts import Canvas
-from bkctl.output.forms.table import display_width, wrapped
+from bkctl.output.forms.text_width import display_width, wrapped
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, LEDGER, WIDE, Column, Kind, field, shown
 from bkctl.session.session import Session

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.output.forms.table import Cell, Table, display_width, vertical, wrapped
+from bkctl.output.forms.table import Cell, Table, vertical
+from bkctl.output.forms.text_width import display_width, wrapped
 
 COLUMNS = (("ID", 0, False), ("SIZE", 1, True), ("NOTE", 2, False))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from wire.printable import printable
+from wire.control_characters import printable
 
 
 def safe(text: str) -> str:

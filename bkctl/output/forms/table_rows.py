@@ -1,4 +1,4 @@
-"""Tables: what people read, as wide as their terminal."""
+"""Rows and lines of one command's values, as people read them: in a table, or below each other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import attrs
 
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output import units
-from bkctl.output.forms.safe_text import flat, safe, text_of
 from bkctl.output.forms.table import Cell, Table, vertical
+from bkctl.output.forms.value_text import flat, safe, text_of
 from bkctl.output.views import WIDE, Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:

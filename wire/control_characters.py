@@ -1,4 +1,4 @@
-"""Text from peers, files and metadata as a terminal or a log may show it."""
+"""Text from peers, files and metadata without control characters: for a terminal or a log."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wire.errors import FormatError
-from wire.frames import text_form
 from wire.pb import data_formats_pb2 as pb
+from wire.records import protobuf_text
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from wire.pb import data_formats_pb2 as pb
 )
 def test_an_error_quotes_little_of_what_cannot_be_read(data: bytes, reason: str) -> None:
     with pytest.raises(FormatError) as caught:
-        text_form.parse(data, pb.LedgerMetadataFormat())
+        protobuf_text.parse(data, pb.LedgerMetadataFormat())
     assert reason in str(caught.value)
     assert len(str(caught.value)) < 300
