@@ -28,7 +28,7 @@ from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.metadata.store_settings import store_options
 from wire.codes import DigestType, ProtocolVersion
 from wire.errors import FormatError

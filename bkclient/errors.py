@@ -1,7 +1,7 @@
 """What a client can report, one class for each result code of the Java client.
 
 The text of an error is written where it is raised: of too few bookies in ``bkclient.placement``,
-of a fence in ``connection.add_stream`` and ``metadata.ledger_changes``.
+of a fence in ``connection.add_stream`` and ``metadata.ledger_metadata_updates``.
 
 Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number; docs/library.md has them all.
 Stricter: limbo (-108) is a class of its own, where Java's factory knows none and reports -999.

@@ -28,7 +28,7 @@ from bkclient.ledger.handover_state import (
     NotHandedOverError,
     decode_handover,
 )
-from bkclient.metadata.ledger_changes import state_error
+from bkclient.metadata.ledger_metadata_updates import state_error
 from wire.codes import LedgerState
 from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata

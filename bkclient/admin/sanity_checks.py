@@ -18,7 +18,7 @@ from bkclient.client import Client
 from bkclient.errors import ReadFailedError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.metadata.api import Versioned
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from wire.codes import DigestType
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -20,7 +20,7 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.recovery_run import ProgressReport, recover
 from bkclient.metadata.api import Versioned
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from wire.codes import DigestType
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata

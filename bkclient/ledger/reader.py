@@ -14,7 +14,7 @@ from bkclient.errors import NoSuchEntryInLedgerError
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.ledger.reads.tail import POLL_WAIT_S, ConfirmedEnd, LedgerTail, MetadataFollower
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from wire.digest import Entry, VerifiedEntries
 from wire.entry_batch import EntryBatch, batches
 from wire.ids import EntryId, LedgerId

@@ -20,7 +20,7 @@ from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedCo
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.replica_read import as_client_error
-from bkclient.metadata.ledger_changes import LocalMetadata, as_in_recovery, as_recovered
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata, as_in_recovery, as_recovered
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.add_rules import AddQuorum
 from bkclient.quorum.pending_adds import ChangeEnsemble

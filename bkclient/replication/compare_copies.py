@@ -12,8 +12,15 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import ClientError
 from bkclient.quorum.distribution import write_set
+from bkclient.replication.ledger_verification import (
+    Content,
+    CopyReader,
+    Flaw,
+    content_of,
+    flaw_of,
+    prevalent,
+)
 from bkclient.replication.replica_check import OURS, LedgerView, view_ledger
-from bkclient.replication.verify import Content, CopyReader, Flaw, content_of, flaw_of, prevalent
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.digest import header
 from wire.ids import BookieId, EntryId, LedgerId

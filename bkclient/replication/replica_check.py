@@ -30,7 +30,7 @@ from bkclient.errors import (
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, samples
 from bkclient.quorum.read_rules import NEGATIVE
 from wire.codes import ReturnCode

@@ -25,8 +25,8 @@ from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.quorum.replica_counts import Run, count_at, count_held, runs
+from bkclient.replication.ledger_verification import with_handover_end
 from bkclient.replication.replica_check import OURS, LedgerView, list_entries, view_ledger
-from bkclient.replication.verify import with_handover_end
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -10,9 +10,9 @@ from bkclient.client import Client
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.topic.entry import split_entry
-from bkclient.topic.lookup import cursors_of, topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicCursor, TopicLedger
 from bkclient.topic.names import TopicError, TopicFormatError, TopicName
+from bkclient.topic.topics_in_metadata import cursors_of, topic_ledgers
 from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb
 

@@ -17,7 +17,7 @@ from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicName
 from bkclient.topic.positions import LOOK_BACK_MS, end_of, position_at
-from bkclient.topic.read import TopicReader
+from bkclient.topic.reader import TopicReader
 
 ABORTED_MAX: Final = 100_000
 """Aborted transactions that are remembered, for messages that come late."""

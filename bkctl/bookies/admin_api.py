@@ -20,8 +20,8 @@ from bkctl.errors import CommandError, ConflictError, NothingFoundError, UsageEr
 from bkctl.output.forms.value_text import safe
 from bkctl.output.units import human_duration
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, field, shown
+from bkctl.session.cluster_settings import client_config, cluster_properties
 from bkctl.session.profiles import of_user
-from bkctl.session.settings import client_config, cluster_properties
 from bkctl.suggest import did_you_mean, keys_like, no_such_bookie
 
 if TYPE_CHECKING:

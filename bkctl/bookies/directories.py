@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import Column, Kind, shown
-from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
+from bkctl.session.cluster_settings import DEFAULT_CONF, overrides, read_conf
 from bookied.directories.roots import CURRENT, OLD_DATA
 from bookied.directories.using_processes import DirectoryUser, uses
 from bookied.offline import directories

@@ -200,7 +200,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
-        from bkctl.host import Host
+        from bkctl.environment_and_streams import Host
         from bkctl.session.session import session_for
 
         host = ctx.obj if isinstance(ctx.obj, Host) else Host()

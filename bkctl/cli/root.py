@@ -23,7 +23,7 @@ from bkctl.global_options import PROFILE, global_options, options_of
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from bkctl.host import Host
+    from bkctl.environment_and_streams import Host
     from bkctl.session.session import Session
 
 PROGRAM: Final = "bkctl"
@@ -152,7 +152,7 @@ class RootGroup(Group):
 
 def _is_wanted(ctx: click.Context, why: str) -> bool:
     """Ask on a terminal whether a line is to be run instead of what was typed."""
-    from bkctl.host import Host
+    from bkctl.environment_and_streams import Host
 
     options = options_of(ctx)
     host = ctx.obj if isinstance(ctx.obj, Host) else Host()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from bkctl.environment_and_streams import Host
 from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.global_options import WATCH_EVERY_S
-from bkctl.host import Host
 from bkctl.output.comparison import Comparison, parse_comparison
 from bkctl.output.filters import holds, of_field
 from bkctl.output.forms.text_width import wrapped

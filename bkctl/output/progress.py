@@ -19,8 +19,8 @@ from bkctl.output.units import human_bytes, human_duration
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
 
 _QUIET_S: Final = 0.7
 _SILENT_S: Final = 1.0

@@ -22,8 +22,8 @@ from bkctl.output.forms.value_text import flat, safe
 from bkctl.output.views import View, field, shown, view_of
 
 if TYPE_CHECKING:
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
     from bkctl.output.watch_rounds import WatchRounds
 
 

@@ -33,7 +33,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bkclient.replication.recover_bookies.BookieLedger": _RETIRE,
         "bkclient.replication.recover_bookies.LedgerMove": _RETIRE,
         "bkclient.replication.recover_bookies.RecoverReport": _RETIRE,
-        "bkclient.replication.verify.LedgerVerification": _REPLICAS,
+        "bkclient.replication.ledger_verification.LedgerVerification": _REPLICAS,
         "bookied.offline.check.findings.DiskFinding": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.files.BookieFile": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.inspect.columns",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
     from bkclient.metadata.api import MetadataStore, StoredLedger
     from bkclient.metadata.stored_values import BookieStatus
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
     from bkctl.session.messages import Messages
     from wire.ids import LedgerId
 
@@ -141,7 +141,7 @@ class SessionCluster:
 
     def _where(self) -> tuple[str, ClientConfig]:
         if self._settings is None:
-            from bkctl.session.settings import cluster_settings
+            from bkctl.session.cluster_settings import cluster_settings
 
             found = cluster_settings(self._options, self._host.environ)
             for warning in found.warnings:

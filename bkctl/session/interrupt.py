@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from bkctl.environment_and_streams import leave
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
-from bkctl.host import leave
 
 if TYPE_CHECKING:
     from typing_extensions import Self

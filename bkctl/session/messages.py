@@ -15,8 +15,8 @@ from bkctl.output.line_pace import LinePace
 if TYPE_CHECKING:
     import click
 
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
     from bkctl.output.progress import Progress
 
 

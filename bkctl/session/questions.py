@@ -14,8 +14,8 @@ from bkctl.exit_status import Effect
 from bkctl.output.forms.value_text import safe
 
 if TYPE_CHECKING:
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
     from bkctl.session.messages import Messages
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
+from bkctl.environment_and_streams import Host
 from bkctl.exit_status import Effect
 from bkctl.global_options import Options, options_of
-from bkctl.host import Host
 from bkctl.session.cluster import SessionCluster
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.messages import Input, Messages

@@ -13,7 +13,11 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.ledger.context import Cluster
-from bkclient.metadata.ledger_changes import LocalMetadata, lists_a_failed_bookie, with_ensemble
+from bkclient.metadata.ledger_metadata_updates import (
+    LocalMetadata,
+    lists_a_failed_bookie,
+    with_ensemble,
+)
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.pending_adds import ChangeEnsemble
 from wire.ids import LedgerId

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher, gather
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from wire.codes import STRIDE_MAX
 from wire.digest import VerifiedEntries
 from wire.ids import EntryId

@@ -1,6 +1,6 @@
 """The ZooKeeper driver. This package is the only importer of kazoo, and imports it late.
 
-``client`` is kazoo made to measure, ``tree`` one session as a tree of nodes; the store on that tree
+``client`` is kazoo made to measure, ``zookeeper_tree`` one session as a tree of nodes; the store on it
 is ``bkclient.metadata.tree``. Kazoo runs a thread of its own; what it has to say crosses to the
 reactor in batches, one ``callFromThread`` for however many answers and events have gathered.
 """
@@ -17,7 +17,7 @@ from bkclient.metadata.tree.store import TreeMetadata
 from bkclient.metadata.zk_uri import parse_uri
 
 if TYPE_CHECKING:
-    from bkclient.metadata.zookeeper.tree import KazooTree
+    from bkclient.metadata.zookeeper.zookeeper_tree import KazooTree
 
 __all__ = ["ZooKeeperMetadata", "open_zookeeper", "parse_uri"]
 
@@ -54,8 +54,8 @@ def open_zookeeper(
         observing: ``observe``, a ``session.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
-    from bkclient.metadata.zookeeper.bulk import BulkNodeReads
-    from bkclient.metadata.zookeeper.tree import KazooTree
+    from bkclient.metadata.zookeeper.bulk_reads import BulkNodeReads
+    from bkclient.metadata.zookeeper.zookeeper_tree import KazooTree
 
     bulk = BulkNodeReads(
         parsed, reactor=reactor, session_timeout_s=session_timeout_s, auth_data=auth_data

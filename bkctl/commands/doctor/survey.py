@@ -21,7 +21,7 @@ from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.rack_script import ScriptError
 from bkclient.replication import autorecovery_admin
-from bkclient.replication.verify import lost_ledgers
+from bkclient.replication.ledger_verification import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.bookie_columns import BookieSummary

@@ -63,7 +63,7 @@ from bkctl.commands.export.target.new_since_last import (
     is_another,
     whole,
 )
-from bkctl.commands.export.target.verify import (
+from bkctl.commands.export.target.verify_files import (
     check_footers,
     check_ranges,
     damaged_files,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bkclient.admin import one_shot_adds, operations
-from bkctl.commands.ledger import ids as ledger_ids
+from bkctl.commands.ledger import id_arguments as ledger_ids
 from bkctl.commands.ledger.list_and_show import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
 from bkctl.exit_status import Effect

@@ -402,7 +402,7 @@ ledger.command(
 
 metadata.command(
     "dump",
-    body="bkctl.commands.ledger.metadata_dump:dump",
+    body="bkctl.commands.ledger.metadata_dump_and_restore:dump",
     help="""Write the stored metadata of LEDGER_ID to FILE; `-` is stdout.
 
     The file contains the ledger's password.
@@ -420,7 +420,7 @@ metadata.command(
 
 metadata.command(
     "restore",
-    body="bkctl.commands.ledger.metadata_dump:restore",
+    body="bkctl.commands.ledger.metadata_dump_and_restore:restore",
     help="""Store the metadata in FILE as the metadata of LEDGER_ID; `-` reads stdin.
 
     Existing metadata is replaced only with --replace. The command shows each changed field, keeps

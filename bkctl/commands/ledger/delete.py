@@ -14,7 +14,7 @@ from bkclient.errors import MetadataSerializationError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.api import Versioned
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
-from bkctl.commands.ledger import ids as ledger_ids
+from bkctl.commands.ledger import id_arguments as ledger_ids
 from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration

@@ -183,7 +183,7 @@ def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
     from bkclient.admin.one_shot_adds import is_handed_over
-    from bkctl.commands.ledger.ids import insist_all, outcomes
+    from bkctl.commands.ledger.id_arguments import insist_all, outcomes
 
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
         one = _details(session, LedgerId(ledger_ids[0]))

@@ -266,7 +266,7 @@ def print_entries(
 
 def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
     """Write entries to a file as ``-o`` says."""
-    from bkctl.host import Host
+    from bkctl.environment_and_streams import Host
     from bkctl.output.results import Emitter
 
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")

@@ -35,7 +35,7 @@ from wire.errors import BookKeeperError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from bkctl.host import Host
+    from bkctl.environment_and_streams import Host
     from bkctl.session.session import Session
 
 HISTORY_MAX: Final = 600

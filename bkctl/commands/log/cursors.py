@@ -13,8 +13,8 @@ from bkclient.concurrency import for_each
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.log.cursors import Cursor, Cursors
 from bkclient.log.ledger_list import LedgerList
-from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.names import parse_topic
+from bkclient.topic.topics_in_metadata import parts_of, topic_ledgers
 from bkctl.commands.log.columns import CursorDeleted, CursorRow
 from bkctl.output.atomic_file import write_atomically
 from bkctl.output.units import counted

@@ -34,8 +34,8 @@ from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsE
 from bkctl.global_options import global_options
 from bkctl.output.units import counted
 from bkctl.output.views import WIDE, Column, Kind, declare_view, evolve, field, shown
+from bkctl.session.cluster_settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.session.session import Session
-from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import COMPARE_BACKUPS, did_you_mean
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from wire.errors import BookKeeperError

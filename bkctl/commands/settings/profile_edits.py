@@ -27,6 +27,7 @@ from bkctl.commands.settings.profile_file import (
 )
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.output.views import WIDE, Column, Kind, field, shown
+from bkctl.session.cluster_settings import URI_KEY, overrides, read_conf
 from bkctl.session.profiles import (
     NO_PROFILE,
     Profile,
@@ -38,7 +39,6 @@ from bkctl.session.profiles import (
     warn_of_open_file,
 )
 from bkctl.session.session import Session
-from bkctl.session.settings import URI_KEY, overrides, read_conf
 from bkctl.suggest import did_you_mean
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

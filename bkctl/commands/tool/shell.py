@@ -15,9 +15,9 @@ from typing import Any, Final
 import click
 
 from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
+from bkctl.environment_and_streams import Host
 from bkctl.errors import UsageError
 from bkctl.global_options import as_words, options_of
-from bkctl.host import Host
 from bkctl.session.profiles import profile_path, read_profiles
 from bkctl.suggest import did_you_mean
 

@@ -15,10 +15,10 @@ from bkctl.cli.completion.candidate_order import ordered
 from bkctl.cli.parameter_types import BOOKIE_ID, LEDGER_ID, LOG_NAME
 from bkctl.commands.tool import completion_ids
 from bkctl.commands.tool.completion_ids import Candidates
+from bkctl.environment_and_streams import Host, leave
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.global_options import Options, options_of
-from bkctl.host import Host, leave
 from bkctl.output.units import counted
 from bkctl.session.shell_writers import ShellWriters
 from wire.errors import BookKeeperError
@@ -116,7 +116,7 @@ class ShellProgram:
         options = self._options(self._given)
         if options.service_uri:  # Nothing comes before it, and all else takes time to be read.
             return f"bkctl on {options.service_uri}"
-        from bkctl.session.settings import cluster_settings
+        from bkctl.session.cluster_settings import cluster_settings
 
         try:
             uri = cluster_settings(options, self.obj.environ).uri
@@ -194,7 +194,7 @@ class ShellProgram:
         return await self._connections[store].ask(cluster_state(store))
 
     def _client(self, options: Options) -> BlockingClient:
-        from bkctl.session.settings import cluster_settings
+        from bkctl.session.cluster_settings import cluster_settings
 
         found = cluster_settings(options, self.obj.environ)
         return self.obj.client(found.uri, found.config)

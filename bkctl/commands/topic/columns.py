@@ -8,10 +8,10 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import PAYLOAD, WIDE, Column, Kind, field, shown
 
 if TYPE_CHECKING:
-    from bkclient.topic.lookup import TopicPart
     from bkclient.topic.managed_ledger import TopicLedger
     from bkclient.topic.messages import TopicMessage
     from bkclient.topic.schema_decoding import TopicSchema
+    from bkclient.topic.topics_in_metadata import TopicPart
 
 
 _TOPIC: Final = Column("topic", "The topic, or the partition.")

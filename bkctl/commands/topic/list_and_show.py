@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 from bkclient.client import Client
 from bkclient.errors import ClientError
-from bkclient.topic.lookup import list_topics, parts_of, read_part, topic_ledgers
 from bkclient.topic.names import parse_topic
 from bkclient.topic.schema_decoding import read_schema
+from bkclient.topic.topics_in_metadata import list_topics, parts_of, read_part, topic_ledgers
 from bkctl.commands.topic.columns import TopicDetails, TopicLedgerRow, TopicSummary
 from bkctl.errors import UsageError
 from bkctl.session.session import Session

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Any, Final
 
 from bkclient.client import Client
-from bkclient.topic.lookup import parts_of
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import EntryMessages, TopicMessage
 from bkclient.topic.names import parse_topic
-from bkclient.topic.read import TopicReader
+from bkclient.topic.reader import TopicReader
 from bkclient.topic.schema_decoding import Decoder
+from bkclient.topic.topics_in_metadata import parts_of
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import record_batches

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bkctl.errors import PagerLeftError
 
 if TYPE_CHECKING:
-    from bkctl.host import Host
+    from bkctl.environment_and_streams import Host
 
 
 class Pager:

@@ -17,8 +17,8 @@ from bkctl.output.forms.value_text import flat, safe, text_of
 from bkctl.output.views import WIDE, Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
+    from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
-    from bkctl.host import Host
     from bkctl.output.forms.machine import MachineForms
     from bkctl.output.watch_rounds import WatchRounds
 

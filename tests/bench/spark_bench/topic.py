@@ -18,7 +18,7 @@ from typing import Any, Final
 import pulsar  # type: ignore[import-untyped]
 
 from bkclient.blocking import BlockingClient
-from bkclient.topic.read import read_topic
+from bkclient.topic.reader import read_topic
 from bkctl.commands.export.spark.session import spark_session
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from bkctl.commands.topic.arrow_columns import record_batches

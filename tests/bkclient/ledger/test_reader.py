@@ -23,7 +23,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.ledger_changes import LocalMetadata, as_in_recovery
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata, as_in_recovery
 from bkclient.metadata.stored_values import BookieState
 from tests.bkclient.worlds import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import ProtocolVersion

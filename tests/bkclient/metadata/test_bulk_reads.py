@@ -5,7 +5,7 @@ from __future__ import annotations
 from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.tree.nodes import NodeValue
 from bkclient.metadata.zk_uri import parse_uri
-from bkclient.metadata.zookeeper.bulk import _Answers
+from bkclient.metadata.zookeeper.bulk_reads import _Answers
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 from tests.bkclient.metadata.zookeeper_reader.memory_server import (
     CTIME_MS,

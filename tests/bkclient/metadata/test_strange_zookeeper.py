@@ -14,7 +14,7 @@ import pytest
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.zk_uri import parse_uri
-from bkclient.metadata.zookeeper.tree import KazooTree
+from bkclient.metadata.zookeeper.zookeeper_tree import KazooTree
 from tests.support.reactor import call, run, the_reactor
 from tests.support.waiting import sessions, until, until_sessions_are_closed
 

@@ -21,7 +21,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery_run import mark
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from tests.bkclient.worlds import Fate, World, collect, is_add, is_fence, when
 from tests.support.memory_zookeeper import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion, ReturnCode

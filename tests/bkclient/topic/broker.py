@@ -9,7 +9,7 @@ from bkclient.client import Client
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import TopicName, parse_topic
-from bkclient.topic.read import TopicReader
+from bkclient.topic.reader import TopicReader
 from tests.bkclient.topic.entries import managed_ledger
 from tests.bkclient.worlds import World
 from wire.messages import BatchReadRequest, ReadRequest

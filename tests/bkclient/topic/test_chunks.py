@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.topic.chunks import ChunkAssembler
 from bkclient.topic.managed_ledger import MessageId
-from bkclient.topic.read import TopicReader
+from bkclient.topic.reader import TopicReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry
 

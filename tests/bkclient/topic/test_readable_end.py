@@ -7,8 +7,8 @@ import pytest
 from bkclient.topic.chunks import PENDING_MAX, WAIT_MS
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.positions import LOOK_BACK_MS, position_at
-from bkclient.topic.read import TopicReader
 from bkclient.topic.readable_end import Frontier
+from bkclient.topic.reader import TopicReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry, in_txn, marker
 from wire.pb import pulsar_pb2 as pb

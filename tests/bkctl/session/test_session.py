@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bkctl.cli.parameter_types import LEDGER_ID
+from bkctl.environment_and_streams import Host
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
 from bkctl.global_options import Options
-from bkctl.host import Host
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.safety_checks import Objection, refuse_unless_forced
 from bkctl.session.session import Session

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import attrs
 
 from bkctl.cli.root import cli
-from bkctl.host import Host
+from bkctl.environment_and_streams import Host
 from tests.bkctl.support.cluster import Cluster
 from tests.bkctl.support.schema import check
 from tests.bkctl.support.terminal import FakeHost

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from bkctl.cli.root import cli
-from bkctl.host import Host
+from bkctl.environment_and_streams import Host
 
 
 class Stream(io.TextIOWrapper):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from bkctl.cli.root import cli
-from bkctl.host import Host
+from bkctl.environment_and_streams import Host
 from tests.bkclient.worlds import World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost

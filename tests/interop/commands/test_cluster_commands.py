@@ -18,7 +18,7 @@ import pyte
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.host import Host
+from bkctl.environment_and_streams import Host
 from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost

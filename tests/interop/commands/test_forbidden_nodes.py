@@ -15,8 +15,8 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
+from bkctl.environment_and_streams import Host
 from bkctl.exit_status import ExitStatus
-from bkctl.host import Host
 from tests.bkclient.metadata.values import B1, B2, closed, info
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost

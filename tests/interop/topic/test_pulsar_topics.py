@@ -15,10 +15,10 @@ from pulsar import schema as pulsar_schema
 
 from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
-from bkclient.topic.lookup import read_part
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
-from bkclient.topic.read import read_topic
+from bkclient.topic.reader import read_topic
+from bkclient.topic.topics_in_metadata import read_part
 from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.support.spark import quick
 from tests.interop.peers.both_shells import bkctl

@@ -15,7 +15,7 @@ from bkclient.log.record import LastBatch, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version, Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
-from bkclient.metadata.ledger_changes import LocalMetadata, Updater
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata, Updater
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import Rows, Sessions
 from bkclient.metadata.tree import election

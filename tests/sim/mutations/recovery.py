@@ -16,7 +16,7 @@ from bkclient.errors import (
 from bkclient.ledger import opening, recovery_run
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.recovery_run import RecoveryRun
-from bkclient.metadata import ledger_changes as updates
+from bkclient.metadata import ledger_metadata_updates as updates
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import (
     EntryVerdict,

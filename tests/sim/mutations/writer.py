@@ -22,7 +22,7 @@ from bkclient.ledger.adds import closing, ensemble_changes
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata import ledger_changes as updates
+from bkclient.metadata import ledger_metadata_updates as updates
 from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.pending_adds import (

@@ -21,8 +21,13 @@ from bkclient.replication.fragment_copy import (
     FragmentRepairer,
     UnreadableEntryError,
 )
+from bkclient.replication.ledger_verification import (
+    Flaw,
+    LedgerVerification,
+    verify,
+    with_handover_end,
+)
 from bkclient.replication.replica_check import view_ledger
-from bkclient.replication.verify import Flaw, LedgerVerification, verify, with_handover_end
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown

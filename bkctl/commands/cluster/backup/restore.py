@@ -14,7 +14,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.metadata.tree.logs import TOMBSTONE
-from bkclient.replication.verify import lost_ledgers
+from bkclient.replication.ledger_verification import lost_ledgers
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
     BackupCounts,

@@ -211,7 +211,7 @@ async def _of_range(
     from bkclient.errors import NoSuchLedgerError
     from bkclient.topic.managed_ledger import MessageId
     from bkclient.topic.names import TopicTrimmedError, parse_topic
-    from bkclient.topic.read import TopicReader
+    from bkclient.topic.reader import TopicReader
     from bkclient.topic.schema_decoding import Decoder
 
     assert entry_range.log is not None

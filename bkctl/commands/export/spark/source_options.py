@@ -139,7 +139,7 @@ class SourceOptions:
         """
         from bkctl.errors import UsageError
         from bkctl.global_options import Options, cluster_of_variables
-        from bkctl.session.settings import cluster_settings
+        from bkctl.session.cluster_settings import cluster_settings
 
         if self.uri or self.conf or self.profile:
             options = Options()

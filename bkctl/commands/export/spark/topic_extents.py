@@ -15,11 +15,11 @@ from twisted.internet.task import deferLater
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
-from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger, TopicLedgers
 from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicName, TopicTrimmedError
 from bkclient.topic.positions import end_of, position_at
 from bkclient.topic.readable_end import Frontier
+from bkclient.topic.topics_in_metadata import topic_ledgers, topics_of
 from bkctl.commands.export.spark.log_extents import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent

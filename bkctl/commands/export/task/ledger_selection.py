@@ -146,8 +146,8 @@ def _id(number: int) -> LedgerId:
 
 async def _of_topic(client: Client, topic: str) -> list[LedgerId]:
     """Return the ledgers of a topic, of all its partitions, that bookies have."""
-    from bkclient.topic.lookup import parts_of, topic_ledgers
     from bkclient.topic.names import parse_topic
+    from bkclient.topic.topics_in_metadata import parts_of, topic_ledgers
 
     found: list[LedgerId] = []
     for part in await parts_of(client, parse_topic(topic)):

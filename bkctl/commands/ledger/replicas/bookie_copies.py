@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from bkclient.errors import ClientError
-from bkclient.replication import verify as verifying
+from bkclient.replication import ledger_verification as verifying
 from bkclient.replication.compare_copies import EntryCopy, compare_copies
-from bkclient.replication.verify import Flaw
+from bkclient.replication.ledger_verification import Flaw
 from bkctl.commands.ledger.entry_output import hexdump
 from bkctl.commands.ledger.replicas.columns import word_of
 from bkctl.errors import PartlyDoneError, ProblemsError

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.replication.compare_copies import EntryCopy
-from bkclient.replication.verify import BadCopies, Flaw, LedgerVerification
+from bkclient.replication.ledger_verification import BadCopies, Flaw, LedgerVerification
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, ENTRY, LEDGER, NEVER, WIDE, Column, Kind, declare_view
 

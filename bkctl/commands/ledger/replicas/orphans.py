@@ -12,7 +12,7 @@ from bkclient.client import Client
 from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
-from bkctl.commands.ledger.ids import ids_in_file
+from bkctl.commands.ledger.id_arguments import ids_in_file
 from bkctl.commands.ledger.list_and_show import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.output.units import counted

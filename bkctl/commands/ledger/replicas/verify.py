@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.replication import verify as verifying
-from bkclient.replication.verify import LedgerVerification
+from bkclient.replication import ledger_verification as verifying
+from bkclient.replication.ledger_verification import LedgerVerification
 from bkctl.bookies.bookie_columns import LOGIN_NEEDED
-from bkctl.commands.ledger.ids import ids_from_arguments
+from bkctl.commands.ledger.id_arguments import ids_from_arguments
 from bkctl.commands.ledger.list_and_show import LedgerFilter, each, ledgers
 from bkctl.errors import NothingFoundError, PartlyDoneError, ProblemsError, UsageError
 from bkctl.output.progress import Progress

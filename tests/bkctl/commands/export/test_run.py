@@ -32,7 +32,7 @@ from bkctl.commands.export.spark.session import PREFIX, own_address, temporary_f
 from bkctl.commands.export.target.commit import STAGING_PREFIX, load_tree
 from bkctl.commands.export.target.file_systems import open_files
 from bkctl.commands.export.target.manifest import ManifestError
-from bkctl.commands.export.target.verify import damaged_files
+from bkctl.commands.export.target.verify_files import damaged_files
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.output.views import view_of
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster

@@ -17,7 +17,7 @@ import pytest
 from bkclient.metadata import zk_paths
 from bkclient.quorum.distribution import write_set
 from bkctl.commands.ledger.list_and_show import writer_text
-from bkctl.commands.ledger.metadata_dump import differences
+from bkctl.commands.ledger.metadata_dump_and_restore import differences
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.replication_world import STRIPED, TRIPLE, closed_ledger, member, open_writer
 from tests.bkclient.worlds import Fate, Ruling, World

@@ -29,8 +29,8 @@ from bkctl.commands.load.bookie_loads import (
     outliers,
 )
 from bkctl.commands.load.top_screen import ORDERS, TopState
+from bkctl.environment_and_streams import Host
 from bkctl.errors import CommandError
-from bkctl.host import Host
 from bkctl.output.charts import Canvas
 from bkctl.session.session import Session
 from tests.bkclient.worlds import World

@@ -17,6 +17,7 @@ from bkctl.commands.tool.shell_program import ShellHost, ShellProgram
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.global_options import Options
+from bkctl.session.cluster_settings import cluster_settings
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.profiles import (
     Profile,
@@ -28,7 +29,6 @@ from bkctl.session.profiles import (
     use_profile,
 )
 from bkctl.session.session import Session
-from bkctl.session.settings import cluster_settings
 from tests.bkclient.worlds import World
 from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import WorldHost

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkctl.commands.export.errors import ExportVerifyError
-from bkctl.commands.export.target.verify import check_ranges
+from bkctl.commands.export.target.verify_files import check_ranges
 from bkctl.commands.export.task.arrow_schema import COLUMNS, LOG_COLUMNS
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile, WrittenRange
 from bkctl.commands.export.task.partitions import EntryRange, LedgerExtent

@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
-from bkclient.metadata.ledger_changes import (
+from bkclient.metadata.ledger_metadata_updates import (
     LocalMetadata,
     Updater,
     as_closed,

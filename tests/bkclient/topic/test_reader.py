@@ -9,7 +9,6 @@ from typing import Any
 import fastavro
 import pytest
 
-from bkclient.topic.lookup import list_topics, partition_count, read_part, topics_of
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import (
     NoSuchTopicError,
@@ -20,8 +19,9 @@ from bkclient.topic.names import (
     parse_topic,
 )
 from bkclient.topic.positions import LOOK_BACK_MS, end_of
-from bkclient.topic.read import TopicReader
+from bkclient.topic.reader import TopicReader
 from bkclient.topic.schema_decoding import Decoder, read_schema
+from bkclient.topic.topics_in_metadata import list_topics, partition_count, read_part, topics_of
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker
 from wire.pb import pulsar_pb2 as pb

@@ -32,7 +32,6 @@ from bkclient.topic.batches.same_shape_entries import (
 )
 from bkclient.topic.chunks import ChunkAssembler
 from bkclient.topic.entry import TXN_ABORT, StoredMessage, Txn, split_entry
-from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
 from bkclient.topic.names import (
@@ -45,6 +44,7 @@ from bkclient.topic.names import (
 )
 from bkclient.topic.positions import LOOK_BACK_MS, last_confirmed, position_at
 from bkclient.topic.schema_decoding import Decoder
+from bkclient.topic.topics_in_metadata import parts_of, topic_ledgers
 from bkclient.topic.transactions import TransactionOutcome, Transactions
 from wire.digest import Entry
 from wire.ids import LedgerId

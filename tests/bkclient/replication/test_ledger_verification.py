@@ -11,10 +11,9 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
-from bkclient.metadata.ledger_changes import LocalMetadata
+from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
-from bkclient.replication.replica_check import view_ledger
-from bkclient.replication.verify import (
+from bkclient.replication.ledger_verification import (
     BATCH,
     LEDGERS_AT_ONCE,
     SILENCES_MAX,
@@ -31,6 +30,7 @@ from bkclient.replication.verify import (
     sampled_entries,
     verify,
 )
+from bkclient.replication.replica_check import view_ledger
 from tests.bkclient.replication_world import (
     STRIPED,
     TRIPLE,
