@@ -97,7 +97,7 @@ def _run(
     options: DaemonOptions,
 ) -> int:
     gc.disable()  # What is loaded stays: looking through it for garbage is a seventh of a start.
-    from bookied.process.log import Logging
+    from bookied.process.log_output import Logging
 
     os.umask(os.umask(0o777) | config.umask)
     try:

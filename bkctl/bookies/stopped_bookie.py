@@ -22,9 +22,9 @@ from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bkctl.session.safety_check_names import REGISTERED
 from bkctl.session.safety_checks import refuse_unless_forced, while_registered
+from bookied.directories.bookie_id import RealHost, identify
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import RealHost, identify
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import CookieInStore

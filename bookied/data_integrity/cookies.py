@@ -14,6 +14,7 @@ import attrs
 from bkclient.metadata.api import NEW, CookieStore, Version
 from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig
+from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import (
     HighestLedger,
     decode_stored,
@@ -21,7 +22,6 @@ from bookied.directories.cookie_check import (
     master_cookie,
 )
 from bookied.directories.emptied_directories import forget_loss, losses
-from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import note_doubt
 from bookied.directories.root_paths import check_paths
 from bookied.directories.roots import VERSION, Directories

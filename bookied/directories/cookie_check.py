@@ -21,8 +21,8 @@ from twisted.logger import Logger
 from bkclient.metadata.api import NEW, CookieStore, Versioned
 from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.bookie_id import Identity
 from bookied.directories.emptied_directories import forget
-from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import note_doubt
 from bookied.directories.root_paths import check_paths
 from bookied.directories.roots import COOKIE_BYTES_MAX, VERSION, Directories

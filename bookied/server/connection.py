@@ -19,7 +19,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bookied.server.admission import Admission
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
@@ -29,6 +28,7 @@ from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.disk_reads import BATCH_MAX
+from bookied.server.tls_and_login import Admission
 from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.framing import ServerConnection
 

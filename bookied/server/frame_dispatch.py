@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final
 
 from bookied.server.access.access_check import AccessCheck
-from bookied.server.admission import Admission
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
 from bookied.server.context import ServerContext
@@ -16,6 +15,7 @@ from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
+from bookied.server.tls_and_login import Admission
 from wire.codes import ReturnCode
 from wire.errors import RemoteProtocolError
 from wire.framing import ServerConnection

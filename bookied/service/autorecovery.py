@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bookied.autorecovery.sessions import AutoRecoverySession
 from bookied.config.bookie import BookieConfig
-from bookied.directories.identity import identify
+from bookied.directories.bookie_id import identify
 from bookied.errors import RunTimeError
 from bookied.service.dependencies import Dependencies, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata

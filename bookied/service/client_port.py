@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
-from bookied.directories.identity import listen_host
+from bookied.directories.bookie_id import listen_host
 from bookied.errors import SecurityStartError
 from bookied.server.access.access_check import Authenticator
 from bookied.server.context import AccessRules

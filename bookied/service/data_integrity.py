@@ -18,8 +18,8 @@ from bookied.config.bookie import BookieConfig
 from bookied.data_integrity.check import IntegrityCheck, OtherBookies
 from bookied.data_integrity.cookies import IntegrityCookies, StaleCookies
 from bookied.data_integrity.repaired_storages import RepairedStorages
+from bookied.directories.bookie_id import Identity
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
 from bookied.errors import StorageError
 from bookied.service.dependencies import Dependencies, make_client

@@ -22,7 +22,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.store_settings import store_options
 from bookied.config.bookie import BookieConfig
-from bookied.directories.identity import HostNames, RealHost
+from bookied.directories.bookie_id import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks
 from bookied.errors import (
     BookieExitStatus,

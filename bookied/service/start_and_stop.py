@@ -17,10 +17,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
+from bookied.directories.bookie_id import Identity, identify
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.disk_fullness import total_and_free
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import Identity, identify
 from bookied.directories.last_journal_note import NO_LEDGER
 from bookied.directories.root_paths import note_paths
 from bookied.directories.roots import Directories, directories, prepare

@@ -30,7 +30,7 @@ from bookied.errors import (
     ThreadsError,
     WrongLayoutError,
 )
-from bookied.storage.files.unreadable import LOST
+from bookied.storage.files.read_errors import LOST
 from wire.errors import BookKeeperError
 
 log = Logger()

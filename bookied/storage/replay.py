@@ -23,7 +23,7 @@ from bookied.errors import (
     JournalRecordError,
 )
 from bookied.storage.files.files import Files
-from bookied.storage.files.unreadable import read_before_loss
+from bookied.storage.files.read_errors import read_before_loss
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.crash_or_damage import (

@@ -24,7 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.errors import CorruptError, IndexFormatError
-from bookied.storage.files.unreadable import lost_is_damaged
+from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import RunBlocking

@@ -15,7 +15,7 @@ from typing import Final
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import Findings
 from bookied.offline.journal_tail import read_tail
-from bookied.offline.ledger import local_ledgers, placed_entries
+from bookied.offline.ledgers import local_ledgers, placed_entries
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.open_storages import open_rocks, storages_of
 from bookied.offline.repair.rebuild_db import RebuildDb

@@ -1,8 +1,8 @@
 """The ZooKeeper driver. This package is the only importer of kazoo, and imports it late.
 
-``client`` is kazoo made to measure, ``zookeeper_tree`` one session as a tree of nodes; the store on it
-is ``bkclient.metadata.tree``. Kazoo runs a thread of its own; what it has to say crosses to the
-reactor in batches, one ``callFromThread`` for however many answers and events have gathered.
+``client`` is kazoo made to measure, ``zookeeper_tree`` one session as a tree of nodes; the store on
+that tree is ``bkclient.metadata.tree``. Kazoo runs a thread of its own; what it has to say crosses
+to the reactor in batches, one ``callFromThread`` for however many answers and events have gathered.
 """
 
 from __future__ import annotations

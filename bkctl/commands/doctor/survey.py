@@ -43,9 +43,9 @@ from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.session import Session
 from bookied.config.bookie import load_bookie_config
+from bookied.directories.bookie_id import HostNames, RealHost
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
-from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.using_processes import uses

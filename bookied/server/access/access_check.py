@@ -1,6 +1,6 @@
 """What a client may do before it has authenticated: only that, and begin TLS.
 
-How long its frames may be until then: ``bookied.server.admission``.
+How long its frames may be until then: ``bookied.server.tls_and_login``.
 
 Agrees with BookKeeper 4.18.0, AuthHandler.ServerSideHandler. Stricter: a refused token closes the
 connection in V3 too, after its answer, where Java's SASL plugin leaves the client without any.

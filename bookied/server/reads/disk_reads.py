@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bookied.server.limits.request_turns import Turns
-from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.stats.metrics import RequestStats
 from wire.ids import LedgerId
 from wire.messages import BatchReadResponse, ReadResponse, Response

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import attrs
 
-from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.limbo import insist_sure, no_entry
 from bookied.storage.entrylog.entry_rows import ROW_BYTES_MAX, EntryRows, row_of
 from bookied.storage.index.ledger_pages import CachedLedger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bookied.server.rules.answer_from_disk import Answer
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.limbo import fence_in_limbo
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.master_keys import LedgerWrites

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
-from bookied.server.rules.disk_read import Answer, refusal_code
+from bookied.server.rules.answer_from_disk import Answer, refusal_code
 from bookied.stats.metrics import RequestStats
 from bookied.stats.quantiles import Summary
 from wire.codes import Operation, ReturnCode

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.limbo import in_limbo, insist_sure

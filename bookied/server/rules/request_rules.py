@@ -14,8 +14,8 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.rules.add_requests import Adds
+from bookied.server.rules.answer_from_disk import DiskRead
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.server.rules.disk_read import DiskRead
 from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls

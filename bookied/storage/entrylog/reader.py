@@ -25,7 +25,7 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.entry_rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles, SharedFile
-from bookied.storage.files.unreadable import lost_is_damaged, read_before_loss
+from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 from wire.codes import FRAME_BYTES_MAX
 
 FIRST_READ_BYTES: Final = 4096

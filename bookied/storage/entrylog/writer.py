@@ -24,9 +24,6 @@ from typing import Final
 
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.directories import LogDirectories
-from bookied.storage.entrylog.failures import SyncGuard, WriteFailures
-from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.log_file import (
     CloseLog,
     Command,
@@ -35,6 +32,9 @@ from bookied.storage.entrylog.log_file import (
     OpenLog,
     WriteRecords,
 )
+from bookied.storage.entrylog.next_log_directory import LogDirectories
+from bookied.storage.entrylog.next_log_id import LogIds
+from bookied.storage.entrylog.write_failures import SyncGuard, WriteFailures
 from bookied.storage.files.files import Files
 
 HAND_OVER_BYTES: Final = 1024 * 1024

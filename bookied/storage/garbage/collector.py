@@ -27,10 +27,10 @@ from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlaceCompaction, Rewriter
+from bookied.storage.garbage.compaction_rate import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.log_removal import LogCensus
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.garbage.throttle import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.transactional_compaction import TransactionalCompaction
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError

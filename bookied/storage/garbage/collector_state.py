@@ -13,8 +13,8 @@ from bookied.stats.metrics import CollectorStats
 from bookied.stats.quantiles import Summary
 from bookied.storage.files.files import Files
 from bookied.storage.garbage.collector_settings import CollectorSettings
+from bookied.storage.garbage.compaction_rate import Pace
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.garbage.throttle import Pace
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import RunBlocking

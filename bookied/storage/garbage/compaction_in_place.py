@@ -19,8 +19,8 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.storage.files.files import Files
+from bookied.storage.garbage.compaction_rate import Pace
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
-from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError

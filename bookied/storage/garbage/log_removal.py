@@ -10,10 +10,10 @@ from twisted.logger import Logger
 
 from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
-from bookied.storage.files.unreadable import lost_is_damaged
+from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
-from bookied.storage.ledger_storage.logs import LogsSnapshot
+from bookied.storage.ledger_storage.entry_logs import LogsSnapshot
 
 log = Logger()
 

@@ -39,8 +39,8 @@ from bookied.storage.garbage.compaction_in_place import (
     count,
     read_slice,
 )
+from bookied.storage.garbage.compaction_rate import Pace
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch, WrittenRecords
-from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.storage import LedgerStorage
 

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import UNREADABLE, CookieNotFoundError
-from bookied.storage.garbage.throttle import Rate, pause
+from bookied.storage.garbage.compaction_rate import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

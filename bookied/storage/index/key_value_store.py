@@ -1,5 +1,6 @@
 """KeyValues: an ordered map of bytes to bytes on a disk, as DbLedgerStorage's index needs it.
 
+``IndexDatabase`` is what the two of an index have in common; their rows are in ``rocks.format``.
 ``rocks.database`` is the real one. A simulation passes one that forgets what was not synced.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["KeyValues", "OpenKeyValues"]
+__all__ = ["IndexDatabase", "KeyValues", "OpenKeyValues"]
 
 
 class KeyValues(Protocol):
@@ -69,3 +70,32 @@ class KeyValues(Protocol):
 
 OpenKeyValues = Callable[[Path], KeyValues]
 """Opens what is in a directory; makes it if it is not there."""
+
+
+class IndexDatabase:
+    """One database of an index, ``ledgers`` or ``locations``, from ``open`` to ``close``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: KeyValues
+
+    def open(self, open_key_values: OpenKeyValues) -> None:
+        """Open the database; see ``RocksIndex.open``."""
+        self._rows = open_key_values(self.path)
+        try:
+            self._rows.check_synced()
+            self._list()
+        except BaseException:
+            self._rows.close()
+            raise
+
+    def _list(self) -> None:
+        """Note what has to be known of it from the start."""
+
+    def note_synced(self) -> None:
+        """Put down how much of it is durable."""
+        self._rows.note_synced()
+
+    def close(self) -> None:
+        """Release the database."""
+        self._rows.close()

@@ -14,7 +14,7 @@ import attrs
 
 from bookied.errors import JournalRecordError
 from bookied.storage.files.files import ReadFile
-from bookied.storage.files.unreadable import lost_is_damaged, read_before_loss
+from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 from bookied.storage.journal.group_format import (
     BLOCK_BYTES,
     GROUP_MAGIC,

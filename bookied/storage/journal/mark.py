@@ -22,7 +22,7 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, LastMarkError
 from bookied.storage.files.files import Files
-from bookied.storage.files.unreadable import lost_is_damaged
+from bookied.storage.files.read_errors import lost_is_damaged
 
 log = Logger()
 

@@ -18,8 +18,8 @@ from typing import ClassVar
 import attrs
 
 from bookied.stats.metrics import StorageStats
-from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.log_file import LogSettings
+from bookied.storage.entrylog.next_log_directory import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files
@@ -28,10 +28,10 @@ from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
+from bookied.storage.ledger_storage.entry_logs import EntryLogs
 from bookied.storage.ledger_storage.flush import Flush, is_due
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
-from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
 from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageEvents, StorageLimits

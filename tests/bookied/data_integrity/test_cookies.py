@@ -9,9 +9,9 @@ from twisted.internet.task import Clock
 
 from bookied.config.bookie import BookieConfig
 from bookied.data_integrity.cookies import IntegrityCookies
+from bookied.directories.bookie_id import Identity
 from bookied.directories.emptied_directories import ContentKind, ContentsNotes, losses
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import (
     ALL_LEDGERS,
     NAME,

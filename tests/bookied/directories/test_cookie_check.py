@@ -15,9 +15,9 @@ from twisted.internet.task import Clock
 from bkclient.metadata.api import ANY
 from bkclient.metadata.errors import CookieNotFoundError
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import Identity
 from bookied.directories.last_journal_note import NAME, fences_in_doubt_to
 from bookied.directories.root_paths import check_paths, note_paths
 from bookied.directories.roots import directories, prepare

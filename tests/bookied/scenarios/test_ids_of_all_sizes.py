@@ -18,7 +18,7 @@ import pytest
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.journal_tail import read_tail
-from bookied.offline.ledger import local_ledgers, placed_entries
+from bookied.offline.ledgers import local_ledgers, placed_entries
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
 from bookied.offline.repair.flush import flush

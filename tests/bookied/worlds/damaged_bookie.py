@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 from twisted.internet.task import Clock
 
-from bookied.server.rules.disk_read import DiskRead
+from bookied.server.rules.answer_from_disk import DiskRead
 from bookied.server.rules.request_rules import Bookie
 from bookied.storage.index.index_files.index import IndexFiles
 from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings

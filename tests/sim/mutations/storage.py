@@ -14,11 +14,11 @@ import attrs
 from bookied.errors import CorruptError
 from bookied.offline.repair import rebuild_index
 from bookied.offline.repair.rebuild_db import RebuildDb
-from bookied.server.rules import disk_read
+from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
-from bookied.storage.entrylog.failures import SyncGuard
-from bookied.storage.entrylog.ids import LogIds
+from bookied.storage.entrylog.next_log_id import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
+from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
@@ -29,7 +29,7 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.adds import EntryAdds
-from bookied.storage.ledger_storage.logs import EntryLogs, LogsSnapshot
+from bookied.storage.ledger_storage.entry_logs import EntryLogs, LogsSnapshot
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.codes import ReturnCode
@@ -127,12 +127,12 @@ def _target_is_believed(stack: Stack) -> None:
 
 def _unreadable_is_absent(stack: Stack) -> None:
     """A bookie whose disk fails a read says that it never had the entry."""
-    usual = disk_read.refusal_code
+    usual = answer_from_disk.refusal_code
 
     def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
         return ReturnCode.ENOENTRY if isinstance(error, OSError) else usual(error, ledger_id)
 
-    put(stack, disk_read, refusal_code=refusal_code)
+    put(stack, answer_from_disk, refusal_code=refusal_code)
 
 
 def _doubt_is_ignored(stack: Stack) -> None:

@@ -24,7 +24,7 @@ from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
 from bookied.offline.index import entries_of
 from bookied.offline.journal_tail import JournalTail, bytes_to_replay, read_tail
-from bookied.offline.ledger import LocalLedger, local_ledgers, placed_entries
+from bookied.offline.ledgers import LocalLedger, local_ledgers, placed_entries
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.entrylog.format import file_name as log_name
 from bookied.storage.index.ledger_pages import LedgerOnDisk
@@ -32,7 +32,7 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
     from bkctl.session.session import Session
-    from bookied.offline.ledger import LocalLedger
+    from bookied.offline.ledgers import LocalLedger
     from wire.ids import LedgerId
 
 

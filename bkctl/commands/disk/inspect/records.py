@@ -24,7 +24,7 @@ from wire.digest import header
 if TYPE_CHECKING:
     from bkctl.session.session import Session
     from bookied.offline.bookie import JournalEntry, StoredEntry
-    from bookied.offline.ledger import PlacedEntry
+    from bookied.offline.ledgers import PlacedEntry
 
 T = TypeVar("T")
 R = TypeVar("R", bound="DiskRecord")

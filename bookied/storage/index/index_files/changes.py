@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bookied.errors import IndexFormatError
 from bookied.storage.files.files import Files, ReadFile, UpdateFile
-from bookied.storage.files.unreadable import lost_is_damaged
+from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 

@@ -11,14 +11,14 @@ from typing import Final
 
 from bookied.errors import DbRecordError
 from bookied.storage.index.format import IndexHeader
+from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.rocks import format as layout
-from bookied.storage.index.rocks.table import RocksTable
 
 LISTED_AT_ONCE: Final = 4096
 """Ledgers read at once when the index is opened."""
 
 
-class RocksLedgers(RocksTable):
+class RocksLedgers(IndexDatabase):
     """All ledger ids are in memory, at some 100 bytes each; all else is read when asked for."""
 
     def __init__(self, directory: Path, damaged: Callable[[DbRecordError], object] | None) -> None:

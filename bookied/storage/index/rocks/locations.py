@@ -13,9 +13,9 @@ from twisted.logger import Logger
 from bookied.storage.index import format as pages
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.index_files.reads import check_location
+from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
-from bookied.storage.index.rocks.table import RocksTable
 
 log = Logger()
 
@@ -26,7 +26,7 @@ SWEPT_AT_ONCE: Final = 256
 """Ledgers looked at in one checkpoint until the sweep is through."""
 
 
-class RocksLocations(RocksTable):
+class RocksLocations(IndexDatabase):
     """Locations of ledgers, whether these are stored or not; pages are made from them."""
 
     def __init__(self, directory: Path) -> None:

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from bkclient.metadata.api import NEW
+from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
-from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories, prepare
 from bookied.errors import WrongIdentityError
 from bookied.offline.repair.format import contents, wipe

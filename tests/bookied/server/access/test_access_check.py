@@ -24,7 +24,7 @@ from bookied.server.access.login_delays import (
     WAIT_S_MAX,
     LoginDelays,
 )
-from bookied.server.admission import UNAUTHENTICATED_FRAME_BYTES_MAX
+from bookied.server.tls_and_login import UNAUTHENTICATED_FRAME_BYTES_MAX
 from tests.bookied.worlds.secured_link import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.entry_and_batch_reads import EntryReads
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -15,8 +15,8 @@ import pytest
 from bkclient.concurrency import wall_s
 from bookied.errors import IndexTruncatedError, StorageError
 from bookied.storage.entrylog.format import MAP_PLACE_OFFSET, decode_header, file_name
+from bookied.storage.garbage.compaction_rate import CollectionStoppedError
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
-from bookied.storage.garbage.throttle import CollectionStoppedError
 from bookied.storage.index.format import HEADER_BYTES, relative_path
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bookied.storage.entrylog.usage import LogUsage
+from bookied.storage.garbage.compaction_rate import Rate, Throttle
 from bookied.storage.garbage.compaction_rules import (
     CompactionKind,
     LastRuns,
@@ -15,7 +16,6 @@ from bookied.storage.garbage.compaction_rules import (
     tenths,
     worth_rewriting,
 )
-from bookied.storage.garbage.throttle import Rate, Throttle
 
 
 def schedules(*, minor_s=3600, major_s=86_400, minor=0.2, major=0.8, force=False) -> Schedules:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from bookied.storage.entrylog.directories import LogDirectories
+from bookied.storage.entrylog.next_log_directory import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, list_all_logs
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files

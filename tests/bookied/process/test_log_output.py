@@ -12,7 +12,7 @@ from typing import cast
 from twisted.logger import ILogObserver, LogLevel
 from twisted.python.failure import Failure
 
-from bookied.process.log import (
+from bookied.process.log_output import (
     REPEAT_S,
     REPEATS_MAX,
     TEXT_CHARS_MAX,

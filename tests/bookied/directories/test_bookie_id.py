@@ -7,7 +7,7 @@ import pytest
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bookied.config.bookie import BookieConfig
-from bookied.directories.identity import RealHost, identify, listen_host
+from bookied.directories.bookie_id import RealHost, identify, listen_host
 from bookied.errors import AddressError, BookieExitStatus
 from tests.bookied.worlds.fakes import FakeHost
 
