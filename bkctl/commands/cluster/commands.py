@@ -200,7 +200,7 @@ cluster.command(
 
 cluster.command(
     "format",
-    body="bkctl.commands.cluster.removal.format_and_nuke:format_cluster",
+    body="bkctl.commands.cluster.format_and_nuke:format_cluster",
     help="""Delete all ledgers, marks and cookies from a cluster's metadata; make a new instance id.
 
     Bookies still store the entries, but without the metadata no client can find them. Each bookie
@@ -226,7 +226,7 @@ cluster.command(
 
 cluster.command(
     "nuke",
-    body="bkctl.commands.cluster.removal.format_and_nuke:nuke",
+    body="bkctl.commands.cluster.format_and_nuke:nuke",
     help="""Remove a cluster and its root from the metadata service.
 
     The command refuses while bookies are registered, or if the root has nodes of other programs. If
@@ -256,7 +256,7 @@ cluster.command(
 
 metaformat = Command(
     "metaformat",
-    body="bkctl.commands.cluster.removal.format_and_nuke:metaformat",
+    body="bkctl.commands.cluster.format_and_nuke:metaformat",
     short_help="Short for `cluster format`, with Java's options.",
     help="""Delete all ledgers, marks and cookies from a cluster's metadata, with Java's options.
 

@@ -22,7 +22,7 @@ from bkctl.commands.cluster.backup.backup_file import (
     read,
     stored_nodes,
 )
-from bkctl.commands.cluster.removal.metadata_contents import read_contents
+from bkctl.commands.cluster.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_time
 from bkctl.output.views import Column, Kind, shown

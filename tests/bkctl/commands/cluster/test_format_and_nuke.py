@@ -13,7 +13,7 @@ import pytest
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.removal.metadata_contents import read_contents
+from bkctl.commands.cluster.metadata_contents import read_contents
 from bkctl.errors import ConflictError
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.bkclient.worlds import World

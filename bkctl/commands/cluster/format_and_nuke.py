@@ -10,7 +10,7 @@ from typing import Final
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import NotInitializedError
 from bkctl.commands.cluster.backup import backup
-from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
+from bkctl.commands.cluster.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import Column, Kind, field, shown

@@ -1,1 +1,0 @@
-"""Forget or remove the metadata of a cluster, and see before what would be lost."""
