@@ -34,10 +34,10 @@ from bookied.server.reads.disk_reads import RunBlocking
 from bookied.service.threads import (
     BLOCKING_THREADS,
     ThreadQueue,
+    ThreadSwitches,
     give_way,
     start_pool,
     stop_pools,
-    switch_threads_soon,
 )
 from bookied.stats.metrics import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
@@ -92,7 +92,7 @@ class Dependencies:
     monotonic_s: Callable[[], float] | None = None
     """Counts seconds that setting the clock does not change; ``clock`` if None."""
     switch_threads_soon: Callable[[bool], object] = lambda _: None
-    """Gets True when a thread must not wait long for its turn, False when it may."""
+    """Gets True when a thread must not wait long for its turn, and False after each of these."""
     give_way: Callable[[], object] = lambda: None
     """Lets other threads run at once."""
     watch_events: Callable[[Callable[[object], object]], object] = lambda _: None
@@ -195,7 +195,7 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dep
         "connect": TcpConnect(reactor),
         "open_store": partial(_open_store, config, reactor, metadata_stats),
         "close": close,
-        "switch_threads_soon": switch_threads_soon,
+        "switch_threads_soon": ThreadSwitches(),
         "give_way": give_way,
         "watch_events": partial(setattr, reactor, "before_event"),
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],

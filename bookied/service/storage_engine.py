@@ -93,6 +93,7 @@ class Engine:
             run_blocking=parts.run_blocking,
             failed=events.failed,
             lacks_descriptors=events.lacks_descriptors,
+            switch_threads_soon=parts.switch_threads_soon,
         )
         self.locations = LocationCompaction(
             self._databases,

@@ -48,10 +48,12 @@ class Checkpoints:
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
         failed: Callable[[Exception], None],
         lacks_descriptors: Callable[[bool], object] = lambda lacks: None,  # noqa: ARG005
+        switch_threads_soon: Callable[[bool], object] = lambda _: None,
     ) -> None:
         self._clock, self._storages, self._journals = clock, storages, journals
         self._run_blocking, self._failed = run_blocking, failed
         self._lacks_descriptors = lacks_descriptors
+        self._switch_threads_soon = switch_threads_soon
         self._loop: LoopingCall = LoopingCall(self._check)
         self._loop.clock = clock
         self._ended: Deferred[Any] | None = None
@@ -75,7 +77,11 @@ class Checkpoints:
         """
         async with self._running:
             self._last_s = self._clock.seconds()
-            await self._storages.checkpoint(self._journals, self._run_blocking)
+            self._switch_threads_soon(True)  # Its thread works on the index for a second.
+            try:
+                await self._storages.checkpoint(self._journals, self._run_blocking)
+            finally:
+                self._switch_threads_soon(False)
 
     async def between(self, work: Callable[[], Any]) -> Any:
         """Run what blocks in a thread, while no checkpoint is in progress; return its value."""

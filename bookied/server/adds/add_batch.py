@@ -201,13 +201,12 @@ class AddBatch:
         """Return the page of the index to note locations in, None where the plain path refuses."""
         if self._state is None or not 0 <= page_no <= _PAGE_MAX:
             return None
-        changes = self._state.changes
-        try:
-            return self._state.page_for_write(page_no)
-        except (BookKeeperError, OSError):
-            return None
-        finally:
+        changes, page = self._state.changes, None
+        with suppress(BookKeeperError, OSError):
+            page = self._state.page_for_write(page_no)
+        if not isinstance(page, dict):  # New locations without their page take no time.
             self.new_pages += self._state.changes - changes
+        return page
 
     def drop_run(self) -> None:
         """Leave out the run that did not end."""

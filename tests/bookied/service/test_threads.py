@@ -10,15 +10,16 @@ import pytest
 from bookied.config.bookie import BookieConfig
 from bookied.errors import ThreadsError
 from bookied.service.dependencies import Dependencies, real_dependencies
-from bookied.service.threads import BLOCKING_THREADS, SWITCH_SOON_S, switch_threads_soon
+from bookied.service.threads import BLOCKING_THREADS, SWITCH_SOON_S, ThreadSwitches
 from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.reactor import call, run, the_reactor
 
 
-def test_threads_switch_sooner_while_they_are_told_to() -> None:
-    usual = sys.getswitchinterval()
-    switch_threads_soon(True)
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_SOON_S)
+def test_threads_switch_sooner_while_somebody_asks_for_it() -> None:
+    usual, switch_threads_soon = sys.getswitchinterval(), ThreadSwitches()
+    for soon in (True, True, False):
+        switch_threads_soon(soon)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_SOON_S)
     switch_threads_soon(False)
     assert sys.getswitchinterval() == pytest.approx(usual)
 

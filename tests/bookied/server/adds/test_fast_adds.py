@@ -327,7 +327,9 @@ def test_adds_that_have_a_page_of_the_index_each_have_turns(tmp_path: Path, *, d
     client.connection.dataReceived(b"".join(frames))
     state = serving.storage.ledgers.lookup(5)
     assert state is not None
-    assert state.last_entry >> 10 == SLICE_REQUESTS
+    # DbLedgerStorage keeps locations without their page: each of 10,000 ledgers needs them anew
+    # after a checkpoint.
+    assert state.last_entry >> 10 == (pages - 1 if db else SLICE_REQUESTS)
     serving.take_turns()
     serving.sync()
     assert state.last_entry >> 10 == pages - 1
