@@ -66,7 +66,7 @@ def in_own_thread(
 
 
 class ThreadSwitches:
-    """Has a thread give way to others after 0.1 ms while somebody asks for it, else after 5 ms.
+    """Has a thread give way to others after 0.1 ms while this is asked for, else after 5 ms.
 
     A thread that always has work keeps the interpreter's lock for as long as it may, and the
     journal's needs it a few times for each group. Beside clients whose requests the reactor takes

@@ -15,7 +15,7 @@ from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.reactor import call, run, the_reactor
 
 
-def test_threads_switch_sooner_while_somebody_asks_for_it() -> None:
+def test_threads_switch_sooner_while_this_is_asked_for() -> None:
     usual, switch_threads_soon = sys.getswitchinterval(), ThreadSwitches()
     for soon in (True, True, False):
         switch_threads_soon(soon)
