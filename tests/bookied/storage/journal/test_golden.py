@@ -121,7 +121,7 @@ def test_the_highest_mark_of_several_directories_counts() -> None:
         assert read_mark(RealFiles(), directories, name) == highest
 
 
-# Hand-made journals, with our outcome for each: storage.md section 3.6, the column "Ours".
+# Hand-made journals, with our outcome for each: storage.md section 3.6, the column "bookied".
 # What comes after END may be "torn", the type of the error, or nothing.
 OURS = {
     "103": "v6@512[37]1:0 END=553 torn",
