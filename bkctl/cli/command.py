@@ -17,7 +17,7 @@ import click
 from click.core import augment_usage_errors
 
 from bkctl.cli.parameter_types import complete_files
-from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
+from bkctl.exit_status import FAILURES, MEANING, Effect, ExitStatus, Facility
 from bkctl.global_options import WATCH_EVERY_S, WATCHING, global_options, is_global, options_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ JAVA_LINE: Final = "bkctl.commands.tool.compat:line_for"
 """Returns our line for one of Java's, where a word is not a command of ours."""
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)
+_COMMON_EXITS: Final = frozenset({*EVERY_COMMAND_EXITS, *FAILURES})
+"""The help of a command has only their numbers: `bkctl options` says what they mean."""
+
+NOTHING: Final = "nothing in Java's tools"
+"""What most new commands replace."""
+
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
 _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
@@ -49,6 +55,12 @@ _COMMAND: Final = "\ue001"
 
 _QUOTED: Final = re.compile(r"`(?:[^`\n]|\n(?!\n))+`")
 
+
+_OBVIOUS: Final = re.compile(r"; x>=?[01](?=\])|\s+\[x>=?[01]\]")
+"""A range that needs no words: `--limit N` is at least 1."""
+
+_LONG_TOO: Final = re.compile(r"(?<=^-\w), --[\w-]+")
+"""The long name of an option that has a short one."""
 
 _ALIKE: Final = 0.7
 """Less alike are other commands: `ledger create` is not offered for `ledger locate`."""
@@ -144,7 +156,7 @@ class Command(click.Command):
         effect: Effect,
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
-        replaces: str = "nothing in Java's tools",
+        replaces: str = NOTHING,
         params: Sequence[click.Parameter] = (),
         without: Collection[Facility] = (),
         **kwargs: Any,
@@ -238,27 +250,34 @@ class Command(click.Command):
                 formatter.dedent()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
-        own = [p for p in options if not is_global(p)]
         shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
         shown += _SHOWN_FOR_WATCHING if self.can_be_watched else ()
         shown += _SHOWN_FOR_LISTS if self.name == "list" else ()
-        common = [p for p in options if is_global(p) and p.name in shown]
-        for title, parameters in (("Options", own), ("Common options", common)):
-            records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-        formatter.write_paragraph()
-        formatter.write_text("`bkctl options` lists the options that every command takes.")
+        own: list[tuple[str, str]] = []
+        common: list[str] = []
+        for one in self.params:
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record is not None and not is_global(one):
+                own.append((record[0], _OBVIOUS.sub("", record[1])))
+            elif record is not None and one.name in shown:
+                common.append(_LONG_TOO.sub("", record[0]))
+        if own:
+            with formatter.section("Options"):
+                formatter.write_dl(own)
+        with formatter.section("Common options"):
+            formatter.write_text(", ".join([*common, "--help"]))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Exit status"):
-            formatter.write_dl([(str(int(status)), MEANING[status]) for status in self.exits])
+        own = [status for status in self.exits if status not in _COMMON_EXITS]
+        if own:
+            with formatter.section("Exit status"):
+                formatter.write_dl([(str(int(status)), MEANING[status]) for status in own])
+        others = ", ".join(str(int(status)) for status in self.exits if status not in own)
         formatter.write_paragraph()
+        formatter.write_text(f"`bkctl options` explains common options, and statuses {others}.")
         if self.effect is not Effect.READ:
             formatter.write_text(self.effect_sentence)
-        if self.replaces:
+        if self.replaces != NOTHING:
             formatter.write_text(f"Replaces: {self.replaces}")
         super().format_epilog(ctx, formatter)
 

@@ -106,21 +106,21 @@ DIRECTORIES: Final = (
         "journal_dirs",
         metavar="DIR",
         multiple=True,
-        help="Journal directory; repeat for each directory, in the order of the settings file.",
+        help="Journal directory; repeatable, in the configured order.",
     ),
     option(
         "--ledger-dir",
         "ledger_dirs",
         metavar="DIR",
         multiple=True,
-        help="Ledger directory; repeat for each directory, in the order of the settings file.",
+        help="Ledger directory; repeatable, in the configured order.",
     ),
     option(
         "--index-dir",
         "index_dirs",
         metavar="DIR",
         multiple=True,
-        help="Index directory; repeat for each directory.  [default: the ledger directories]",
+        help="Index directory; repeatable.  [default: as --ledger-dir]",
     ),
 )
 """The options that name directories instead of the settings."""

@@ -28,18 +28,16 @@ def _quorum(letter: str, name: str, also: tuple[str, ...], default: int, what: s
 
 
 QUORUMS: Final = (
-    _quorum(
-        *("-E", "--ensemble-size", ("--ensemble",), 3), "Number of bookies that store a fragment."
-    ),
+    _quorum(*("-E", "--ensemble-size", ("--ensemble",), 3), "Bookies that store a fragment."),
     _quorum("-W", "--write-quorum", ("--qw", "-Qw"), 2, "Copies of each entry."),
     _quorum(
         *("-A", "--ack-quorum", ("--qa", "-Qa"), 2),
-        "Copies that must be on disk before an add is confirmed.",
+        "Copies on disk that confirm an add.",
     ),
 )
 
 PASSWORD_FILE: Final = option(
-    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
+    "--password-file", metavar="FILE", help="File with the password; - asks for it."
 )
 
 COPIES: Final = (
@@ -48,7 +46,7 @@ COPIES: Final = (
         "--digest",
         type=click.Choice(_DIGESTS),
         default="crc32c",
-        help="Digest of each entry, which detects damage.",
+        help="Digest of each entry.",
     ),
     PASSWORD_FILE,
 )
@@ -61,7 +59,7 @@ NEW_LEDGER: Final = (
         "--ledger-id",
         "wanted_id",
         type=LEDGER_ID,
-        help="Use this ledger id instead of a new id. It must never have been used.",
+        help="Use this id, which no ledger has ever had.",
     ),
 )
 """How a new ledger is to be made."""
@@ -73,7 +71,7 @@ FORMS: Final = (
         "--length-prefixed",
         "form",
         flag_value="length-prefixed",
-        help="The length of each entry, 4 bytes big-endian, precedes the entry.",
+        help="4 bytes big-endian before each entry: its length.",
     ),
     option("--hexdump", "form", flag_value="hexdump", help="Print a hexdump."),
     option("--delimiter", metavar="TEXT", help=r"Print TEXT after each entry; \n, \t and \0 work."),
@@ -94,11 +92,9 @@ FRAMING: Final = (
         "--length-prefixed",
         "framing",
         flag_value="length-prefixed",
-        help="The length of each entry, 4 bytes big-endian, precedes the entry.",
+        help="4 bytes big-endian before each entry: its length.",
     ),
     option("--whole", "framing", flag_value="whole", help="The entire input is one entry."),
-    option(
-        "--chunks", "chunk_bytes", type=SIZE, help="Entries of SIZE bytes (for binary input: 1MiB)."
-    ),
+    option("--chunks", "chunk_bytes", type=SIZE, help="Entries of SIZE bytes; for binary input."),
 )
 """How input is cut into entries."""

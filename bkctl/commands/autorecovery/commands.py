@@ -114,9 +114,9 @@ autorecovery.command(
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
     off until `enable`, or until --for has passed. Meanwhile `bkctl doctor` and every command that
-    succeeds print a reminder, with the user and host that disabled it. Java does not end the pause;
-    only bookied does. If no bookied runs autorecovery, the command prints a crontab line that runs
-    `enable`.
+    succeeds print a reminder, with the user and host that disabled it. Only bookied ends the pause;
+    Java's auditor does not. If no bookied runs autorecovery, the command prints a crontab line that
+    runs `enable`.
     """,
     params=(
         option(

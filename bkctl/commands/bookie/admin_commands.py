@@ -29,13 +29,13 @@ WHERE: Final = (
         "--token-file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="File with the token for changes.  [default: of the profile, or of the file of -c]",
+        help="Token for changes.  [default: of the profile or of -c]",
     ),
     option(
         "--http",
         "address",
         metavar="[https://]HOST:PORT",
-        help="Address of the bookie's HTTP server.  [default: as the bookie has published]",
+        help="The bookie's HTTP server.  [default: as published]",
     ),
 )
 """Where a bookie's HTTP server listens, and by what right it is asked."""

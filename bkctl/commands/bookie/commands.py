@@ -80,7 +80,7 @@ bookie.command(
     One bookie is shown with its published addresses, its disks and its cookie.
 
     If a bookie has published its HTTP server, the command also shows its version, uptime and load.
-    For several bookies, -o wide shows version and uptime, and -o json shows all three. Without
+    For several bookies, -o wide shows version and uptime, and -o json also the load. Without
     BOOKIE_ID the command shows all bookies, and the sums of their disks. On the bookie's host
     `bkctl disk usage --ledgers` lists the bytes of each ledger.
     """,
@@ -134,17 +134,15 @@ bookie.command(
     help="""Give a bookie another id.
 
     Without ids the command renames the stopped bookie of the settings file (-c). First change its
-    id there (useHostNameAsBookieID, advertisedAddress or bookieId). The command then stores a
-    cookie under the new id, renames the bookie in all its ledgers, rewrites the VERSION files, and
-    deletes the old cookie. You can interrupt the command and run it again. `hostname` works only
-    with useHostNameAsBookieID=true, and `ip` only with useHostNameAsBookieID=false.
+    id there (useHostNameAsBookieID, advertisedAddress or bookieId). The command changes cookie,
+    ledgers and VERSION files. You can interrupt it and run it again. `hostname` and `ip` are for
+    useHostNameAsBookieID=true and false.
 
-    With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each ledger that
-    lists OLD. No entry is copied. Use it if the bookie on OLD's disks now runs as NEW. Before
-    a ledger changes, NEW must return the first and last entry of each fragment.
+    With OLD and NEW, NEW replaces OLD in the metadata of all ledgers. No entry is copied: use it if
+    the bookie on OLD's disks now runs as NEW. Before a ledger changes, NEW must return the first
+    and last entry of each fragment.
 
-    A bookie that keeps its id and only has its directories under other paths is not renamed:
-    `bkctl cookie repair` follows moved directories.
+    For directories that moved under an unchanged id, run `bkctl cookie repair`.
     """,
     params=(
         argument("ids", type=BOOKIE_ID, nargs=-1, metavar="[hostname | ip | OLD NEW]"),
@@ -153,7 +151,7 @@ bookie.command(
         option(
             "--ledgers/--no-ledgers",
             default=True,
-            help="Rename the bookie of -c in its ledgers too.  [default: ledgers]",
+            help="Rename it in its ledgers, too.  [default: ledgers]",
         ),
         option("--limit", type=click.IntRange(1), help="Stop after N ledgers."),
         option(

@@ -51,7 +51,7 @@ METADATA: Final = (
         params=(argument("path"),),
         effect=Effect.READ,
         examples=(
-            ("bkctl cluster show /LAYOUT", "how ledgers are kept"),
+            ("bkctl cluster show /LAYOUT", "the layout of ledger metadata"),
             ("bkctl cluster show /cookies/10.0.0.1:3181 -o yaml", "a cookie, field by field"),
             ("bkctl cluster show /00/0000/L0042 --json", "a ledger's metadata"),
         ),
@@ -94,26 +94,20 @@ METADATA: Final = (
         body="bkctl.commands.cluster.backup.restore:restore",
         help="""Restore metadata from a backup.
 
-    The root of the cluster, the path in the service URI such as /ledgers, must be empty. Exception:
-    after `cluster format`, and before the first new cookie or ledger, restore replaces the empty
-    cluster. With --force root the command adds missing nodes, lists nodes that differ, and replaces
-    none. It refuses the root of another cluster that is in use. Nodes get new versions.
+    The root of the cluster, the path in the service URI such as /ledgers, must be empty. After
+    `cluster format`, and before the first new cookie or ledger, restore replaces the empty cluster.
 
-    In ZooKeeper, restored ledgers look new: --older-than counts from the restore. A SQLite file
-    keeps their creation times. New ledger ids begin 1,001 above the highest id in the backup,
-    because ledgers created after the backup may have the ids between. A cluster whose next ledger
-    id is higher than all ids of the backup goes on with its own ids. Bookies can start again when
-    their cookies are restored.
+    --force root adds every missing node, also ledgers that were deleted on purpose and cookies of
+    decommissioned bookies. It replaces no node, and refuses another cluster that is in use. With
+    --dry-run it counts missing nodes and lists nodes that differ, but no newer nodes.
 
-    --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
-    decommissioned bookies. With --dry-run, it compares the backup with the cluster: it counts
-    missing nodes and lists nodes that differ. Newer nodes of the cluster are not shown.
-
-    With --ledger the command adds only the metadata of that ledger, to the cluster of the backup.
+    New ledger ids begin 1,001 above the highest id in the backup, or at the next id of the cluster
+    if that is higher. In ZooKeeper, restored ledgers look new: --older-than counts from the
+    restore.
 
     A restore brings no entries back. The exit status is 8 if all bookies have deleted the first or
-    last entry of a restored ledger meanwhile; the error names these ledgers. The command does not
-    check open ledgers, or ledgers with a bookie that is not in service, and names these bookies.
+    last entry of a restored ledger; the error names the ledgers. The command does not check open
+    ledgers, or ledgers with a bookie that is not in service, and names these bookies.
     """,
         params=(
             argument("file", type=click.Path(path_type=Path)),
@@ -122,14 +116,13 @@ METADATA: Final = (
                 "ledger_ids",
                 type=LEDGER_ID,
                 multiple=True,
-                help="Restore only this ledger; repeatable.",
+                help="Add only the metadata of this ledger; repeatable.",
             ),
             option(
                 "--force",
                 type=click.Choice([ROOT]),
                 multiple=True,
-                help="Override a safety check by its name: `root` is the check that the root of "
-                "the metadata is empty.",
+                help="Restore into a root that is not empty.",
             ),
         ),
         effect=Effect.REVERSIBLE,

@@ -131,7 +131,7 @@ cookie.command(
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
-        flag("--local", help="Remove the VERSION files of -c's bookie as well."),
+        flag("--local", help="Remove the VERSION files of -c, too."),
         force(REGISTERED, OPEN_LEDGERS, ONLY_COPIES),
     ),
     effect=Effect.LOSES_DATA,

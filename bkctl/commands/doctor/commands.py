@@ -16,8 +16,7 @@ doctor = Command(
         option(
             "--local/--no-local",
             default=None,
-            help="Check the bookie of the settings file, too.  [default: if -c has a bookie's "
-            "keys]",
+            help="Check the bookie of -c, too.  [default: if -c is a bookie's]",
         ),
         option(
             "--stale",
@@ -31,14 +30,14 @@ doctor = Command(
             "open_s",
             type=DURATION,
             default="7d",
-            help="Report ledgers that are open for this long.",
+            help="Report ledgers open for this long.",
         ),
         option(
             "--full",
             "full_at",
             type=SHARE,
             default="95%",
-            help="Report bookies whose disks are this full.",
+            help="Report bookies with disks this full.",
         ),
     ),
     effect=Effect.READ,
@@ -51,15 +50,10 @@ doctor = Command(
     exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
     help="""Report what is wrong with a cluster, the worst first.
 
-    Each finding says what repairs it. The command changes nothing. It reads the metadata of all
-    ledgers and asks each bookie for its free space. It reads the first and last entries of up to
-    1,000 closed ledgers, of marked ledgers first: `bkctl ledger verify` reads all entries. A bookie
-    that is down and that no ledger lists is only a note; `bkctl cluster ping` ends with an error
-    for each bookie that is down. `bkctl autorecovery list --until done` waits until autorecovery
-    has repaired all marked ledgers.
-
-    A finding names the first 20 ledgers. `bkctl ledger list --bookie ID -o id` lists all ledgers of
-    a lost bookie.
+    Each finding says what repairs it, and names the first 20 ledgers. The command changes nothing.
+    It reads the metadata of all ledgers, and the first and last entries of up to 1,000 closed
+    ledgers; `bkctl ledger verify` reads all entries. A bookie that is down and that no ledger lists
+    is only a note; `bkctl cluster ping` fails for each bookie that is down.
 
     The exit status is that of the worst finding:
 

@@ -27,17 +27,15 @@ export = Command(
     table. A later export of a ledger to DIR copies only its new entries.
 
     Tasks read from the bookies, up to the last add confirmed. They fence no writer without
-    --recover. Spark's tasks get the settings of this command; the files that settings name (keys,
-    passwords) must be on each of Spark's hosts.
+    --recover. The files that settings name (keys, passwords) must be on each of Spark's hosts.
 
-    A file appears when it is complete. If a file of an earlier export is missing or changed, the
-    command still exports new entries, and the status is 1. --verify also reads back the new files,
-    and all earlier files of the selected ledgers. DIR/_bkctl records each run.
+    If a file of an earlier export is missing or changed, the command still exports new entries, and
+    the status is 1.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
         option("--log", type=LOG_NAME, metavar="NAME", help="The ledgers of a log."),
-        option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic, entry by entry."),
+        option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic."),
         option(
             "--state",
             type=LEDGER_STATE,
@@ -47,8 +45,7 @@ export = Command(
             "--created-after",
             type=TIME,
             metavar="TIME",
-            help="Only ledgers created at TIME or later: ISO 8601, ms since 1970, or an age such "
-            "as 7d.",
+            help="Only ledgers since TIME: ISO 8601, ms since 1970, or an age (7d).",
         ),
         option(
             "--created-before", type=TIME, metavar="TIME", help="Only ledgers created before TIME."
@@ -58,7 +55,7 @@ export = Command(
             type=KEY_VALUE,
             multiple=True,
             metavar="KEY=VALUE",
-            help="Only ledgers with this custom metadata; repeatable.",
+            help="Only ledgers with this metadata; repeatable.",
         ),
         option(
             "--to",
@@ -69,34 +66,30 @@ export = Command(
         ),
         flag(
             "--since-last",
-            help="Export only new entries of the selected ledgers (--log, --meta and others). "
-            "Without a selection, the selection of the last --since-last to DIR applies, "
-            "else that of the first export to DIR; in a new DIR all ledgers are selected. "
-            "The command names ledgers that it cannot read, and leaves them out.",
+            help="Export only new entries of the selected ledgers, by default those of the last "
+            "--since-last to DIR, else of the first export to DIR, else all. Ledgers that cannot "
+            "be read are named and left out.",
         ),
         option(
             "--follow",
             "follow_s",
             type=DURATION,
             metavar="EVERY",
-            help="Repeat --since-last, with this pause between two exports. Later exports are "
-            "reported only if they find new entries or lost files.",
+            help="Repeat --since-last after each pause of this time.",
         ),
         option(
             "--partition-by",
             "layout",
             type=click.Choice(["ledger", "none", "day", "log"]),
-            help="A directory for each ledger, or shared files.  [default: as earlier exports to "
-            "DIR, else ledger]",
+            help="A directory for each ledger, or shared files.  [default: as before, else ledger]",
         ),
         option(
             "--format",
             "table_format",
             type=click.Choice(["parquet", "delta"]),
-            help="A directory of Parquet files, or a Delta table over them.  [default: as earlier "
-            "exports to DIR, else parquet]",
+            help="Parquet files, or a Delta table over them.  [default: as before, else parquet]",
         ),
-        flag("--recover", help="Close ledgers first, which fences their writers."),
+        flag("--recover", help="Close ledgers first, which fences writers."),
         option(
             "--compression",
             default="zstd",
@@ -107,14 +100,13 @@ export = Command(
         flag("--again", help="Export unchanged ledgers again, too."),
         flag(
             "--verify",
-            help="Read back all files of the selected ledgers, and compare digests. With "
-            "--follow, files of earlier exports are read back only once.",
+            help="Read back all files of the selected ledgers, also earlier ones, and compare "
+            "digests.",
         ),
         option(
             "--engine",
             type=click.Choice(["local", "spark"]),
-            help="Where the tasks run.  [default: spark with --master or for more than 4 GiB, else "
-            "local]",
+            help="Where tasks run.  [default: spark with --master or for > 4 GiB, else local]",
         ),
         option("--master", metavar="URL", help="Spark's master."),
         option(

@@ -125,12 +125,11 @@ ledger.command(
     body="bkctl.commands.ledger.read:read",
     help="""Print the payloads of LEDGER_ID's entries.
 
-    Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
-    entry. A ledger that `bkctl ledger write` made is printed as its original bytes. With --bookie
-    the command reads only the entries that this bookie should have. If the bookie has no sound copy
-    of an entry, the exit status is 8. `--bookie all` reads each copy of the entries, and prints its
-    bookie, state, size and SHA-256. If a copy is missing, damaged or not equal to the others, the
-    exit status is 10. `bkctl ledger tail LEDGER_ID -n 3` prints the last three entries.
+    The command reads an open ledger up to its last confirmed entry, and changes nothing without
+    --recover. A ledger that `bkctl ledger write` made is printed as its original bytes. With
+    --bookie the exit status is 8 if the bookie has no sound copy of an entry that it should have.
+    `--bookie all` prints bookie, state, size and SHA-256 of each copy; the exit status is 10 unless
+    all copies are sound and equal. `bkctl ledger tail` prints the last entries.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -145,7 +144,7 @@ ledger.command(
             "--last",
             type=click.IntRange(0),
             metavar="N",
-            help="Id of the last entry, not a number of entries.  [default: the last confirmed]",
+            help="Id of the last entry, not a count.  [default: the last confirmed]",
         ),
         flag("--unconfirmed", help="Read unconfirmed entries, too."),
         flag("--recover", help="Close the ledger first, which fences its writer."),

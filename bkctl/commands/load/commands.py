@@ -60,8 +60,8 @@ OF_BOOKIES: Final = (
 
     The command compares the latencies of the last complete minute (adds, reads, syncs of the
     journal) with the median of all bookies. A bookie without requests in that minute reports the
-    current one. A difference below one millisecond does not count. The last line says how long ago
-    the minute ended, and how many requests it had: a few requests may look slow by chance.
+    current minute. A difference below one millisecond does not count. The last line says how long
+    ago the minute ended, and how many requests it had: a few requests may look slow by chance.
 
     Each bookie measures these latencies itself. So they do not include the network, or the time
     before the bookie reads a request. `bkctl cluster ping --watch=1s` shows the time of a request
@@ -146,26 +146,26 @@ _LOAD: Final = (
         "--entries",
         type=click.IntRange(1),
         default=10_000,
-        help="Number of measured entries.",
+        help="Measured entries.",
     ),
     option(
         "--for",
         "for_s",
         type=DURATION,
-        help="Measure for this long, such as 10s, instead of a number of entries.",
+        help="Instead of -n: time to measure, such as 10s.",
     ),
     option(
         "--warm-up",
         type=click.IntRange(0),
         default=1_000,
-        help="Number of entries before the measured ones.",
+        help="Entries before the measured entries.",
     ),
     option("--size", type=ENTRY_SIZE, default="1KiB", help="Bytes of an entry."),
     option(
         "--window",
         type=click.IntRange(1),
         default=400,
-        help="Requests in flight. 1 measures latency; a higher number adds the wait in the queue.",
+        help="Requests in flight; 1 measures latency without queues.",
     ),
     fail_if("p99>50ms"),
 )
@@ -176,13 +176,13 @@ bench.command(
     body="bkctl.commands.load.bench:write",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger also has the entries of the warm-up. Without --keep, the ledger is deleted
-    afterwards. Entries are random bytes, which cannot be compressed.
+    Entries are random bytes, which cannot be compressed. Without --keep, the ledger is deleted
+    afterwards.
     """,
     params=(
         *_LOAD,
         *COPIES,
-        flag("--keep", help="Keep the ledger, with the entries of the warm-up."),
+        flag("--keep", help="Keep the ledger, which includes the warm-up."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -201,12 +201,12 @@ bench.command(
 bench.command(
     "read",
     body="bkctl.commands.load.bench:read",
-    help="""\
-    Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
+    help="""Measure reads of LEDGER_ID, or of a new ledger, which is deleted afterwards.
 
     Without --random each latency is of a chunk of many entries, because chunks are read ahead. To
-    measure the p99 of single entries, give --random. A shorter ledger is read again from its start.
-    New entries are still in the bookies' memory: to measure disks, take a larger ledger.
+    measure the p99 of single entries, give --random. If the ledger has fewer entries, the command
+    reads it again. New entries are still in the bookies' memory: to measure disks, take a larger
+    ledger.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),

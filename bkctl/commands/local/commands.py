@@ -58,13 +58,13 @@ _CLUSTER: Final = (
         "--dir",
         "directory",
         metavar="DIR",
-        help="Keep all data in DIR, or start the cluster in DIR again.",
+        help="Keep all data in DIR; start the cluster of DIR again.",
     ),
     option(
         "--racks",
         type=click.IntRange(1, _BOOKIES_MAX),
         metavar="R",
-        help="Spread the bookies over R racks; rack R is address 127.0.0.R (Linux).  [default: 1]",
+        help="Spread the bookies over R racks; rack R is 127.0.0.R (Linux).  [default: 1]",
     ),
     flag("--keep", help="Keep the temporary directory at the end."),
     option(
@@ -80,8 +80,7 @@ _CLUSTER: Final = (
         "settings",
         type=KEY_VALUE,
         multiple=True,
-        help="A setting for every bookie, as in bk_server.conf; DIR keeps it. KEY=@FILE reads a "
-        "secret from a file: other users can see a command line.",
+        help="Setting for every bookie; DIR keeps it. KEY=@FILE reads a secret from a file.",
     ),
     flag("--background", help="Return when all bookies are up; needs --dir."),
 )
@@ -93,27 +92,16 @@ local = Command(
     short_help="Run a cluster of N bookies on this machine.",
     help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
-    The metadata is a SQLite file, or a ZooKeeper with --zookeeper. Only this machine can reach the
-    bookies: they listen on 127.0.0.1, and with --racks also on 127.0.0.2 and so on. Each bookie
-    runs autorecovery, and an HTTP server with metrics on a free port. `. DIR/bkctl.env` selects
-    the cluster and its admin token (DIR/admin-token) for this shell, and overrides your profiles.
+    Only this machine can reach the bookies. `. DIR/bkctl.env` selects the cluster for this shell.
+    Without --dir the bookies use a temporary directory, which is removed at the end. With a larger
+    N and the DIR of a running cluster the command adds bookies to it, and ends.
 
-    Without --dir the bookies use a temporary directory, which is removed at the end. A directory
-    that the command did not create is never removed. If a bookie ends, the command prints the line
-    that starts it again; the other bookies keep running. With a larger N and the DIR of a cluster
-    that runs, the command adds bookies to it and ends. If some bookies of an existing DIR do not
-    start, the others run, and --background ends with status 8. If the ZooKeeper ends, the cluster
-    ends with status 5.
+    `local status DIR` shows the bookies of a cluster with --dir. `local stop DIR` stops all its
+    bookies, `local stop DIR BOOKIE_ID` one bookie; `start` and `restart` work the same way. After
+    `. DIR/bkctl.env` you may leave out DIR. Autorecovery copies the entries of a stopped bookie to
+    others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
 
-    `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
-    stops the cluster. `local stop DIR BOOKIE_ID` and `local start DIR BOOKIE_ID` stop and start
-    one bookie; `local start DIR` starts all bookies that are down. `local restart DIR [BOOKIE_ID]`
-    does both; a restarted cluster runs in the background. After `. DIR/bkctl.env` you may leave out
-    DIR. Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable
-    --for 30m` before a short stop prevents that.
-
-    DIR/bookie-N/bookie.conf has the settings of a bookie. Your changes in this file stay. To start
-    a cluster again, N includes its decommissioned bookies; they stay stopped.
+    To start a cluster again, N includes its decommissioned bookies; they stay stopped.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop|restart", type=_Size()),
@@ -121,14 +109,13 @@ local = Command(
         argument("bookie_id", metavar="[BOOKIE_ID]", type=BOOKIE_ID, required=False),
         flag(
             "--zookeeper",
-            help="Keep the metadata in a real ZooKeeper (needs the extra `spark`, for its jars).",
+            help="Metadata in a ZooKeeper (needs the extra `spark`).",
         ),
         option(
             "--zk",
             "zookeeper_at",
             metavar="HOST:PORT",
-            help="Keep the metadata in this running ZooKeeper. Its nodes are not removed at the "
-            "end.",
+            help="Metadata in this running ZooKeeper; its nodes stay.",
         ),
         flag(
             "--all",

@@ -74,7 +74,7 @@ log.command(
 
     A writer that another writer fenced ends with status 7, or with 6 if its last entries may be in
     the log. After a writer was killed, `bkctl log append NAME - </dev/null` fences that writer,
-    adds no entry, and prints where the log ends. `bkctl log show NAME` only looks.
+    adds no entry, and prints where the log ends.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -101,9 +101,9 @@ log.command(
     short_help="Print the entries of a log; with -f new entries as they arrive.",
     help="""Print the entries of the log NAME. The command fences no writer.
 
-    With --cursor the next run goes on behind the last entry that this run printed. Each reader has
-    a cursor of its own. The cursor moves a second after an entry is printed, and at the end of the
-    command. After `kill -9` the last entries may be printed again.
+    With --cursor the next run continues after the last entry that this run printed. Each reader
+    needs a cursor of its own. The cursor moves a second after an entry is printed, and at the end
+    of the command: after `kill -9` the last entries may be printed again.
 
     Entries have no times. `log show` shows when each ledger was created: its entries are younger.
     """,
@@ -114,13 +114,13 @@ log.command(
             "start",
             type=POSITION,
             metavar="INDEX:ENTRY|earliest|latest",
-            help="The first entry to show; without it, the first entry of the log.",
+            help="First entry.  [default: earliest]",
         ),
         option("-n", "--count", type=click.IntRange(0), help="Begin N entries before the end."),
         option(
             "--cursor",
             metavar="CURSOR",
-            help="Go on at this cursor, and move it. --from and --count count only for a new "
+            help="Begin at this cursor, and move it. --from and --count apply only to a new "
             "cursor.",
         ),
         option(

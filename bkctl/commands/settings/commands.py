@@ -27,8 +27,8 @@ config.command(
     body="bkctl.commands.settings.config_files:check",
     help="""Check a settings file; without FILE, that of -c or of this host.
 
-    Status 10 says that the file would be refused, 9 that there are warnings, as with
-    `bookied --check-config`. The command also opens the TLS files that the settings name.
+    Status 10 means that bookied would refuse the file, 9 that it would warn, as with `bookied
+    --check-config`. The command also opens the TLS files that the settings name.
     """,
     params=(
         argument("path", metavar="[FILE]", type=click.Path(), required=False),
@@ -58,13 +58,12 @@ config.command(
 
     The command asks no bookie: `bkctl bookie config` shows the settings of a running bookie.
 
-    The first of these that sets a key wins: option, profile of --profile, environment, profile of
+    The first source that sets a key wins: option, profile of --profile, environment, profile of
     BKCTL_PROFILE or default profile, settings file, default.
 
-    With KEY the command explains keys of settings files: what a key does, its value in effect, its
-    default and the allowed values. KEY is a name (Java's names and older names work, too), a part
-    of a name, or a pattern with `*`. A key is honoured, has no effect, is warned about, or is
-    refused. bookied refuses keys that it cannot ignore safely.
+    KEY is a name (also one of Java's), a part of a name, or a pattern with `*`. The command then
+    says what each key does, its value in effect, its default and the allowed values. bookied
+    refuses keys that it cannot ignore safely.
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),
@@ -72,16 +71,16 @@ config.command(
         option(
             "--use",
             type=click.Choice(["honoured", "no effect", "warned", "refused"]),
-            help="Explain only keys that are used this way, at least with some values.",
+            help="Explain only keys that are used this way.",
         ),
-        flag("--origin", help="Show the source of each value, also of KEYs."),
+        flag("--origin", help="Show the source of each value."),
         flag("--all", "every", help="Show values equal to the default, too."),
         option(
             "--for",
             "side",
             type=click.Choice(["client", "bookie"]),
             default=None,
-            help="Whose settings.  [default: bookie for a bookie's file of -c, else client]",
+            help="Whose settings.  [default: of the file of -c, else client]",
         ),
     ),
     effect=Effect.READ,

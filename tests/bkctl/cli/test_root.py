@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 import pytest
 
 from bkclient.errors import MORE_THREADS
-from bkctl.cli.command import Command, Group
+from bkctl.cli.command import NOTHING, Command, Group
 from bkctl.cli.command_names import COMMANDS, SECTIONS
 from bkctl.cli.error_report import describe
 from bkctl.cli.root import cli
@@ -96,13 +97,18 @@ def test_every_command_can_be_used_by_people_and_programs(path: tuple[str, ...])
 def test_every_help_has_a_purpose_examples_exit_statuses_and_what_it_replaces(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    command = TREE[path]
     assert cli.run([*path, "-h"]) == 0
     text = capsys.readouterr().out
     usage, purpose = text.split("\n\n")[:2]
     assert usage.startswith(f"Usage: bkctl {' '.join(path)}")
     assert purpose.strip().split("\n")[0]
-    for title in ("Examples:", "Common options:", "Exit status:", "Replaces:"):
+    for title in ("Examples:", "Common options:"):
         assert title in text
+    assert ("\nReplaces: " in text) == (command.replaces != NOTHING)
+    explained = re.findall(r"^  (\d+)  ", text.partition("\nExit status:\n")[2], re.MULTILINE)
+    (elsewhere,) = re.findall(r"explains common options, and statuses\s([\d,\s]+)\.", text)
+    assert sorted(map(int, [*explained, *elsewhere.split(",")])) == sorted(command.exits)
     # A line of a crontab cannot be broken.
     assert all(len(line) <= 100 or " * * * bkctl" in line for line in text.splitlines())
 

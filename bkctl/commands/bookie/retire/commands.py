@@ -24,13 +24,12 @@ AT_ONCE: Final = 4
 
 _RECOVERY: Final = (
     option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
-    flag("--query", help="Show the ledgers that list the bookies, and change nothing."),
-    flag("--skip-open", help="Leave open ledgers alone, so that no writer is fenced."),
+    flag("--query", help="Only show the ledgers that list the bookies."),
+    flag("--skip-open", help="Skip open ledgers: no writer is fenced."),
     option(
         "--skip-unrecoverable/--stop-at-unrecoverable",
         default=True,
-        help="If a ledger cannot be moved, continue with the next one, or end.  [default: "
-        "continue]",
+        help="Skip ledgers that cannot be moved, or end.  [default: skip]",
     ),
     flag(
         "--delete-cookie",
@@ -40,15 +39,15 @@ _RECOVERY: Final = (
         "--to",
         type=BOOKIE_ID,
         metavar="BOOKIE",
-        help="Copy to this bookie alone. If this is the recovered bookie, only its missing and "
-        "damaged copies are written again.",
+        help="Copy to this bookie alone. The recovered bookie itself gets only its missing and "
+        "damaged copies.",
     ),
     option(
         "--concurrency",
         "at_once",
         type=click.IntRange(1, 1000),
         default=AT_ONCE,
-        help="Number of ledgers in progress at a time.",
+        help="Ledgers in progress at a time.",
     ),
     flag("--plan", help="The same as --dry-run."),
     option(
@@ -68,7 +67,7 @@ recover = Command(
     has one of the bookies is recovered first, which fences its writer. You can interrupt the
     command and run it again.
 
-    The exit status is 8 if some ledgers could not be moved; the error names them.
+    If some ledgers cannot be moved, the exit status is 8 and the error names them.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, required=True, metavar="BOOKIE_ID..."),
@@ -118,12 +117,12 @@ decommission = Command(
     help="""Remove a bookie for good: move its ledgers, then delete its cookie.
 
     The bookie must be stopped, except with --drain or --cancel. The command marks the ledgers and
-    waits until autorecovery has moved them. You can interrupt the command and run it again at any
-    time; `bkctl bookie decommission-status BOOKIE_ID` shows the ledgers that are left, also from
-    another terminal. Without BOOKIE_ID it removes the bookie of the settings file (-c).
+    waits until autorecovery has moved them. You can interrupt the command and run it again;
+    `bkctl bookie decommission-status BOOKIE_ID` shows the ledgers that are left. Without BOOKIE_ID
+    it removes the bookie of the settings file (-c).
 
-    With --drain the command makes a running bookie read-only and copies its closed fragments to
-    other bookies. Then stop the bookie, and run the command again without --drain.
+    --drain makes a running bookie read-only and copies its closed fragments to other bookies. Then
+    stop the bookie, and run the command again without --drain.
 
     If your settings name a topology script, the command names the ledgers that span too few racks,
     before and after the move. Bookies use their own script; check it there.
@@ -131,14 +130,14 @@ decommission = Command(
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
         force(TOO_FEW, TOO_FEW_RACKS, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES),
-        flag("--drain", help="Make a running bookie read-only, and copy its ledgers away."),
+        flag("--drain", help="First step: copy the ledgers of a running bookie."),
         option(
             "--rate",
             "bytes_per_s",
             type=RATE,
             help="With --drain: bytes copied a second, at most.  [default: as configured]",
         ),
-        flag("--keep-cookie", help="Keep the cookie: the bookie may start again, empty."),
+        flag("--keep-cookie", help="Keep the cookie: the bookie can start, empty."),
         flag("--cancel", help="Withdraw a decommission that has begun."),
         *WHERE,
     ),

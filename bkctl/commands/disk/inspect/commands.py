@@ -70,13 +70,13 @@ LOOKS: Final = (
         "usage",
         body="bkctl.commands.disk.inspect.usage:usage",
         short_help="Print the space that is used, and what compaction would free.",
-        help="""Print how many bytes of each entry log are live, or of each ledger in all logs.
+        help="""Print the live bytes of each entry log, or the bytes of each ledger in all logs.
 
     Live bytes belong to ledgers in this bookie's index. A deleted ledger counts as live until the
     next garbage collection; with --existing the command asks the cluster which ledgers exist.
 
     The next collection deletes a log without live bytes. A compaction rewrites a log below its
-    threshold. The last lines say how much each would free.
+    threshold. The last lines say how much a collection and a compaction would free.
     """,
         params=(
             flag("--directories", help="Print the free and used space of each directory instead."),

@@ -134,9 +134,9 @@ REPAIRS: Final = (
         short_help="Check cookies, marks, journals, entry logs and index.",
         help="""Check a bookie's directories, and change nothing.
 
-    A note was left by a crash; the next start repairs it. A warning loses no data. A problem
-    means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
-    9 for warnings alone. Only --deep reads the entries' payloads.
+    The findings are notes, warnings and problems. A crash leaves notes, and the next start repairs
+    them. A warning loses no data. A problem means that data is lost or that the bookie cannot
+    start. The exit status is 10 for problems, and 9 for warnings alone.
 
     If the settings or -u name the bookie's cluster, the command also reads the metadata of each
     ledger with a finding. Missing entries are only a note if the ledger was deleted, or if
@@ -273,7 +273,7 @@ REPAIRS: Final = (
     garbage collection.
     """,
         params=(
-            flag("--locations", help="Rebuild the locations of the entries of existing ledgers."),
+            flag("--locations", help="Rebuild locations of entries of existing ledgers."),
             flag(
                 "--ledgers",
                 help="Rebuild the list of ledgers from journals and logs; all are fenced.",
@@ -313,8 +313,8 @@ REPAIRS: Final = (
 
     The journals are replayed first. Master keys, fence marks and explicit LACs are kept. The old
     index is deleted when the new one is on disk (databases are renamed to .backup). After an
-    interruption, run the command again. Before the bookie starts, set ledgerStorageClass to
-    DbLedgerStorage, or to SortedLedgerStorage or InterleavedLedgerStorage.
+    interruption, run the command again. Before the bookie starts, set ledgerStorageClass to the new
+    kind of storage.
     """,
         params=(
             option(

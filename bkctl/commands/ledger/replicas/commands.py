@@ -99,7 +99,7 @@ REPLICAS: Final = (
 
     Ledgers of `bkctl log` are always in use. The command deletes nothing. First let every writer
     store its new ledger ids in the application; then make the list. Ledgers younger than
-    --older-than are not reported. Make it longer than the age of your list.
+    --older-than are not reported. Set --older-than to more than the age of your list.
     """,
         params=(
             option(
