@@ -47,6 +47,9 @@ _SHOWN_FOR_LISTS: Final = ("columns", "sort_by", "filters")
 _CLAUSE: Final = re.compile(r"[.;]\s|[.;]$")
 """What ends one."""
 
+_EXAMPLE: Final = re.compile(r"\s*(.+?)\s+# ([^\n]+)", re.DOTALL)
+"""A command line, which may go on in the next lines, and what it does."""
+
 _HYPHEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: a line must not end there."""
 
@@ -154,14 +157,16 @@ class Command(click.Command):
         *,
         body: str,
         effect: Effect,
-        examples: Sequence[tuple[str, str]],
+        examples: str,
         exits: Sequence[ExitStatus] = (),
         replaces: str = NOTHING,
         params: Sequence[click.Parameter] = (),
         without: Collection[Facility] = (),
         **kwargs: Any,
     ) -> None:
-        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
+        """``examples`` are command lines with what each does behind a ``#``.
+
+        ``exits`` are those that 0 and 2 leave out.
 
         ``body`` is ``module:function``: it takes the session, and each of the ``params`` by name.
         ``without`` names what commands of its kind have and this one has not.
@@ -169,7 +174,7 @@ class Command(click.Command):
         super().__init__(name, params=list(params), **_with_short_help(kwargs))
         self.body = body
         self.effect = effect
-        self.examples = tuple(examples)
+        self._examples = examples
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
         self.replaces = replaces
         self.takes_profile = Facility.PROFILE not in without
@@ -180,6 +185,12 @@ class Command(click.Command):
             if self.can_be_watched or option.name not in WATCHING
         )
         complete_files(self.params)
+
+    @property
+    def examples(self) -> list[tuple[str, str]]:
+        """Command lines, and what each does."""
+        found = _EXAMPLE.findall(self._examples)
+        return [(" ".join(line.split()), does) for line, does in found]
 
     @property
     def effect_sentence(self) -> str:

@@ -30,10 +30,10 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.switch:status",
     help="Show autorecovery's switch, its auditor, and the number of marked ledgers.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl autorecovery status", "switch, auditor, delay, and the number of marked ledgers"),
-        ("bkctl autorecovery status --json", "the same for programs"),
-    ),
+    examples="""
+        bkctl autorecovery status  # switch, auditor, delay, and the number of marked ledgers
+        bkctl autorecovery status --json  # the same for programs
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell autorecovery; queryautorecoverystatus; lostbookierecoverydelay -g",
 )
@@ -65,18 +65,14 @@ autorecovery.command(
         flag("--fail-if-any", help="End with status 10 if any ledger is listed."),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl autorecovery list", "every marked ledger, and its worker"),
-        (
-            "bkctl autorecovery list --missing 10.0.0.1:3181 --count",
-            "the number of ledgers that lack that bookie's replica",
-        ),
-        ("bkctl autorecovery list --detail", "sizes, and why each ledger waits"),
-        (
-            "bkctl autorecovery list --older-than 1h --fail-if-any",
-            "for scripts: status 10 if a ledger has waited for an hour",
-        ),
-    ),
+    examples="""
+        bkctl autorecovery list  # every marked ledger, and its worker
+        bkctl autorecovery list --missing 10.0.0.1:3181 --count
+          # the number of ledgers that lack that bookie's replica
+        bkctl autorecovery list --detail  # sizes, and why each ledger waits
+        bkctl autorecovery list --older-than 1h --fail-if-any
+          # for scripts: status 10 if a ledger has waited for an hour
+    """,
     exits=(*FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
 )
@@ -86,10 +82,10 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.marks:active",
     help="List the ledgers that workers have locked, to copy them or to wait.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl autorecovery active", "each ledger under repair, its worker, and since when"),
-        ("bkctl autorecovery active -o id", "only the ids"),
-    ),
+    examples="""
+        bkctl autorecovery active  # each ledger under repair, its worker, and since when
+        bkctl autorecovery active -o id  # only the ids
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell queryautorecoverystatus",
 )
@@ -99,10 +95,10 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.switch:enable",
     help="Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once.",
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl autorecovery enable", "the cluster repairs itself again"),
-        ("bkctl autorecovery enable --dry-run", "show whether that would change anything"),
-    ),
+    examples="""
+        bkctl autorecovery enable  # the cluster repairs itself again
+        bkctl autorecovery enable --dry-run  # show whether that would change anything
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell autorecovery -enable",
 )
@@ -128,14 +124,12 @@ autorecovery.command(
         option("--reason", metavar="TEXT", help="The reason, shown to other operators."),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl autorecovery disable", "before bookies are restarted one by one"),
-        (
-            'bkctl autorecovery disable --for 30m --reason "new disks"',
-            "for half an hour; every command shows it",
-        ),
-        ("bkctl autorecovery disable --dry-run", "show whether that would change anything"),
-    ),
+    examples="""
+        bkctl autorecovery disable  # before bookies are restarted one by one
+        bkctl autorecovery disable --for 30m --reason "new disks"
+          # for half an hour; every command shows it
+        bkctl autorecovery disable --dry-run  # show whether that would change anything
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell autorecovery -disable",
 )
@@ -145,10 +139,10 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.audit:auditor",
     help="Print the bookie id of the elected auditor.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl autorecovery auditor", "its id; status 3 without an auditor"),
-        ("bkctl autorecovery auditor --json", "the same for programs"),
-    ),
+    examples="""
+        bkctl autorecovery auditor  # its id; status 3 without an auditor
+        bkctl autorecovery auditor --json  # the same for programs
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell whoisauditor",
 )
@@ -173,14 +167,12 @@ autorecovery.command(
         flag("--wait", help="Return when the check has ended."),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl autorecovery audit", "look for lost bookies now, without the delay"),
-        ("bkctl autorecovery audit --wait", "until their ledgers are marked"),
-        (
-            "bkctl autorecovery audit --check all-ledgers --wait --timeout 600",
-            "read samples of all ledgers now",
-        ),
-    ),
+    examples="""
+        bkctl autorecovery audit  # look for lost bookies now, without the delay
+        bkctl autorecovery audit --wait  # until their ledgers are marked
+        bkctl autorecovery audit --check all-ledgers --wait --timeout 600
+          # read samples of all ledgers now
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",
 )
@@ -195,11 +187,11 @@ autorecovery.command(
     """,
     params=(argument("delay_s", type=DURATION, required=False, metavar="[TIME]"),),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl autorecovery delay", "print it"),
-        ("bkctl autorecovery delay 30m", "give a bookie half an hour to come back"),
-        ("bkctl autorecovery delay 0", "no delay; waiting repairs begin"),
-    ),
+    examples="""
+        bkctl autorecovery delay  # print it
+        bkctl autorecovery delay 30m  # give a bookie half an hour to come back
+        bkctl autorecovery delay 0  # no delay; waiting repairs begin
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell lostbookierecoverydelay -get | -set SECONDS",
 )
@@ -220,11 +212,11 @@ autorecovery.command(
         force(DAMAGED_MARK),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
-        ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
-        ("bkctl autorecovery forget 42 --force damaged-mark", "an unreadable mark; asks first"),
-    ),
+    examples="""
+        bkctl autorecovery forget 42  # every replica of every entry is read first
+        bkctl autorecovery forget 42 --dry-run  # changes nothing
+        bkctl autorecovery forget 42 --force damaged-mark  # an unreadable mark; asks first
+    """,
     exits=CHANGE_FAILURES,
     replaces="deleting nodes of the metadata by hand",
 )

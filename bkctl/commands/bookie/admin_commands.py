@@ -49,10 +49,10 @@ ADMIN: Final = (
         help="Show the state of a running bookie.",
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie state 10.0.0.1:3181", "what it is doing"),
-            ("bkctl bookie state b1 --http 10.0.0.1:8080", "of a bookie that is not registered"),
-        ),
+        examples="""
+            bkctl bookie state 10.0.0.1:3181  # what it is doing
+            bkctl bookie state b1 --http 10.0.0.1:8080  # of a bookie that is not registered
+        """,
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/bookie/state",
     ),
@@ -65,13 +65,10 @@ ADMIN: Final = (
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie ready 10.0.0.1:3181", "status 0 if it serves, 7 if not yet"),
-            (
-                "bkctl bookie ready b1 --http 10.0.0.1:8080",
-                "of a bookie that is not registered yet",
-            ),
-        ),
+        examples="""
+            bkctl bookie ready 10.0.0.1:3181  # status 0 if it serves, 7 if not yet
+            bkctl bookie ready b1 --http 10.0.0.1:8080  # of a bookie that is not registered yet
+        """,
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/bookie/is_ready",
     ),
@@ -90,11 +87,11 @@ ADMIN: Final = (
             argument("wanted", type=click.Choice(["status", "on", "off"]), default="status"),
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl bookie readonly 10.0.0.1:3181", "show whether it is read-only"),
-            ("bkctl bookie readonly 10.0.0.1:3181 on", "take no more adds, before a stop"),
-            ("bkctl bookie readonly 10.0.0.1:3181 off", "take adds again"),
-        ),
+        examples="""
+            bkctl bookie readonly 10.0.0.1:3181  # show whether it is read-only
+            bkctl bookie readonly 10.0.0.1:3181 on  # take no more adds, before a stop
+            bkctl bookie readonly 10.0.0.1:3181 off  # take adds again
+        """,
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/state/readonly",
     ),
@@ -120,12 +117,12 @@ ADMIN: Final = (
             flag("--wait", help="Return when the collection has ended; show its work."),
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that the settings allow"),
-            ("bkctl bookie gc 10.0.0.1:3181 --no-major", "at most a minor compaction"),
-            ("bkctl bookie gc 10.0.0.1:3181 --wait", "wait, and show the freed space"),
-            ("bkctl bookie list -o id | xargs -n 1 bkctl bookie gc", "on every bookie"),
-        ),
+        examples="""
+            bkctl bookie gc 10.0.0.1:3181  # with the compaction that the settings allow
+            bkctl bookie gc 10.0.0.1:3181 --no-major  # at most a minor compaction
+            bkctl bookie gc 10.0.0.1:3181 --wait  # wait, and show the freed space
+            bkctl bookie list -o id | xargs -n 1 bkctl bookie gc  # on every bookie
+        """,
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc",
     ),
@@ -140,10 +137,10 @@ ADMIN: Final = (
     """,
         params=(argument("bookie_id", type=BOOKIE_ID, required=False), *WHERE),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie gc-status", "the last and the next round, and the freed space"),
-            ("bkctl bookie gc-status 10.0.0.1:3181 -o wide", "with the times of compactions"),
-        ),
+        examples="""
+            bkctl bookie gc-status  # the last and the next round, and the freed space
+            bkctl bookie gc-status 10.0.0.1:3181 -o wide  # with the times of compactions
+        """,
         exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl http://BOOKIE:8080/api/v1/bookie/gc_details",
     ),
@@ -165,14 +162,11 @@ ADMIN: Final = (
             option("--minor/--no-minor", default=True, help="The minor compaction."),
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl bookie compaction 10.0.0.1:3181", "what is suspended"),
-            ("bkctl bookie compaction 10.0.0.1:3181 suspend", "both kinds, until the next start"),
-            (
-                "bkctl bookie compaction 10.0.0.1:3181 resume --no-minor",
-                "only the major compaction",
-            ),
-        ),
+        examples="""
+            bkctl bookie compaction 10.0.0.1:3181  # what is suspended
+            bkctl bookie compaction 10.0.0.1:3181 suspend  # both kinds, until the next start
+            bkctl bookie compaction 10.0.0.1:3181 resume --no-minor  # only the major compaction
+        """,
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc/suspend_compaction",
     ),
@@ -194,14 +188,11 @@ ADMIN: Final = (
             _ALL,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
-            ("bkctl bookie config gcWaitTime", "one setting of every registered bookie"),
-            (
-                "bkctl bookie config 10.0.0.1:3181 'journal*'",
-                "settings whose names begin with journal",
-            ),
-        ),
+        examples="""
+            bkctl bookie config 10.0.0.1:3181  # all of its settings
+            bkctl bookie config gcWaitTime  # one setting of every registered bookie
+            bkctl bookie config 10.0.0.1:3181 'journal*'  # settings whose names begin with journal
+        """,
         exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl http://BOOKIE:8080/api/v1/config/server_config",
     ),
@@ -224,14 +215,12 @@ ADMIN: Final = (
             _ALL,
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl bookie config-set b1 gcWaitTime=600000 --dry-run", "show the change"),
-            (
-                "bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug",
-                "change both settings, or neither",
-            ),
-            ("bkctl bookie config-set --all gcWaitTime=600000", "on every registered bookie"),
-        ),
+        examples="""
+            bkctl bookie config-set b1 gcWaitTime=600000 --dry-run  # show the change
+            bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug
+              # change both settings, or neither
+            bkctl bookie config-set --all gcWaitTime=600000  # on every registered bookie
+        """,
         exits=(*_EXITS, ExitStatus.PARTLY),
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/config/server_config",
     ),
@@ -251,10 +240,10 @@ ADMIN: Final = (
             flag("--jmx-names", help="Use the names of BookKeeper 4.4's MBeans."),
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie metrics 10.0.0.1:3181 --grep JOURNAL_SYNC", "how long syncs take"),
-            ("bkctl bookie metrics 10.0.0.1:3181 --jmx-names", "under the names of JMX attributes"),
-        ),
+        examples="""
+            bkctl bookie metrics 10.0.0.1:3181 --grep JOURNAL_SYNC  # how long syncs take
+            bkctl bookie metrics 10.0.0.1:3181 --jmx-names  # under the names of JMX attributes
+        """,
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/metrics; remote JMX",
     ),

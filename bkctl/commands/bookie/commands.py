@@ -63,11 +63,11 @@ bookie.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl bookie list", "every bookie with a cookie or a registration, and its free space"),
-        ("bkctl bookie list --state writable -o id", "ids of bookies that take adds"),
-        ("bkctl bookie list --no-ask", "only metadata: asks no bookie"),
-    ),
+    examples="""
+        bkctl bookie list  # every bookie with a cookie or a registration, and its free space
+        bkctl bookie list --state writable -o id  # ids of bookies that take adds
+        bkctl bookie list --no-ask  # only metadata: asks no bookie
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
 )
@@ -93,15 +93,13 @@ bookie.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl bookie show 10.0.0.1:3181", "addresses, disks, cookie, rack, load"),
-        (
-            "bkctl bookie show 10.0.0.1:3181 --ledgers",
-            "with the number of its ledgers, and the bytes of its copies",
-        ),
-        ("bkctl bookie show", "free and total space of each bookie, and of all together"),
-        ("bkctl bookie show --ledgers", "how many ledgers and bytes each bookie holds"),
-    ),
+    examples="""
+        bkctl bookie show 10.0.0.1:3181  # addresses, disks, cookie, rack, load
+        bkctl bookie show 10.0.0.1:3181 --ledgers
+          # with the number of its ledgers, and the bytes of its copies
+        bkctl bookie show  # free and total space of each bookie, and of all together
+        bkctl bookie show --ledgers  # how many ledgers and bytes each bookie holds
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
 )
@@ -119,11 +117,11 @@ bookie.command(
         option("-n", "--entries", type=click.IntRange(1), default=10, help="Number of entries."),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bookie test -c bk_server.conf", "the bookie of these settings"),
-        ("bkctl bookie test 10.0.0.1:3181 --entries 100", "another bookie, with more entries"),
-        ("bkctl bookie test --timeout 2 -c bk_server.conf", "as a health check: 0 is healthy"),
-    ),
+    examples="""
+        bkctl bookie test -c bk_server.conf  # the bookie of these settings
+        bkctl bookie test 10.0.0.1:3181 --entries 100  # another bookie, with more entries
+        bkctl bookie test --timeout 2 -c bk_server.conf  # as a health check: 0 is healthy
+    """,
     exits=_ASKED,
     replaces="bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]",
 )
@@ -164,15 +162,12 @@ bookie.command(
         force(REGISTERED, UNVERIFIED),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bookie rename -c bk_server.conf", "shows what would change, and asks"),
-        (
-            "bkctl bookie rename hostname -c bk_server.conf",
-            "the same, if useHostNameAsBookieID is true",
-        ),
-        ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
-        ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),
-    ),
+    examples="""
+        bkctl bookie rename -c bk_server.conf  # shows what would change, and asks
+        bkctl bookie rename hostname -c bk_server.conf  # the same, if useHostNameAsBookieID is true
+        bkctl bookie rename 10.0.0.1:3181 bk1.example:3181  # in the metadata of ledgers
+        bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10  # in small steps
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell updatecookie -bookieId hostname | ip; updateledgers -bookieId ...; "
     "updateBookieInLedger -sb ID -db ID",

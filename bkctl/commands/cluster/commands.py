@@ -55,13 +55,10 @@ cluster.command(
         ),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        (
-            "bkctl cluster init -u 'zk+hierarchical://zk1:2181;zk2:2181/ledgers'",
-            "a new, empty cluster",
-        ),
-        ("bkctl cluster init -u sqlite:///var/lib/bk/metadata.db", "a cluster on this machine"),
-    ),
+    examples="""
+        bkctl cluster init -u 'zk+hierarchical://zk1:2181;zk2:2181/ledgers'  # a new, empty cluster
+        bkctl cluster init -u sqlite:///var/lib/bk/metadata.db  # a cluster on this machine
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT),
     replaces="bookkeeper shell initnewcluster",
 )
@@ -91,11 +88,11 @@ cluster.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl cluster status", "bookies, space, racks, headroom, autorecovery"),
-        ("bkctl cluster status --fail-if-any", "for cron: status 10 if there is any problem"),
-        ("bkctl cluster status --ledgers -o json", "with a count of all ledgers, for programs"),
-    ),
+    examples="""
+        bkctl cluster status  # bookies, space, racks, headroom, autorecovery
+        bkctl cluster status --fail-if-any  # for cron: status 10 if there is any problem
+        bkctl cluster status --ledgers -o json  # with a count of all ledgers, for programs
+    """,
     exits=(*_LOOKED, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell clusterinfo; bookkeeper shell bookieinfo",
 )
@@ -105,10 +102,10 @@ cluster.command(
     body="bkctl.commands.cluster.init:print_id",
     help="Print the cluster's instance id.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl cluster id", "the id that every cookie of the cluster names"),
-        ("bkctl cluster id --json", "the same for programs"),
-    ),
+    examples="""
+        bkctl cluster id  # the id that every cookie of the cluster names
+        bkctl cluster id --json  # the same for programs
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell whatisinstanceid",
 )
@@ -125,10 +122,10 @@ cluster.command(
         flag("--registered", help="Leave out bookies that have a cookie but are not registered."),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl cluster ping", "with times; status 5 if a bookie does not answer"),
-        ("bkctl cluster ping --registered -o jsonl", "leave out bookies known to be down"),
-    ),
+    examples="""
+        bkctl cluster ping  # with times; status 5 if a bookie does not answer
+        bkctl cluster ping --registered -o jsonl  # leave out bookies known to be down
+    """,
     exits=_LOOKED,
     replaces="bookkeeper shell bookiesanity, on each bookie's own host",
 )
@@ -148,12 +145,12 @@ cluster.command(
         fail_if("add>2s"),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl cluster test", "100 entries on 3 bookies, two copies of each"),
-        ("bkctl cluster test -E 5 -W 3 -A 2 -n 10000 --size 1KiB", "more and larger entries"),
-        ("bkctl cluster test --keep -o json", "keep the ledger"),
-        ("bkctl cluster test --fail-if 'add>2s'", "for cron: status 10 if its adds are slower"),
-    ),
+    examples="""
+        bkctl cluster test  # 100 entries on 3 bookies, two copies of each
+        bkctl cluster test -E 5 -W 3 -A 2 -n 10000 --size 1KiB  # more and larger entries
+        bkctl cluster test --keep -o json  # keep the ledger
+        bkctl cluster test --fail-if 'add>2s'  # for cron: status 10 if its adds are slower
+    """,
     exits=(*_LOOKED, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell simpletest -ensemble N -writeQuorum N -ackQuorum N -numEntries N",
 )
@@ -175,11 +172,11 @@ cluster.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl cluster map", "a box for each rack, a bar for each bookie"),
-        ("bkctl cluster map --no-ask", "only racks and states: asks no bookie, reads no ledger"),
-        ("bkctl cluster map -o json", "the same for programs"),
-    ),
+    examples="""
+        bkctl cluster map  # a box for each rack, a bar for each bookie
+        bkctl cluster map --no-ask  # only racks and states: asks no bookie, reads no ledger
+        bkctl cluster map -o json  # the same for programs
+    """,
     exits=_LOOKED,
     replaces="bookkeeper shell listbookies -a, with bookieinfo",
 )
@@ -190,10 +187,10 @@ cluster.command(
     help="Show or set whether clients put failing bookies into quarantine.",
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl cluster health-check", "print whether quarantine is on"),
-        ("bkctl cluster health-check disable", "clients keep using bookies that fail"),
-    ),
+    examples="""
+        bkctl cluster health-check  # print whether quarantine is on
+        bkctl cluster health-check disable  # clients keep using bookies that fail
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE),
     replaces="bkctl (Java) healthCheck switch -e | -s",
 )
@@ -215,11 +212,11 @@ cluster.command(
         *_BACKUP,
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl cluster format", "shows what would be deleted, and asks for the cluster's id"),
-        ("bkctl cluster format --dry-run", "only shows it"),
-        ("bkctl cluster format --yes --force ledgers", "from a script; also where ledgers exist"),
-    ),
+    examples="""
+        bkctl cluster format  # shows what would be deleted, and asks for the cluster's id
+        bkctl cluster format --dry-run  # only shows it
+        bkctl cluster format --yes --force ledgers  # from a script; also where ledgers exist
+    """,
     exits=_CHANGED,
     replaces="bookkeeper shell metaformat",
 )
@@ -242,14 +239,12 @@ cluster.command(
         force(LEDGERS),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl cluster nuke", "shows what would be deleted, and asks for the cluster's id"),
-        (
-            "bkctl cluster nuke --instance-id ID --force ledgers",
-            "from a script: the id replaces the question",
-        ),
-        ("bkctl cluster nuke --dry-run", "only shows it"),
-    ),
+    examples="""
+        bkctl cluster nuke  # shows what would be deleted, and asks for the cluster's id
+        bkctl cluster nuke --instance-id ID --force ledgers
+          # from a script: the id replaces the question
+        bkctl cluster nuke --dry-run  # only shows it
+    """,
     exits=_CHANGED,
     replaces="bookkeeper shell nukeexistingcluster -p PATH -i ID | -f",
 )
@@ -274,11 +269,11 @@ metaformat = Command(
         *_BACKUP,
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl metaformat", "shows what would be deleted, and asks for the cluster's id"),
-        ("bkctl metaformat -nonInteractive -force", "from a script, for a cluster without ledgers"),
-        ("bkctl metaformat -n -f --override ledgers", "the same, and all ledgers are lost"),
-    ),
+    examples="""
+        bkctl metaformat  # shows what would be deleted, and asks for the cluster's id
+        bkctl metaformat -nonInteractive -force  # from a script, for a cluster without ledgers
+        bkctl metaformat -n -f --override ledgers  # the same, and all ledgers are lost
+    """,
     exits=_CHANGED,
     replaces="bookkeeper shell metaformat [-nonInteractive] [-force]",
 )

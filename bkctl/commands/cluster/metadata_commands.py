@@ -33,11 +33,11 @@ METADATA: Final = (
             option("--limit", type=click.IntRange(1), default=1000, help="Show at most N nodes."),
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl cluster tree", "from the root, four levels deep"),
-            ("bkctl cluster tree /underreplication --depth 9", "marks, locks and votes"),
-            ("bkctl cluster tree /cookies -o jsonl", "a line each, for programs"),
-        ),
+        examples="""
+            bkctl cluster tree  # from the root, four levels deep
+            bkctl cluster tree /underreplication --depth 9  # marks, locks and votes
+            bkctl cluster tree /cookies -o jsonl  # a line each, for programs
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="ls and get of ZooKeeper's zkCli.sh",
     ),
@@ -50,11 +50,11 @@ METADATA: Final = (
     """,
         params=(argument("path"),),
         effect=Effect.READ,
-        examples=(
-            ("bkctl cluster show /LAYOUT", "the layout of ledger metadata"),
-            ("bkctl cluster show /cookies/10.0.0.1:3181 -o yaml", "a cookie, field by field"),
-            ("bkctl cluster show /00/0000/L0042 --json", "a ledger's metadata"),
-        ),
+        examples="""
+            bkctl cluster show /LAYOUT  # the layout of ledger metadata
+            bkctl cluster show /cookies/10.0.0.1:3181 -o yaml  # a cookie, field by field
+            bkctl cluster show /00/0000/L0042 --json  # a ledger's metadata
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="get of ZooKeeper's zkCli.sh",
     ),
@@ -79,13 +79,11 @@ METADATA: Final = (
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
         without=(Facility.WATCH,),
-        examples=(
-            ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
-            (
-                'bkctl cluster backup "metadata-$(date +%F).jsonl"',
-                "all metadata, with the day in the name",
-            ),
-        ),
+        examples="""
+            bkctl cluster backup metadata.jsonl  # all metadata except registrations
+            bkctl cluster backup "metadata-$(date +%F).jsonl"
+              # all metadata, with the day in the name
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing in Java's tools; ZooKeeper's own snapshots",
     ),
@@ -126,15 +124,12 @@ METADATA: Final = (
             ),
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            (
-                "bkctl cluster restore metadata.jsonl --dry-run",
-                "check the file, and show its contents",
-            ),
-            ("bkctl cluster restore metadata.jsonl -u URI", "into an empty root"),
-            ("bkctl cluster restore metadata.jsonl --force root", "only add missing nodes"),
-            ("bkctl cluster restore metadata.jsonl --ledger 42", "only the metadata of one ledger"),
-        ),
+        examples="""
+            bkctl cluster restore metadata.jsonl --dry-run  # check the file, and show its contents
+            bkctl cluster restore metadata.jsonl -u URI  # into an empty root
+            bkctl cluster restore metadata.jsonl --force root  # only add missing nodes
+            bkctl cluster restore metadata.jsonl --ledger 42  # only the metadata of one ledger
+        """,
         exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
         replaces="nothing in Java's tools; ZooKeeper's own snapshots",
     ),
@@ -160,10 +155,10 @@ METADATA: Final = (
         ),
         effect=Effect.READ,
         without=(Facility.WATCH,),
-        examples=(
-            ("bkctl cluster watch", "a line for each change, until Ctrl-C"),
-            ("bkctl cluster watch --for 1h -o jsonl > events.jsonl", "for programs"),
-        ),
+        examples="""
+            bkctl cluster watch  # a line for each change, until Ctrl-C
+            bkctl cluster watch --for 1h -o jsonl > events.jsonl  # for programs
+        """,
         exits=FAILURES,
         replaces="nothing in Java's tools",
     ),

@@ -29,10 +29,10 @@ cookie.command(
     body="bkctl.commands.cookie.stored_cookies:list_stored",
     help="List the cookies that the metadata service keeps.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl cookie list", "every bookie that was not removed"),
-        ("bkctl cookie list -o wide", "with all directories"),
-    ),
+    examples="""
+        bkctl cookie list  # every bookie that was not removed
+        bkctl cookie list -o wide  # with all directories
+    """,
     exits=_FAILURES,
     replaces="nothing in Java's tools; updatecookie -list for local files",
 )
@@ -43,11 +43,11 @@ cookie.command(
     help="Print the stored cookie of BOOKIE_ID.",
     params=(argument("bookie_id", type=BOOKIE_ID),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl cookie show 10.0.0.1:3181", "as it is stored"),
-        ("bkctl cookie show 10.0.0.1:3181 > VERSION", "into a file for `cookie create`"),
-        ("bkctl cookie show 10.0.0.1:3181 --json", "each field, as JSON"),
-    ),
+    examples="""
+        bkctl cookie show 10.0.0.1:3181  # as it is stored
+        bkctl cookie show 10.0.0.1:3181 > VERSION  # into a file for `cookie create`
+        bkctl cookie show 10.0.0.1:3181 --json  # each field, as JSON
+    """,
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell cookie_get ID",
 )
@@ -72,13 +72,11 @@ cookie.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl cookie generate -c bk_server.conf > VERSION", "the cookie of this bookie"),
-        (
-            "bkctl cookie generate 10.0.0.1:3181 --journal-dir /j --ledger-dir /l",
-            "the cookie of another bookie",
-        ),
-    ),
+    examples="""
+        bkctl cookie generate -c bk_server.conf > VERSION  # the cookie of this bookie
+        bkctl cookie generate 10.0.0.1:3181 --journal-dir /j --ledger-dir /l
+          # the cookie of another bookie
+    """,
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell cookie_generate -j DIRS -l DIRS [-ix DIRS] [-i ID] -o FILE ID",
 )
@@ -93,10 +91,10 @@ cookie.command(
         force(CONTENT),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl cookie create 10.0.0.1:3181 --file VERSION", "store the cookie of a directory"),
-        ("bkctl cookie generate -c F | bkctl cookie create ID --file -", "without a file"),
-    ),
+    examples="""
+        bkctl cookie create 10.0.0.1:3181 --file VERSION  # store the cookie of a directory
+        bkctl cookie generate -c F | bkctl cookie create ID --file -  # without a file
+    """,
     exits=_REFUSED,
     replaces="bookkeeper shell cookie_create -cf FILE ID",
 )
@@ -111,10 +109,10 @@ cookie.command(
         force(CONTENT),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl cookie update 10.0.0.1:3181 --file VERSION", "shows what would change, and asks"),
-        ("bkctl cookie update 10.0.0.1:3181 --file VERSION --dry-run", "only shows it"),
-    ),
+    examples="""
+        bkctl cookie update 10.0.0.1:3181 --file VERSION  # shows what would change, and asks
+        bkctl cookie update 10.0.0.1:3181 --file VERSION --dry-run  # only shows it
+    """,
     exits=_REFUSED,
     replaces="bookkeeper shell cookie_update -cf FILE ID",
 )
@@ -135,18 +133,14 @@ cookie.command(
         force(REGISTERED, OPEN_LEDGERS, ONLY_COPIES),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl cookie delete 10.0.0.1:3181", "shows the ledgers that need the bookie, and asks"),
-        ("bkctl cookie delete 10.0.0.1:3181 --dry-run", "only shows it"),
-        (
-            "bkctl cookie delete --local -c bk_server.conf",
-            "the stored cookie and the VERSION files of this bookie",
-        ),
-        (
-            "bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies",
-            "even if it has the only copy of some entries",
-        ),
-    ),
+    examples="""
+        bkctl cookie delete 10.0.0.1:3181  # shows the ledgers that need the bookie, and asks
+        bkctl cookie delete 10.0.0.1:3181 --dry-run  # only shows it
+        bkctl cookie delete --local -c bk_server.conf
+          # the stored cookie and the VERSION files of this bookie
+        bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies
+          # even if it has the only copy of some entries
+    """,
     exits=_REFUSED,
     replaces="bookkeeper shell cookie_delete ID; updatecookie -delete [force]",
 )
@@ -157,10 +151,10 @@ cookie.command(
     short_help="Compare a bookie's cookies with its settings, field by field.",
     help="Compare the stored cookie and each VERSION file with the settings, field by field.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl cookie verify -c bk_server.conf", "status 10 if a cookie differs"),
-        ("bkctl cookie verify -c bk_server.conf --json", "each difference, for programs"),
-    ),
+    examples="""
+        bkctl cookie verify -c bk_server.conf  # status 10 if a cookie differs
+        bkctl cookie verify -c bk_server.conf --json  # each difference, for programs
+    """,
     exits=(*_FAILURES, ExitStatus.PROBLEMS),
     replaces="reading VERSION files and the log of a bookie that does not start",
 )
@@ -181,10 +175,10 @@ cookie.command(
     time.
     """,
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl cookie repair -c bk_server.conf", "shows what would be written, and asks"),
-        ("bkctl cookie repair -c bk_server.conf --dry-run", "only shows it; also after a move"),
-    ),
+    examples="""
+        bkctl cookie repair -c bk_server.conf  # shows what would be written, and asks
+        bkctl cookie repair -c bk_server.conf --dry-run  # only shows it; also after a move
+    """,
     exits=_REFUSED,
     replaces="bookkeeper shell cookie_generate, cookie_update and cookie_create, and copying files",
 )

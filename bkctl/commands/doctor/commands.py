@@ -41,12 +41,12 @@ doctor = Command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
-        ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on its host"),
-        ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
-        ("bkctl doctor --stale 15m --open-for 1d --full 80%", "report sooner"),
-    ),
+    examples="""
+        bkctl doctor  # the cluster: bookies, ledgers, autorecovery
+        bkctl doctor -c bk_server.conf  # and the bookie of these settings, on its host
+        bkctl doctor --json --timeout 300  # for cron: status 9 or 10 if something is wrong
+        bkctl doctor --stale 15m --open-for 1d --full 80%  # report sooner
+    """,
     exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
     help="""Report what is wrong with a cluster, the worst first.
 
@@ -86,13 +86,11 @@ debug.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl debug bundle", "of the cluster, in the current directory"),
-        (
-            "bkctl debug bundle -c bk_server.conf --log /var/log/bookkeeper/bookied.log",
-            "and of the bookie on this machine",
-        ),
-    ),
+    examples="""
+        bkctl debug bundle  # of the cluster, in the current directory
+        bkctl debug bundle -c bk_server.conf --log /var/log/bookkeeper/bookied.log
+          # and of the bookie on this machine
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     help="""Write a tar file for a report: findings, settings, versions, metrics, logs.
 

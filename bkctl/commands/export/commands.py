@@ -121,12 +121,12 @@ export = Command(
         option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, such as 2g."),
     ),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl export 42 43 --to /data/ledgers", "two ledgers, as ledger=42/ and ledger=43/"),
-        ("bkctl export 1-100,205 --meta application=pulsar --to /data", "by ids and metadata"),
-        ("bkctl export --since-last --to /data --format delta", "what is new, from cron"),
-        ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
-    ),
+    examples="""
+        bkctl export 42 43 --to /data/ledgers  # two ledgers, as ledger=42/ and ledger=43/
+        bkctl export 1-100,205 --meta application=pulsar --to /data  # by ids and metadata
+        bkctl export --since-last --to /data --format delta  # what is new, from cron
+        bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077  # on a cluster
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.PARTLY),
 )
 
@@ -150,9 +150,9 @@ spark.command(
     params=(argument("path", required=False, metavar="[FILE]"),),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl spark bundle", "for hosts like this one"),
-        ("bkctl spark bundle /tmp/bkctl.tar.gz", "under another name"),
-    ),
+    examples="""
+        bkctl spark bundle  # for hosts like this one
+        bkctl spark bundle /tmp/bkctl.tar.gz  # under another name
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
 )

@@ -57,17 +57,12 @@ ledger.command(
     """,
     params=(*NEW_LEDGER,),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl ledger create", "three bookies, two copies of each entry; prints the id"),
-        (
-            "id=$(bkctl ledger create -E 3 -W 3 -A 2 --meta owner=me)",
-            "keep the id for `ledger add`",
-        ),
-        (
-            "bkctl ledger create --digest mac --password-file pw",
-            "an HMAC for each entry, with a key made of the password",
-        ),
-    ),
+    examples="""
+        bkctl ledger create  # three bookies, two copies of each entry; prints the id
+        id=$(bkctl ledger create -E 3 -W 3 -A 2 --meta owner=me)  # keep the id for `ledger add`
+        bkctl ledger create --digest mac --password-file pw
+          # an HMAC for each entry, with a key made of the password
+    """,
     exits=(*FAILURES, ExitStatus.CONFLICT),
     replaces="nothing in Java's tools; createLedger of its client",
 )
@@ -90,11 +85,11 @@ ledger.command(
         *FRAMING,
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
-        ("bkctl ledger add 42 --file events.log", "one entry a line"),
-        ("journalctl -f -o json | bkctl ledger add 42 -", "each line as it arrives, until Ctrl-C"),
-    ),
+    examples="""
+        bkctl ledger add 42 'first entry' 'second'  # two entries
+        bkctl ledger add 42 --file events.log  # one entry a line
+        journalctl -f -o json | bkctl ledger add 42 -  # each line as it arrives, until Ctrl-C
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
     replaces="nothing in Java's tools; addEntry of its client",
 )
@@ -109,14 +104,12 @@ ledger.command(
     """,
     params=(argument("path", metavar="[FILE | -]", default="-"), *NEW_LEDGER, *FRAMING),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
-        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "bytes from a pipe"),
-        (
-            "bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log",
-            "three copies of each entry, with custom metadata",
-        ),
-    ),
+    examples="""
+        bkctl ledger write README.md  # one entry a line; prints the new ledger's id
+        pg_dump app | bkctl ledger write - --chunks 1MiB  # bytes from a pipe
+        bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log
+          # three copies of each entry, with custom metadata
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.TERMINATED),
 )
 
@@ -160,24 +153,15 @@ ledger.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        (
-            "bkctl ledger read 42",
-            "all entries, one a line; binary entries as a hexdump on a terminal",
-        ),
-        (
-            "bkctl ledger read 42 10-19 -o jsonl",
-            "JSON with payloads in base64; as text with --entry-format string",
-        ),
-        (
-            "bkctl ledger read 42 --out copy.bin",
-            "the original bytes of a ledger that `bkctl ledger write` made",
-        ),
-        (
-            "bkctl ledger read 42 57 --bookie all",
-            "the copies of entry 57 side by side; their bytes with --hexdump",
-        ),
-    ),
+    examples="""
+        bkctl ledger read 42  # all entries, one a line; binary entries as a hexdump on a terminal
+        bkctl ledger read 42 10-19 -o jsonl
+          # JSON with payloads in base64; as text with --entry-format string
+        bkctl ledger read 42 --out copy.bin
+          # the original bytes of a ledger that `bkctl ledger write` made
+        bkctl ledger read 42 57 --bookie all
+          # the copies of entry 57 side by side; their bytes with --hexdump
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
 )
@@ -212,14 +196,12 @@ ledger.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl ledger tail 42", "the last ten entries"),
-        (
-            "bkctl ledger tail 42 -n 100 --follow",
-            "the last hundred, and new entries until the ledger is closed",
-        ),
-        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry_id", "for programs, entry by entry"),
-    ),
+    examples="""
+        bkctl ledger tail 42  # the last ten entries
+        bkctl ledger tail 42 -n 100 --follow
+          # the last hundred, and new entries until the ledger is closed
+        bkctl ledger tail 42 --follow -o jsonl | jq .entry_id  # for programs, entry by entry
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )
 
@@ -234,10 +216,10 @@ ledger.command(
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl ledger close 42", "no client can add any more; readers see the end"),
-        ("bkctl ledger close 42 --yes", "fence a writer without a question"),
-    ),
+    examples="""
+        bkctl ledger close 42  # no client can add any more; readers see the end
+        bkctl ledger close 42 --yes  # fence a writer without a question
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="nothing in Java's tools; close of its client",
 )
@@ -286,21 +268,15 @@ ledger.command(
         flag("--count", help="Print only the number of ledgers."),
     ),
     effect=Effect.READ,
-    examples=(
-        (
-            "bkctl ledger list --state open --older-than 1d",
-            "open ledgers that a writer may have left behind",
-        ),
-        (
-            "bkctl ledger list --sort-by stored:desc --limit 10 -o wide",
-            "the ten closed ledgers with the most bytes, copies counted",
-        ),
-        (
-            "bkctl ledger list --meta app=foo --filter 'length>10kB'",
-            "the ledgers of an application that are larger than 10 kB",
-        ),
-        ("bkctl ledger list -o id --limit 100 --after 4711", "the next hundred ids, for a pipe"),
-    ),
+    examples="""
+        bkctl ledger list --state open --older-than 1d
+          # open ledgers that a writer may have left behind
+        bkctl ledger list --sort-by stored:desc --limit 10 -o wide
+          # the ten closed ledgers with the most bytes, copies counted
+        bkctl ledger list --meta app=foo --filter 'length>10kB'
+          # the ledgers of an application that are larger than 10 kB
+        bkctl ledger list -o id --limit 100 --after 4711  # the next hundred ids, for a pipe
+    """,
     exits=FAILURES,
     replaces="bookkeeper shell listledgers [-m] [-bookieid ID]",
 )
@@ -315,11 +291,11 @@ ledger.command(
         argument("ledger_ids", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl ledger show 42", "quorums, state, fragments and custom metadata"),
-        ("bkctl ledger show 42 -o json | jq .fragments", "the same for programs"),
-        ("bkctl ledger list -o id --state open | bkctl ledger show -", "ids from a pipe"),
-    ),
+    examples="""
+        bkctl ledger show 42  # quorums, state, fragments and custom metadata
+        bkctl ledger show 42 -o json | jq .fragments  # the same for programs
+        bkctl ledger list -o id --state open | bkctl ledger show -  # ids from a pipe
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell ledgermetadata -ledgerid ID",
 )
@@ -335,10 +311,10 @@ fence = ledger.command(
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl ledger fence 42", "the writer can add no more; the ledger is not closed yet"),
-        ("bkctl ledger fence 42 --dry-run", "show which bookies would fence it"),
-    ),
+    examples="""
+        bkctl ledger fence 42  # the writer can add no more; the ledger is not closed yet
+        bkctl ledger fence 42 --dry-run  # show which bookies would fence it
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
 )
 
@@ -354,14 +330,12 @@ recover = ledger.command(
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl ledger recover 42", "close a ledger whose writer has died"),
-        ("bkctl ledger recover 42 --yes --timeout 60", "the same from a script"),
-        (
-            "bkctl ledger list -o id --state in-recovery | bkctl ledger recover -",
-            "all recoveries that have not ended",
-        ),
-    ),
+    examples="""
+        bkctl ledger recover 42  # close a ledger whose writer has died
+        bkctl ledger recover 42 --yes --timeout 60  # the same from a script
+        bkctl ledger list -o id --state in-recovery | bkctl ledger recover -
+          # all recoveries that have not ended
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="opening the ledger with Java's client",
 )
@@ -386,15 +360,13 @@ ledger.command(
         ),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl ledger delete 42", "shows what would be deleted, and asks"),
-        ("bkctl ledger delete 42 43 --yes", "from a script"),
-        ("bkctl ledger delete --from-file ids --dry-run", "show what would be deleted"),
-        (
-            "bkctl ledger list --meta app=etl -o id | bkctl ledger delete - --dry-run",
-            "shows the ledgers of one application",
-        ),
-    ),
+    examples="""
+        bkctl ledger delete 42  # shows what would be deleted, and asks
+        bkctl ledger delete 42 43 --yes  # from a script
+        bkctl ledger delete --from-file ids --dry-run  # show what would be deleted
+        bkctl ledger list --meta app=etl -o id | bkctl ledger delete - --dry-run
+          # shows the ledgers of one application
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
 )
@@ -409,10 +381,10 @@ metadata.command(
     params=(argument("ledger_id", type=LEDGER_ID), argument("path", metavar="FILE")),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl ledger metadata dump 42 ledger-42", "keep the metadata for `restore`"),
-        ("bkctl ledger metadata dump 42 - | xxd", "to stdout"),
-    ),
+    examples="""
+        bkctl ledger metadata dump 42 ledger-42  # keep the metadata for `restore`
+        bkctl ledger metadata dump 42 - | xxd  # to stdout
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell ledgermetadata -ledgerid ID -dumptofile FILE",
 )
@@ -437,11 +409,11 @@ metadata.command(
         ),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl ledger metadata restore 42 ledger-42", "if ledger 42 was deleted"),
-        ("bkctl ledger metadata restore 42 ledger-42 --replace", "shows what changes, and asks"),
-        ("bkctl ledger metadata restore 42 ledger-42 --replace --dry-run", "only shows it"),
-    ),
+    examples="""
+        bkctl ledger metadata restore 42 ledger-42  # if ledger 42 was deleted
+        bkctl ledger metadata restore 42 ledger-42 --replace  # shows what changes, and asks
+        bkctl ledger metadata restore 42 ledger-42 --replace --dry-run  # only shows it
+    """,
     exits=CHANGE_FAILURES,
     replaces="bookkeeper shell ledgermetadata -ledgerid ID -restorefromfile FILE [-update]",
 )

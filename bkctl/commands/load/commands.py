@@ -43,11 +43,11 @@ top = Command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl top", "a live screen: q quits, s sorts, p pauses"),
-        ("bkctl top --once --sort-by add_p99_ms:desc", "one screen, the slowest bookie first"),
-        ("bkctl top -i 10s -o jsonl > load.jsonl", "an object every ten seconds, for programs"),
-    ),
+    examples="""
+        bkctl top  # a live screen: q quits, s sorts, p pauses
+        bkctl top --once --sort-by add_p99_ms:desc  # one screen, the slowest bookie first
+        bkctl top -i 10s -o jsonl > load.jsonl  # an object every ten seconds, for programs
+    """,
     exits=FAILURES,
     replaces="curl http://BOOKIE:8000/metrics, on each bookie, again and again",
 )
@@ -81,10 +81,10 @@ OF_BOOKIES: Final = (
             _STATS_PORT,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl bookie slow", "bookies whose latency is twice the median or more"),
-            ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
-        ),
+        examples="""
+            bkctl bookie slow  # bookies whose latency is twice the median or more
+            bkctl bookie slow --factor 1.5 --fail-if-any  # stricter, and for cron
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools",
     ),
@@ -110,11 +110,11 @@ OF_BOOKIES: Final = (
         ),
         effect=Effect.READ,
         without=(Facility.WATCH,),
-        examples=(
-            ("bkctl bookie plot 10.0.0.1:3181 adds", "adds a second, for a minute"),
-            ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),
-            ("bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL", "any of its metrics"),
-        ),
+        examples="""
+            bkctl bookie plot 10.0.0.1:3181 adds  # adds a second, for a minute
+            bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s  # how long syncs take
+            bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL  # any of its metrics
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
         replaces="nothing in Java's tools",
     ),
@@ -185,15 +185,13 @@ bench.command(
         flag("--keep", help="Keep the ledger, which includes the warm-up."),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bench write", "10,000 entries of 1 KiB, 400 at a time, three bookies"),
-        ("bkctl bench write --window 1 -n 1000", "the latency of one add"),
-        ("bkctl bench write --for 10s --json | jq .p99", "ten seconds; one figure, for a graph"),
-        (
-            "bkctl -u URI bench write --window 1 -n 1000 --fail-if 'p99>50ms'",
-            "for cron: status 10 if adds are slower",
-        ),
-    ),
+    examples="""
+        bkctl bench write  # 10,000 entries of 1 KiB, 400 at a time, three bookies
+        bkctl bench write --window 1 -n 1000  # the latency of one add
+        bkctl bench write --for 10s --json | jq .p99  # ten seconds; one figure, for a graph
+        bkctl -u URI bench write --window 1 -n 1000 --fail-if 'p99>50ms'
+          # for cron: status 10 if adds are slower
+    """,
     exits=_MEASURED,
     replaces="bkperf; org.apache.bookkeeper.benchmark.BenchThroughputLatency",
 )
@@ -215,11 +213,11 @@ bench.command(
         *COPIES,
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bench read 42", "all of a closed ledger, in order, as `ledger read` does"),
-        ("bkctl bench read 42 --random --window 32", "single entries anywhere in it"),
-        ("bkctl bench read", "a new ledger, deleted afterwards"),
-    ),
+    examples="""
+        bkctl bench read 42  # all of a closed ledger, in order, as `ledger read` does
+        bkctl bench read 42 --random --window 32  # single entries anywhere in it
+        bkctl bench read  # a new ledger, deleted afterwards
+    """,
     exits=(*_MEASURED, ExitStatus.NOT_FOUND),
     replaces="org.apache.bookkeeper.benchmark.BenchReadThroughputLatency",
 )
@@ -251,11 +249,11 @@ bench.command(
         ),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bench journal --dir /mnt/journal", "synced writes of this disk"),
-        ("bkctl bench journal --dir /mnt/journal --window 1", "the latency of one sync"),
-        ("bkctl bench journal --dir /tmp --no-sync", "without sync, for comparison"),
-    ),
+    examples="""
+        bkctl bench journal --dir /mnt/journal  # synced writes of this disk
+        bkctl bench journal --dir /mnt/journal --window 1  # the latency of one sync
+        bkctl bench journal --dir /tmp --no-sync  # without sync, for comparison
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS),
     replaces="bkperf journal append -j DIR",
 )

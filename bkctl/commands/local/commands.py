@@ -126,12 +126,12 @@ local = Command(
         *_CLUSTER,
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl local 3 --dir /tmp/bk --background", "keeps running; then `. /tmp/bk/bkctl.env`"),
-        ("bkctl local stop /tmp/bk", "stop that cluster"),
-        ("bkctl local 4 --racks 2", "two bookies in each rack; `bkctl cluster map` draws them"),
-        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
-    ),
+    examples="""
+        bkctl local 3 --dir /tmp/bk --background  # keeps running; then `. /tmp/bk/bkctl.env`
+        bkctl local stop /tmp/bk  # stop that cluster
+        bkctl local 4 --racks 2  # two bookies in each rack; `bkctl cluster map` draws them
+        bkctl local 3 --zookeeper  # with a real ZooKeeper, until Ctrl-C; then all is removed
+    """,
     exits=_EXITS,
     replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
     without=(Facility.PROFILE,),
@@ -155,14 +155,12 @@ demo = Command(
         ),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl demo", "with a text that comes with Python"),
-        (
-            "bkctl demo /var/log/syslog --dir /tmp/demo",
-            "with your own file; the results stay in /tmp/demo",
-        ),
-        ("bkctl demo --no-export", "no export; takes a few seconds"),
-    ),
+    examples="""
+        bkctl demo  # with a text that comes with Python
+        bkctl demo /var/log/syslog --dir /tmp/demo
+          # with your own file; the results stay in /tmp/demo
+        bkctl demo --no-export  # no export; takes a few seconds
+    """,
     exits=(
         ExitStatus.FAILED,
         ExitStatus.NOT_FOUND,

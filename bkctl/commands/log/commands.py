@@ -53,13 +53,11 @@ log.command(
         ),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl log create events", "three bookies, two copies of each entry"),
-        (
-            "bkctl log create audit -W 3 --roll-size 256MiB --roll-after 1d",
-            "a new ledger each day, or after 256 MiB",
-        ),
-    ),
+    examples="""
+        bkctl log create events  # three bookies, two copies of each entry
+        bkctl log create audit -W 3 --roll-size 256MiB --roll-after 1d
+          # a new ledger each day, or after 256 MiB
+    """,
     exits=(*FAILURES, ExitStatus.CONFLICT),
 )
 
@@ -84,14 +82,11 @@ log.command(
         flag("--seal", help="Seal the log: no entry can be appended later."),
     ),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl log append events 'first' 'second'", "two entries"),
-        (
-            "journalctl -f -o json | bkctl log append events -",
-            "each line as it arrives, until Ctrl-C",
-        ),
-        ("bkctl log append events --file today.log --seal", "seal the log after the last entry"),
-    ),
+    examples="""
+        bkctl log append events 'first' 'second'  # two entries
+        journalctl -f -o json | bkctl log append events -  # each line as it arrives, until Ctrl-C
+        bkctl log append events --file today.log --seal  # seal the log after the last entry
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
 )
 
@@ -133,12 +128,12 @@ log.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl log tail events", "all entries, from the first one kept"),
-        ("bkctl log tail events -n 10 --follow", "the last ten entries, and new ones"),
-        ("bkctl log tail events --from 3:120 -o jsonl", "from a position on, for programs"),
-        ("bkctl log tail events --cursor etl", "the entries since the last run with this cursor"),
-    ),
+    examples="""
+        bkctl log tail events  # all entries, from the first one kept
+        bkctl log tail events -n 10 --follow  # the last ten entries, and new ones
+        bkctl log tail events --from 3:120 -o jsonl  # from a position on, for programs
+        bkctl log tail events --cursor etl  # the entries since the last run with this cursor
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
 
@@ -147,7 +142,10 @@ log.command(
     body="bkctl.commands.log.lifecycle:list_all",
     help="List the logs of the cluster, by name.",
     effect=Effect.READ,
-    examples=(("bkctl log list", "every log, by name"), ("bkctl log list -o json", "for programs")),
+    examples="""
+        bkctl log list  # every log, by name
+        bkctl log list -o json  # for programs
+    """,
     exits=FAILURES,
 )
 
@@ -157,10 +155,10 @@ log.command(
     help="Show the ledgers of the log NAME, and the limits at which a new ledger begins.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl log show events", "each ledger, its state and size"),
-        ("bkctl log show events -o id", "only the ids, for a script"),
-    ),
+    examples="""
+        bkctl log show events  # each ledger, its state and size
+        bkctl log show events -o id  # only the ids, for a script
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
 
@@ -182,10 +180,10 @@ log.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl log cursors events", "each reader of the log, and how far it is behind"),
-        ("bkctl log cursors --metrics /var/lib/node_exporter/bkctl.prom", "for Prometheus"),
-    ),
+    examples="""
+        bkctl log cursors events  # each reader of the log, and how far it is behind
+        bkctl log cursors --metrics /var/lib/node_exporter/bkctl.prom  # for Prometheus
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
 
@@ -200,10 +198,10 @@ log.command(
     """,
     params=(argument("name", type=LOG_NAME), argument("cursor")),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl log delete-cursor events etl", "the cursor of a reader that was removed"),
-        ("bkctl log delete-cursor shop/eu/orders etl", "of a topic"),
-    ),
+    examples="""
+        bkctl log delete-cursor events etl  # the cursor of a reader that was removed
+        bkctl log delete-cursor shop/eu/orders etl  # of a topic
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
 )
 
@@ -241,12 +239,12 @@ log.command(
         force(UNREAD),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
-        ("bkctl log trim events --before 7:0 --dry-run", "show which ledgers would be deleted"),
-        ("bkctl log trim events --older-than 30d --yes", "from cron"),
-        ("bkctl log trim events --keep-entries 1000000", "all but the last million entries"),
-    ),
+    examples="""
+        bkctl log trim events --before 7:0  # the first seven ledgers, if they are closed
+        bkctl log trim events --before 7:0 --dry-run  # show which ledgers would be deleted
+        bkctl log trim events --older-than 30d --yes  # from cron
+        bkctl log trim events --keep-entries 1000000  # all but the last million entries
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )
 
@@ -269,10 +267,10 @@ log.command(
         ),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl log sweep events", "ledgers that are at least an hour old"),
-        ("bkctl log sweep events --older-than 7d", "ledgers that are at least a week old"),
-    ),
+    examples="""
+        bkctl log sweep events  # ledgers that are at least an hour old
+        bkctl log sweep events --older-than 7d  # ledgers that are at least a week old
+    """,
     exits=FAILURES,
 )
 
@@ -282,9 +280,9 @@ log.command(
     help="Delete the log NAME, its ledgers and all their entries.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl log delete events", "asks first"),
-        ("bkctl log delete events --yes", "for scripts"),
-    ),
+    examples="""
+        bkctl log delete events  # asks first
+        bkctl log delete events --yes  # for scripts
+    """,
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
 )

@@ -42,11 +42,11 @@ config.command(
         flag("--strict", help="An unknown key is an error."),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl config check bk_server.conf", "what bookied would say about it"),
-        ("bkctl config check common.conf --for client", "what a client would say about it"),
-        ("bkctl config check bk_server.conf --strict -o json", "unknown keys are errors"),
-    ),
+    examples="""
+        bkctl config check bk_server.conf  # what bookied would say about it
+        bkctl config check common.conf --for client  # what a client would say about it
+        bkctl config check bk_server.conf --strict -o json  # unknown keys are errors
+    """,
     exits=(ExitStatus.NOT_FOUND, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
     replaces="nothing in Java's tools: they ignore unknown keys",
 )
@@ -84,12 +84,12 @@ config.command(
         ),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl config show", "what this command line would set, in the form of a file"),
-        ("bkctl config show gcWaitTime 'journal*'", "what these keys do, and what is allowed"),
-        ("bkctl config show --origin", "with the flag, variable, profile or line of each value"),
-        ("bkctl config show --all --for bookie -c bk_server.conf", "every setting of a bookie"),
-    ),
+    examples="""
+        bkctl config show  # what this command line would set, in the form of a file
+        bkctl config show gcWaitTime 'journal*'  # what these keys do, and what is allowed
+        bkctl config show --origin  # with the flag, variable, profile or line of each value
+        bkctl config show --all --for bookie -c bk_server.conf  # every setting of a bookie
+    """,
     exits=(ExitStatus.NOT_FOUND,),
 )
 
@@ -106,10 +106,10 @@ config.command(
         argument("second", metavar="[FILE]", type=click.Path(), required=False),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl config diff bk1.conf bk2.conf", "keys that differ, whatever their order"),
-        ("bkctl config diff bk_server.conf", "values that are not the default"),
-    ),
+    examples="""
+        bkctl config diff bk1.conf bk2.conf  # keys that differ, whatever their order
+        bkctl config diff bk_server.conf  # values that are not the default
+    """,
     exits=(ExitStatus.NOT_FOUND,),
 )
 
@@ -157,10 +157,10 @@ profile.command(
     body="bkctl.commands.settings.profile_edits:list_profiles",
     help="List profiles.",
     effect=Effect.READ,
-    examples=(
-        ("bkctl profile list", "every profile, and which one is the default"),
-        ("bkctl profile list -o id", "their names alone"),
-    ),
+    examples="""
+        bkctl profile list  # every profile, and which one is the default
+        bkctl profile list -o id  # their names alone
+    """,
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
 )
@@ -171,10 +171,10 @@ profile.command(
     help="Show a profile; without NAME the profile that commands use now.",
     params=(argument("name", type=PROFILE, required=False),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl profile show", "the profile that commands use now"),
-        ("bkctl profile show prod -o json", "another one"),
-    ),
+    examples="""
+        bkctl profile show  # the profile that commands use now
+        bkctl profile show prod -o json  # another one
+    """,
     exits=(ExitStatus.NOT_FOUND,),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
@@ -186,11 +186,11 @@ profile.command(
     help="Save the cluster of -u or -c, and the keys of -X, as profile NAME.",
     params=(argument("name", type=PROFILE), *_VALUES),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl profile create staging -u zk+hierarchical://zk1:2181/ledgers --use", "by its URI"),
-        ("bkctl profile create prod -c /etc/bookkeeper/bk_server.conf --production", "by a file"),
-        ("bkctl profile create lab -u sqlite:///tmp/lab.db -X readTimeout=10", "with a client key"),
-    ),
+    examples="""
+        bkctl profile create staging -u zk+hierarchical://zk1:2181/ledgers --use  # by its URI
+        bkctl profile create prod -c /etc/bookkeeper/bk_server.conf --production  # by a file
+        bkctl profile create lab -u sqlite:///tmp/lab.db -X readTimeout=10  # with a client key
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.CONFLICT),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
@@ -202,10 +202,10 @@ profile.command(
     help="Make NAME the default profile, used if neither -u nor -c names a cluster.",
     params=(argument("name", type=PROFILE),),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl profile use staging", "for commands that name no cluster"),
-        ("bkctl profile use none", "remove the default: commands use the settings file again"),
-    ),
+    examples="""
+        bkctl profile use staging  # for commands that name no cluster
+        bkctl profile use none  # remove the default: commands use the settings file again
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
@@ -227,11 +227,11 @@ profile.command(
         *_VALUES,
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change the URI"),
-        ("bkctl profile edit prod --unset production --unset readTimeout", "remove keys"),
-        ("bkctl profile edit", "the file, in $EDITOR"),
-    ),
+    examples="""
+        bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers  # change the URI
+        bkctl profile edit prod --unset production --unset readTimeout  # remove keys
+        bkctl profile edit  # the file, in $EDITOR
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
@@ -243,10 +243,10 @@ profile.command(
     help="Delete a profile. The cluster itself is not touched.",
     params=(argument("name", type=PROFILE),),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl profile delete lab", "shows it, and asks"),
-        ("bkctl profile delete lab --yes", "does not ask"),
-    ),
+    examples="""
+        bkctl profile delete lab  # shows it, and asks
+        bkctl profile delete lab --yes  # does not ask
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),
@@ -266,13 +266,11 @@ profile.command(
         flag("--replace", help="Replace profiles of the same name."),
     ),
     effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl profile import team.toml", "all profiles of another file"),
-        (
-            "bkctl profile import /opt/bookkeeper/conf/bk_server.conf --name prod",
-            "the cluster and client keys of a settings file of Java",
-        ),
-    ),
+    examples="""
+        bkctl profile import team.toml  # all profiles of another file
+        bkctl profile import /opt/bookkeeper/conf/bk_server.conf --name prod
+          # the cluster and client keys of a settings file of Java
+    """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces=_NO_TWIN,
     without=(Facility.PROFILE,),

@@ -66,14 +66,12 @@ completion = Command(
     params=(argument("shell", type=click.Choice(tuple(SCRIPTS))),),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        (
-            "bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl",
-            "for the user, where bash-completion is installed",
-        ),
-        ("bkctl completion zsh > ~/.zfunc/_bkctl", "with ~/.zfunc in $fpath, before compinit"),
-        ("bkctl completion fish | source", "in ~/.config/fish/config.fish"),
-    ),
+    examples="""
+        bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl
+          # for the user, where bash-completion is installed
+        bkctl completion zsh > ~/.zfunc/_bkctl  # with ~/.zfunc in $fpath, before compinit
+        bkctl completion fish | source  # in ~/.config/fish/config.fish
+    """,
 )
 
 explain = Command(
@@ -93,12 +91,12 @@ explain = Command(
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
-        ("bkctl explain BKLedgerFencedException", "by the class that a Java log names"),
-        ("bkctl explain lac", "a term"),
-        ("bkctl explain", "every name"),
-    ),
+    examples="""
+        bkctl explain BK-LEDGER-FENCED  # causes, exit status, and what to try
+        bkctl explain BKLedgerFencedException  # by the class that a Java log names
+        bkctl explain lac  # a term
+        bkctl explain  # every name
+    """,
     exits=(ExitStatus.NOT_FOUND,),
     without=(Facility.WATCH, Facility.PROFILE),
 )
@@ -130,11 +128,11 @@ shell = ShellCommand(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl shell", "a prompt; Tab completes, `help` lists the commands"),
-        ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),
-        ("bkctl shell nightly.bk --keep-going", "a script, one command a line"),
-    ),
+    examples="""
+        bkctl shell  # a prompt; Tab completes, `help` lists the commands
+        bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'  # a few commands
+        bkctl shell nightly.bk --keep-going  # a script, one command a line
+    """,
     exits=tuple(ExitStatus),
     replaces="nothing in Java's tools: `bookkeeper shell` starts anew for each command",
 )
@@ -150,11 +148,11 @@ version = Command(
     """,
     params=(flag("--all", "every", help="Also ask each bookie, over HTTP."),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl version", "of this tool"),
-        ("bkctl version --all", "and of each bookie that reports it"),
-        ("bkctl version --all --filter version=none", "bookies that report no version"),
-    ),
+    examples="""
+        bkctl version  # of this tool
+        bkctl version --all  # and of each bookie that reports it
+        bkctl version --all --filter version=none  # bookies that report no version
+    """,
     exits=(ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell's missing --version; bookkeeper-server prints it at its start",
 )
@@ -179,12 +177,12 @@ compat = CompatCommand(
         ),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
-        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the options of Java's shell"),
-        ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
-        ("bkctl -o json compat listledgers", "options of bkctl go before the Java command"),
-    ),
+    examples="""
+        bkctl compat readledger -l 3 -fe 0 -le 9  # runs `bkctl ledger read 3 --first 0 ...`
+        bkctl compat -conf bk_server.conf listbookies -rw  # with the options of Java's shell
+        bkctl compat bookies list -rw  # as Java's bkctl has it
+        bkctl -o json compat listledgers  # options of bkctl go before the Java command
+    """,
     exits=tuple(ExitStatus),
     replaces="bookkeeper shell COMMAND; bkctl (Java's) GROUP COMMAND",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -198,11 +196,11 @@ help_ = Command(
     params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),
-    examples=(
-        ("bkctl help ledger", "the commands for ledgers"),
-        ("bkctl help ledger read", "its examples, options and exit statuses"),
-        ("bkctl help readledger", "the line to use instead of a command of Java's shell"),
-    ),
+    examples="""
+        bkctl help ledger  # the commands for ledgers
+        bkctl help ledger read  # its examples, options and exit statuses
+        bkctl help readledger  # the line to use instead of a command of Java's shell
+    """,
     replaces="bookkeeper shell help COMMAND",
 )
 
@@ -217,6 +215,9 @@ options = Command(
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),
-    examples=(("bkctl options", "all options"), ("bkctl options | less", "page by page")),
+    examples="""
+        bkctl options  # all options
+        bkctl options | less  # page by page
+    """,
     replaces="nothing in Java's tools; bookkeeper shell without a command",
 )

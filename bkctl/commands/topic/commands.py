@@ -35,10 +35,10 @@ topic.command(
         option("--pattern", metavar="REGEX", help="Only topics whose complete name matches REGEX."),
     ),
     effect=Effect.READ,
-    examples=(
-        ("bkctl topic list", "every topic and partition that has ledgers"),
-        ("bkctl topic list --pattern 'persistent://shop/.*'", "the topics of the tenant shop"),
-    ),
+    examples="""
+        bkctl topic list  # every topic and partition that has ledgers
+        bkctl topic list --pattern 'persistent://shop/.*'  # the topics of the tenant shop
+    """,
     exits=FAILURES,
     replaces=_NO_JAVA,
 )
@@ -49,10 +49,10 @@ topic.command(
     help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl topic show orders", "a topic of public/default"),
-        ("bkctl topic show shop/eu/orders -o json", "for programs"),
-    ),
+    examples="""
+        bkctl topic show orders  # a topic of public/default
+        bkctl topic show shop/eu/orders -o json  # for programs
+    """,
     exits=_FOUND,
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
@@ -65,10 +65,10 @@ topic.command(
     """,
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
-    examples=(
-        ("bkctl topic ledgers orders", "each ledger, its entries and size"),
-        ("bkctl topic ledgers orders -o id", "only the ids, for a script"),
-    ),
+    examples="""
+        bkctl topic ledgers orders  # each ledger, its entries and size
+        bkctl topic ledgers orders -o id  # only the ids, for a script
+    """,
     exits=_FOUND,
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
@@ -90,14 +90,11 @@ topic.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl topic peek orders", "the first ten messages that are kept"),
-        (
-            "bkctl topic peek orders --from 812:40 -n 100 -o jsonl",
-            "from a message id, for programs",
-        ),
-        ("bkctl topic peek orders --decode avro", "values by the topic's schema"),
-    ),
+    examples="""
+        bkctl topic peek orders  # the first ten messages that are kept
+        bkctl topic peek orders --from 812:40 -n 100 -o jsonl  # from a message id, for programs
+        bkctl topic peek orders --decode avro  # values by the topic's schema
+    """,
     exits=(*_FOUND,),
     replaces="pulsar-admin topics examine-messages TOPIC",
 )
@@ -118,10 +115,10 @@ topic.command(
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
-    examples=(
-        ("bkctl topic export orders orders.parquet", "all confirmed messages"),
-        ("bkctl topic export orders new.parquet --from 812:40", "begin with a message id"),
-    ),
+    examples="""
+        bkctl topic export orders orders.parquet  # all confirmed messages
+        bkctl topic export orders new.parquet --from 812:40  # begin with a message id
+    """,
     exits=(*_FOUND, ExitStatus.CONFLICT),
     replaces=_NO_JAVA,
 )

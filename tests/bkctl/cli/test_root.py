@@ -448,7 +448,7 @@ def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None
 def _options(*args: str, environ: dict[str, str] | None = None) -> Options:
     """Return what a command sees of the global options."""
     seen: list[Options] = []
-    probe = Command("probe", body="", effect=Effect.READ, examples=())
+    probe = Command("probe", body="", effect=Effect.READ, examples="")
     probe.invoke = lambda ctx: seen.append(options_of(ctx))  # type: ignore[method-assign]
     inner = Group("inner", params=global_options(root=False))
     inner.add_command(probe)

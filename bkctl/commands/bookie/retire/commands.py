@@ -74,21 +74,13 @@ recover = Command(
         *_RECOVERY,
     ),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl bookie recover 10.0.0.1:3181", "shows the ledgers to move, and asks"),
-        (
-            "bkctl bookie recover 10.0.0.1:3181 --plan",
-            "the new bookie of each fragment, and the bytes",
-        ),
-        (
-            "bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s",
-            ("copy everything to one bookie"),
-        ),
-        (
-            "bkctl bookie recover 10.0.0.1:3181 --ledger 42 --to 10.0.0.1:3181",
-            "repair damaged copies where they are",
-        ),
-    ),
+    examples="""
+        bkctl bookie recover 10.0.0.1:3181  # shows the ledgers to move, and asks
+        bkctl bookie recover 10.0.0.1:3181 --plan  # the new bookie of each fragment, and the bytes
+        bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s  # copy everything to one bookie
+        bkctl bookie recover 10.0.0.1:3181 --ledger 42 --to 10.0.0.1:3181
+          # repair damaged copies where they are
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",
 )
@@ -103,10 +95,10 @@ recover_either = Command(
         *_RECOVERY,
     ),
     effect=Effect.FENCES,
-    examples=(
-        ("bkctl recover 10.0.0.1:3181", "copy the entries of that bookie to other bookies"),
-        ("bkctl recover 42", "find out where ledger 42 ends, and close it there"),
-    ),
+    examples="""
+        bkctl recover 10.0.0.1:3181  # copy the entries of that bookie to other bookies
+        bkctl recover 42  # find out where ledger 42 ends, and close it there
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID]; opening a ledger with Java's client",
 )
@@ -142,15 +134,13 @@ decommission = Command(
         *WHERE,
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl bookie decommission 10.0.0.1:3181", "waits until all its ledgers are moved"),
-        ("bkctl bookie decommission 10.0.0.1:3181 --drain", "copy its ledgers away while it runs"),
-        ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
-        (
-            "bkctl bookie decommission 10.0.0.1:3181 --cancel",
-            "stop the decommission: the bookie is back",
-        ),
-    ),
+    examples="""
+        bkctl bookie decommission 10.0.0.1:3181  # waits until all its ledgers are moved
+        bkctl bookie decommission 10.0.0.1:3181 --drain  # copy its ledgers away while it runs
+        bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600  # from a script
+        bkctl bookie decommission 10.0.0.1:3181 --cancel
+          # stop the decommission: the bookie is back
+    """,
     exits=(*CHANGE_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell decommissionbookie [-bookieid ID]",
 )
@@ -164,16 +154,10 @@ decommission_status = Command(
         flag("--detail", help="List each ledger with the reason why it waits."),
     ),
     effect=Effect.READ,
-    examples=(
-        (
-            "bkctl bookie decommission-status 10.0.0.1:3181",
-            "the number of ledgers, and the progress",
-        ),
-        (
-            "bkctl bookie decommission-status 10.0.0.1:3181 --detail",
-            "each ledger, and why it waits",
-        ),
-    ),
+    examples="""
+        bkctl bookie decommission-status 10.0.0.1:3181  # the number of ledgers, and the progress
+        bkctl bookie decommission-status 10.0.0.1:3181 --detail  # each ledger, and why it waits
+    """,
     exits=FAILURES,
     replaces="nothing: Java's tool only counts, while it waits",
 )

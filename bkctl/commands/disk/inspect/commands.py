@@ -33,13 +33,11 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk lastmark -c bk_server.conf", "every copy, and which of them is used"),
-            (
-                "bkctl disk lastmark --check -c bk_server.conf",
-                "status 10 if the bookie could not start from the mark",
-            ),
-        ),
+        examples="""
+            bkctl disk lastmark -c bk_server.conf  # every copy, and which of them is used
+            bkctl disk lastmark --check -c bk_server.conf
+              # status 10 if the bookie could not start from the mark
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell lastmark",
     ),
@@ -55,14 +53,12 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk files -c bk_server.conf", "all files"),
-            ("bkctl disk files --journal -c bk_server.conf", "the journals"),
-            (
-                "bkctl disk files --entrylog -o csv -c bk_server.conf",
-                "the entry logs, for a spreadsheet",
-            ),
-        ),
+        examples="""
+            bkctl disk files -c bk_server.conf  # all files
+            bkctl disk files --journal -c bk_server.conf  # the journals
+            bkctl disk files --entrylog -o csv -c bk_server.conf
+              # the entry logs, for a spreadsheet
+        """,
         exits=FAILURES,
         replaces="bookkeeper shell listfilesondisc -txn | -log | -idx",
     ),
@@ -89,21 +85,14 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
-            (
-                "bkctl disk usage --directories -c bk_server.conf",
-                "free and used space of each directory",
-            ),
-            (
-                "bkctl disk usage --existing -c bk_server.conf",
-                "what the next collection would find",
-            ),
-            (
-                "bkctl disk usage --ledgers -c bk_server.conf",
-                "which ledgers use the space of this bookie",
-            ),
-        ),
+        examples="""
+            bkctl disk usage -c bk_server.conf  # entry logs, those with most to free first
+            bkctl disk usage --directories -c bk_server.conf
+              # free and used space of each directory
+            bkctl disk usage --existing -c bk_server.conf  # what the next collection would find
+            bkctl disk usage --ledgers -c bk_server.conf
+              # which ledgers use the space of this bookie
+        """,
         exits=(*FAILURES, ExitStatus.UNREACHABLE, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools; activeledgers for one log at a time",
     ),
@@ -121,16 +110,11 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            (
-                "bkctl disk lock-status -c bk_server.conf",
-                "each directory, and the process that uses it",
-            ),
-            (
-                "bkctl disk lock-status -c bk_server.conf --fail-if-any",
-                "status 10 if a bookie uses one of them, for scripts",
-            ),
-        ),
+        examples="""
+            bkctl disk lock-status -c bk_server.conf  # each directory, and the process that uses it
+            bkctl disk lock-status -c bk_server.conf --fail-if-any
+              # status 10 if a bookie uses one of them, for scripts
+        """,
         exits=(ExitStatus.PROBLEMS,),
         replaces="nothing in Java's tools: they do not look whether a bookie runs",
     ),
@@ -162,15 +146,13 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk journal -c bk_server.conf", "all journals, oldest first"),
-            ("bkctl disk journal 1a1fc678c87.txn --ledger 42 -c bk_server.conf", "of one ledger"),
-            ("bkctl disk journal ./1a1fc678c87.txn --payload", "any file, with payloads"),
-            (
-                "bkctl disk journal --verify -c bk_server.conf",
-                "whether each journal is intact, and up to which offset",
-            ),
-        ),
+        examples="""
+            bkctl disk journal -c bk_server.conf  # all journals, oldest first
+            bkctl disk journal 1a1fc678c87.txn --ledger 42 -c bk_server.conf  # of one ledger
+            bkctl disk journal ./1a1fc678c87.txn --payload  # any file, with payloads
+            bkctl disk journal --verify -c bk_server.conf
+              # whether each journal is intact, and up to which offset
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell readjournal [-dir DIR] [-msg] JOURNAL_ID | FILE",
     ),
@@ -214,18 +196,13 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk entrylog 26 -c bk_server.conf", "every entry in 1a.log"),
-            (
-                "bkctl disk entrylog 1a.log --ledger 42 --entry 0-9 -c bk_server.conf",
-                "ten entries of one ledger",
-            ),
-            (
-                "bkctl disk entrylog 0x1a --summary -c bk_server.conf",
-                "bytes by ledger, live and dead",
-            ),
-            ("bkctl disk entrylog ./1a.log --payload -o jsonl", "any file, for programs"),
-        ),
+        examples="""
+            bkctl disk entrylog 26 -c bk_server.conf  # every entry in 1a.log
+            bkctl disk entrylog 1a.log --ledger 42 --entry 0-9 -c bk_server.conf
+              # ten entries of one ledger
+            bkctl disk entrylog 0x1a --summary -c bk_server.conf  # bytes by ledger, live and dead
+            bkctl disk entrylog ./1a.log --payload -o jsonl  # any file, for programs
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell readlog [-l ID] [-e ID] [-sp POS] [-ep POS] [-m] LOG_ID | FILE; "
         "readlogmetadata LOG_ID | FILE; activeledgers -l LOG_ID",
@@ -251,11 +228,11 @@ LOOKS: Final = (
             *DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk ledger 42 -c bk_server.conf", "each entry: file, offset, size, digest"),
-            ("bkctl disk ledger 42 10-19 --payload -c bk_server.conf", "with payloads"),
-            ("bkctl disk ledger 42 --payload -o jsonl -c bk_server.conf", "for programs, base64"),
-        ),
+        examples="""
+            bkctl disk ledger 42 -c bk_server.conf  # each entry: file, offset, size, digest
+            bkctl disk ledger 42 10-19 --payload -c bk_server.conf  # with payloads
+            bkctl disk ledger 42 --payload -o jsonl -c bk_server.conf  # for programs, base64
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell readledger -bookieid of this host, with the bookie stopped",
     ),
@@ -270,14 +247,11 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk ledgers -c bk_server.conf", "id, fence, last entry of each"),
-            ("bkctl disk ledgers --bytes -c bk_server.conf", "and their bytes in the entry logs"),
-            (
-                "bkctl disk ledgers -o id -c bk_server.conf",
-                "ids, to compare with `bkctl ledger list`",
-            ),
-        ),
+        examples="""
+            bkctl disk ledgers -c bk_server.conf  # id, fence, last entry of each
+            bkctl disk ledgers --bytes -c bk_server.conf  # and their bytes in the entry logs
+            bkctl disk ledgers -o id -c bk_server.conf  # ids, to compare with `bkctl ledger list`
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell listledgers, which lists the cluster's",
     ),
@@ -297,17 +271,12 @@ LOOKS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl disk index 42 -c bk_server.conf", "entry log and offset of every entry"),
-            (
-                "bkctl disk index 42 --meta -c bk_server.conf",
-                "key, fence, explicit LAC, number of entries",
-            ),
-            (
-                "bkctl disk index 42 --holes -c bk_server.conf",
-                "ranges of missing entries",
-            ),
-        ),
+        examples="""
+            bkctl disk index 42 -c bk_server.conf  # entry log and offset of every entry
+            bkctl disk index 42 --meta -c bk_server.conf
+              # key, fence, explicit LAC, number of entries
+            bkctl disk index 42 --holes -c bk_server.conf  # ranges of missing entries
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell ledger [-meta] LEDGER_ID",
     ),

@@ -70,18 +70,12 @@ upgrade = Command(
         force("empty-directory"),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
-        (
-            "bkctl disk upgrade --upgrade -c bk_server.conf",
-            "upgrade; the old data stays beside the new",
-        ),
-        ("bkctl disk upgrade --rollback -c bk_server.conf", "back to the old data"),
-        (
-            "bkctl disk upgrade --finalize -c bk_server.conf",
-            "delete the old data, after a good start",
-        ),
-    ),
+    examples="""
+        bkctl disk upgrade --check -c bk_server.conf  # which layout each directory has
+        bkctl disk upgrade --upgrade -c bk_server.conf  # upgrade; the old data stays beside the new
+        bkctl disk upgrade --rollback -c bk_server.conf  # back to the old data
+        bkctl disk upgrade --finalize -c bk_server.conf  # delete the old data, after a good start
+    """,
     exits=(
         ExitStatus.FAILED,
         ExitStatus.NOT_FOUND,
@@ -114,14 +108,12 @@ bookieformat = Command(
         ),
     ),
     effect=Effect.LOSES_DATA,
-    examples=(
-        (
-            "bkctl bookieformat -c bk_server.conf",
-            "shows what would be deleted, and asks for the bookie's id",
-        ),
-        ("bkctl bookieformat -c bk_server.conf -nonInteractive -force", "from a script"),
-        ("bkctl bookieformat -c bk_server.conf -n -f -d", "the same, and delete the stored cookie"),
-    ),
+    examples="""
+        bkctl bookieformat -c bk_server.conf
+          # shows what would be deleted, and asks for the bookie's id
+        bkctl bookieformat -c bk_server.conf -nonInteractive -force  # from a script
+        bkctl bookieformat -c bk_server.conf -n -f -d  # the same, and delete the stored cookie
+    """,
     exits=_ENDS,
     replaces="bookkeeper shell bookieformat [-nonInteractive] [-force] [-deleteCookie]",
 )
@@ -149,18 +141,12 @@ REPAIRS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
-        examples=(
-            (
-                "bkctl disk check -c bk_server.conf",
-                "the header of each entry that the index lists",
-            ),
-            (
-                "bkctl disk check /data/bookie",
-                "the directories of one bookie, without its settings",
-            ),
-            ("bkctl disk check --deep -c bk_server.conf", "every byte, and digests"),
-            ("bkctl disk check --repair-plan -c bk_server.conf", "which commands would help"),
-        ),
+        examples="""
+            bkctl disk check -c bk_server.conf  # the header of each entry that the index lists
+            bkctl disk check /data/bookie  # the directories of one bookie, without its settings
+            bkctl disk check --deep -c bk_server.conf  # every byte, and digests
+            bkctl disk check --repair-plan -c bk_server.conf  # which commands would help
+        """,
         exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell localconsistencycheck; check-db-ledgers-index",
     ),
@@ -186,17 +172,12 @@ REPAIRS: Final = (
             *DIRECTORIES,
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            (
-                "bkctl disk rebuild-index 42 43 -c bk_server.conf",
-                "two ledgers whose index is damaged",
-            ),
-            ("bkctl disk rebuild-index --all --dry-run -c bk_server.conf", "what would be written"),
-            (
-                "bkctl disk rebuild-index 42 --password-file FILE -c bk_server.conf",
-                "if the ledger's key is in no journal and no index",
-            ),
-        ),
+        examples="""
+            bkctl disk rebuild-index 42 43 -c bk_server.conf  # two ledgers whose index is damaged
+            bkctl disk rebuild-index --all --dry-run -c bk_server.conf  # what would be written
+            bkctl disk rebuild-index 42 --password-file FILE -c bk_server.conf
+              # if the ledger's key is in no journal and no index
+        """,
         exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
         replaces="bookkeeper shell regenerate-interleaved-storage-index-file -l ID -password P",
     ),
@@ -230,17 +211,12 @@ REPAIRS: Final = (
         ),
         effect=Effect.READ,
         without=(Facility.WATCH,),
-        examples=(
-            ("bkctl disk salvage 42 --out saved -c bk_server.conf", "into saved/ledger-42.entries"),
-            (
-                "bkctl ledger write --length-prefixed saved/ledger-42.entries",
-                "from there into a new ledger",
-            ),
-            (
-                "bkctl disk salvage 42 --out saved --ledger-dir /data/l1",
-                "from one directory's logs",
-            ),
-        ),
+        examples="""
+            bkctl disk salvage 42 --out saved -c bk_server.conf  # into saved/ledger-42.entries
+            bkctl ledger write --length-prefixed saved/ledger-42.entries
+              # from there into a new ledger
+            bkctl disk salvage 42 --out saved --ledger-dir /data/l1  # from one directory's logs
+        """,
         exits=(*FAILURES, ExitStatus.PARTLY),
     ),
     Command(
@@ -254,13 +230,10 @@ REPAIRS: Final = (
     """,
         params=BOOKIE_DIRECTORIES,
         effect=Effect.REVERSIBLE,
-        examples=(
-            (
-                "bkctl disk flush -c bk_server.conf",
-                "after a crash, before a Java bookie takes over",
-            ),
-            ("bkctl disk flush -c bk_server.conf --json", "what was replayed, for programs"),
-        ),
+        examples="""
+            bkctl disk flush -c bk_server.conf  # after a crash, before a Java bookie takes over
+            bkctl disk flush -c bk_server.conf --json  # what was replayed, for programs
+        """,
         exits=(*_CHANGES, ExitStatus.CONFLICT),
     ),
     Command(
@@ -286,20 +259,14 @@ REPAIRS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            (
-                "bkctl disk rebuild-db --locations -c bk_server.conf",
-                "the locations of entries, from the logs",
-            ),
-            (
-                "bkctl disk rebuild-db --ledgers -c bk_server.conf",
-                "the list of ledgers, from journals and logs",
-            ),
-            (
-                "bkctl disk rebuild-db --ledgers --locations --dry-run -c bk_server.conf",
-                "only shows what would be written",
-            ),
-        ),
+        examples="""
+            bkctl disk rebuild-db --locations -c bk_server.conf
+              # the locations of entries, from the logs
+            bkctl disk rebuild-db --ledgers -c bk_server.conf
+              # the list of ledgers, from journals and logs
+            bkctl disk rebuild-db --ledgers --locations --dry-run -c bk_server.conf
+              # only shows what would be written
+        """,
         exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
         replaces="bookkeeper shell rebuild-db-ledger-locations-index; "
         "bookkeeper shell rebuild-db-ledgers-index",
@@ -327,11 +294,11 @@ REPAIRS: Final = (
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl disk convert --to db -c bk_server.conf", "from index files to RocksDB"),
-            ("bkctl disk convert --to interleaved -c bk_server.conf", "and back"),
-            ("bkctl disk convert --to db --dry-run -c bk_server.conf", "only shows the steps"),
-        ),
+        examples="""
+            bkctl disk convert --to db -c bk_server.conf  # from index files to RocksDB
+            bkctl disk convert --to interleaved -c bk_server.conf  # and back
+            bkctl disk convert --to db --dry-run -c bk_server.conf  # only shows the steps
+        """,
         exits=(*_CHANGES, ExitStatus.CONFLICT),
         replaces="bookkeeper shell convert-to-db-storage; "
         "bookkeeper shell convert-to-interleaved-storage",
@@ -353,17 +320,12 @@ REPAIRS: Final = (
             _FORCE,
         ),
         effect=Effect.LOSES_DATA,
-        examples=(
-            (
-                "bkctl disk format -c bk_server.conf",
-                "shows what would be deleted, and asks for the bookie's id",
-            ),
-            ("bkctl disk format -c bk_server.conf --dry-run", "only shows it"),
-            (
-                "bkctl disk format -c bk_server.conf --delete-cookie --yes",
-                "from a script, for good",
-            ),
-        ),
+        examples="""
+            bkctl disk format -c bk_server.conf
+              # shows what would be deleted, and asks for the bookie's id
+            bkctl disk format -c bk_server.conf --dry-run  # only shows it
+            bkctl disk format -c bk_server.conf --delete-cookie --yes  # from a script, for good
+        """,
         exits=_ENDS,
         replaces="bookkeeper shell bookieformat [-nonInteractive] [-force] [-deleteCookie]",
     ),
@@ -377,13 +339,10 @@ REPAIRS: Final = (
     """,
         params=(flag("--write", help="Make the directories and the cookie."),),
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl disk init -c bk_server.conf", "checks only"),
-            (
-                "bkctl disk init -c bk_server.conf --write",
-                "makes the directories and the cookie too",
-            ),
-        ),
+        examples="""
+            bkctl disk init -c bk_server.conf  # checks only
+            bkctl disk init -c bk_server.conf --write  # makes the directories and the cookie too
+        """,
         exits=_ENDS,
         replaces="bookkeeper shell initbookie",
     ),
@@ -396,10 +355,10 @@ REPAIRS: Final = (
     ledger id modulo the number of directories.
     """,
         effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl disk expand -c bk_server.conf", "after directories were added there"),
-            ("bkctl disk expand --dry-run -c bk_server.conf", "only shows the new directories"),
-        ),
+        examples="""
+            bkctl disk expand -c bk_server.conf  # after directories were added there
+            bkctl disk expand --dry-run -c bk_server.conf  # only shows the new directories
+        """,
         exits=(*_ENDS[:-1], ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
         replaces="bookkeeper shell updatecookie -expandstorage",
     ),

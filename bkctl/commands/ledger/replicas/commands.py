@@ -30,15 +30,12 @@ REPLICAS: Final = (
             flag("--fail-if-any", help="End with status 10 unless every bookie lists its entries."),
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl ledger map 42", "fragments by bookies, with the health of each replica"),
-            (
-                "bkctl ledger map 42 --fail-if-any",
-                "status 10 unless all entries are listed",
-            ),
-            ("bkctl ledger map 42 -o json", "numbers of entries, for programs"),
-            ("bkctl ledger map 42 1000 -o id", "the bookies that hold entry 1000, in order"),
-        ),
+        examples="""
+            bkctl ledger map 42  # fragments by bookies, with the health of each replica
+            bkctl ledger map 42 --fail-if-any  # status 10 unless all entries are listed
+            bkctl ledger map 42 -o json  # numbers of entries, for programs
+            bkctl ledger map 42 1000 -o id  # the bookies that hold entry 1000, in order
+        """,
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell ledgermetadata -ledgerid ID, with readledger -bookie",
     ),
@@ -79,15 +76,13 @@ REPLICAS: Final = (
             ),
         ),
         effect=Effect.READ,
-        examples=(
-            ("bkctl ledger verify 42", "each copy of each entry"),
-            (
-                "bkctl ledger verify --all --state closed --sample 5%",
-                "some entries of all closed ledgers, for a nightly job",
-            ),
-            ("bkctl ledger verify --all --rate 20MB/s", "all entries, at a pace that spares disks"),
-            ("bkctl ledger list -o id | bkctl ledger verify - -o jsonl", "ids from a pipe"),
-        ),
+        examples="""
+            bkctl ledger verify 42  # each copy of each entry
+            bkctl ledger verify --all --state closed --sample 5%
+              # some entries of all closed ledgers, for a nightly job
+            bkctl ledger verify --all --rate 20MB/s  # all entries, at a pace that spares disks
+            bkctl ledger list -o id | bkctl ledger verify - -o jsonl  # ids from a pipe
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools: their checks read samples and compare nothing",
     ),
@@ -116,17 +111,13 @@ REPLICAS: Final = (
             ),
         ),
         effect=Effect.READ,
-        examples=(
-            (
-                "bkctl ledger orphans --keep-file ids",
-                "ledgers that are not in the file ids, which has one id a line",
-            ),
-            ("list-my-ledgers | bkctl ledger orphans --keep-file -", "ids from the application"),
-            (
-                "bkctl ledger orphans --keep-file ids -o id > orphans",
-                "into a file; `ledger delete --from-file orphans --dry-run` checks it",
-            ),
-        ),
+        examples="""
+            bkctl ledger orphans --keep-file ids
+              # ledgers that are not in the file ids, which has one id a line
+            list-my-ledgers | bkctl ledger orphans --keep-file -  # ids from the application
+            bkctl ledger orphans --keep-file ids -o id > orphans
+              # into a file; `ledger delete --from-file orphans --dry-run` checks it
+        """,
         exits=(*FAILURES, ExitStatus.NOT_FOUND),
     ),
 )
