@@ -57,86 +57,49 @@ class OtherKey:
 
 @attrs.frozen(kw_only=True)
 class Spec:
-    """The arguments of ``setting()``; see there."""
+    """What is said of a setting, beside its default."""
 
     key: str
+    """The name in a file."""
     doc: str
-    unit: str
-    group: str
-    aliases: tuple[str, ...]
-    minimum: float | None
-    maximum: float | None
-    choices: tuple[str, ...]
-    default_text: str | None
-    without_effect: str
-    secret: bool
-    reloads: bool
-    parse: Callable[[str], Any] | None
-    risky: Callable[[Any], str | None] | None
-    refuse: Callable[[Any], str | None] | None
+    """One or two sentences for the operator."""
+    unit: str = ""
+    """As printed: ``entries/s``; by default what the attribute's name ends with (``ms``, ``s``,
+    ``bytes``, also before ``_max`` or ``_min``)."""
+    group: str = ""
+    """The heading it is listed under; the last one given goes on when empty."""
+    aliases: tuple[str, ...] = ()
+    """Older names, used if ``key`` is not set."""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    """The only texts allowed."""
+    default_text: str | None = None
+    """How to print a default that depends on something else."""
+    without_effect: str = ""
+    """Why setting it changes nothing now; said once when it is set to something else than the
+    default."""
+    secret: bool = False
+    """Never print the value."""
+    reloads: bool = False
+    """A process that runs takes another value when it is told to read its settings again."""
+    parse: Callable[[str], Any] | None = None
+    """Text to value where the annotation's type cannot say it; raises ``ValueError``."""
+    risky: Callable[[Any], str | None] | None = None
+    """The reason to warn about a value, or ``None``."""
+    refuse: Callable[[Any], str | None] | None = None
+    """The reason not to start with a value, or ``None``."""
 
 
-def setting(
-    default: T,
-    *,
-    key: str,
-    doc: str,
-    unit: str = "",
-    group: str = "",
-    aliases: tuple[str, ...] = (),
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    default_text: str | None = None,
-    without_effect: str = "",
-    secret: bool = False,
-    reloads: bool = False,
-    parse: Callable[[str], Any] | None = None,
-    risky: Callable[[Any], str | None] | None = None,
-    refuse: Callable[[Any], str | None] | None = None,
-) -> T:
-    """Declare one attribute of a settings class.
+def setting(default: T, **said: Any) -> T:
+    """Declare one attribute of a settings class; ``said`` are the attributes of its ``Spec``.
 
-    Args:
-        default: used where the key is not set; its type is the attribute's annotation, one of
-            bool, int, float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of
-            these or ``None``.
-        key: the name in a file.
-        doc: one or two sentences for the operator.
-        unit: as printed: ``entries/s``; by default what the attribute's name ends with (``ms``,
-            ``s``, ``bytes``, also before ``_max`` or ``_min``).
-        group: the heading it is listed under; the last one given goes on when empty.
-        aliases: older names, used if ``key`` is not set.
-        minimum: the least number allowed.
-        maximum: the greatest number allowed.
-        choices: the only texts allowed.
-        default_text: how to print a default that depends on something else.
-        without_effect: why setting it changes nothing now; said once when it is set to
-            something else than the default.
-        secret: never print the value.
-        reloads: a process that runs takes another value when it is told to read its settings again.
-        parse: text to value where the annotation's type cannot say it; raises ``ValueError``.
-        risky: the reason to warn about a value, or ``None``.
-        refuse: the reason not to start with a value, or ``None``.
+    ``default`` is used where the key is not set; its type is the attribute's annotation, one of
+    bool, int, float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of these or
+    ``None``.
     """
-    spec = Spec(
-        key=key,
-        doc=doc,
-        unit=unit,
-        group=group,
-        aliases=aliases,
-        minimum=minimum,
-        maximum=maximum,
-        choices=choices,
-        default_text=default_text,
-        without_effect=without_effect,
-        secret=secret,
-        reloads=reloads,
-        parse=parse,
-        risky=risky,
-        refuse=refuse,
-    )
-    field: T = attrs.field(default=default, metadata={_METADATA: spec}, repr=not secret)
+    spec = Spec(**said)
+    field: T = attrs.field(default=default, metadata={_METADATA: spec}, repr=not spec.secret)
     return field
 
 
