@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import click
@@ -114,8 +115,6 @@ config.command(
 )
 
 
-_NO_TWIN: Final = "nothing in Java's tools: there each cluster is a conf directory of its own"
-
 FIELDS: Final = (
     "service-uri", "conf", "output", "production", "admin-token-file",
     "ca-file", "cert-file", "key-file", "key-password-file",
@@ -152,7 +151,14 @@ _VALUES: Final = (
 )
 """What a profile can say. The cluster itself is said by the options of every command."""
 
-profile.command(
+_command = partial(
+    profile.command,
+    replaces="nothing in Java's tools: there each cluster is a conf directory of its own",
+    without=(Facility.PROFILE,),
+)
+"""Declares a command of the group."""
+
+_command(
     "list",
     body="bkctl.commands.settings.profile_edits:list_profiles",
     help="List profiles.",
@@ -161,11 +167,9 @@ profile.command(
         bkctl profile list  # every profile, and which one is the default
         bkctl profile list -o id  # their names alone
     """,
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "show",
     body="bkctl.commands.settings.profile_edits:show",
     help="Show a profile; without NAME the profile that commands use now.",
@@ -176,11 +180,9 @@ profile.command(
         bkctl profile show prod -o json  # another one
     """,
     exits=(ExitStatus.NOT_FOUND,),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "create",
     body="bkctl.commands.settings.profile_edits:create",
     help="Save the cluster of -u or -c, and the keys of -X, as profile NAME.",
@@ -192,11 +194,9 @@ profile.command(
         bkctl profile create lab -u sqlite:///tmp/lab.db -X readTimeout=10  # with a client key
     """,
     exits=(ExitStatus.FAILED, ExitStatus.CONFLICT),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "use",
     body="bkctl.commands.settings.profile_edits:use",
     help="Make NAME the default profile, used if neither -u nor -c names a cluster.",
@@ -207,11 +207,9 @@ profile.command(
         bkctl profile use none  # remove the default: commands use the settings file again
     """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "edit",
     body="bkctl.commands.settings.profile_edits:edit",
     help="Change a profile with the options of `create`. Without options, open the file in "
@@ -233,11 +231,9 @@ profile.command(
         bkctl profile edit  # the file, in $EDITOR
     """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "delete",
     body="bkctl.commands.settings.profile_edits:delete",
     help="Delete a profile. The cluster itself is not touched.",
@@ -248,11 +244,9 @@ profile.command(
         bkctl profile delete lab --yes  # does not ask
     """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
 
-profile.command(
+_command(
     "import",
     body="bkctl.commands.settings.profile_edits:take_over",
     help="Import profiles from a TOML file, or one from a settings file of Java.",
@@ -272,6 +266,4 @@ profile.command(
           # the cluster and client keys of a settings file of Java
     """,
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
-    replaces=_NO_TWIN,
-    without=(Facility.PROFILE,),
 )
