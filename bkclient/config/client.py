@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from bkclient.config.auth import ClientAuthConfig, JaasConfig
-from bkclient.config.declaration import OtherKey, setting
+from bkclient.config.declaration import OtherKey, ignored, setting
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
 from bkclient.config.tls import ClientTlsConfig
@@ -156,29 +156,6 @@ class MetadataConfig(JaasConfig):
         minimum=1,
         doc="Timeout of the ZooKeeper session.",
     )
-    zk_retry_backoff_start_ms: int | None = setting(
-        None,
-        key="zkRetryBackoffStartMs",
-        minimum=0,
-        doc="First pause before a failed metadata request is retried.",
-        default_text="10000",
-        without_effect="the ZooKeeper client has its own pauses",
-    )
-    zk_retry_backoff_max_ms: int | None = setting(
-        None,
-        key="zkRetryBackoffMaxMs",
-        minimum=0,
-        doc="Longest pause before a failed metadata request is retried.",
-        default_text="10000",
-        without_effect="the ZooKeeper client has its own pauses",
-    )
-    zk_retry_backoff_max_retries: int = setting(
-        _INT32_MAX,
-        key="zkRetryBackoffMaxRetries",
-        minimum=0,
-        doc="How often a failed metadata request is retried.",
-        without_effect="the ZooKeeper client has its own pauses",
-    )
     zk_request_rate_limit: float = setting(
         0,
         key="zkRequestRateLimit",
@@ -262,34 +239,54 @@ class MetadataConfig(JaasConfig):
         return kind.value
 
 
+SHARED_OTHER_KEYS: Final = (
+    *ignored(
+        "the ZooKeeper client has its own pauses",
+        "zkRetryBackoffStartMs",
+        "zkRetryBackoffMaxMs",
+        f"zkRetryBackoffMaxRetries={_INT32_MAX}",
+    ),
+    *ignored("TLS is always OpenSSL's", "tlsProvider=OpenSSL"),
+)
+"""Keys without effect, of bookies and clients."""
+
+
 @attrs.frozen(kw_only=True)
 class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     """The settings of one client; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
-        OtherKey("reppDis*", "only a program can switch it on, in Java as well"),
-        OtherKey("reppEnableValidation", "placement always follows the rules"),
-        OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
-        OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
-        OtherKey("numWorkerThreads", "one reactor thread does the work"),
-        OtherKey("numIOThreads", "one reactor thread does the work"),
-        OtherKey("clientWriteBuffer*WaterMark", "Twisted's buffering is used"),
-        OtherKey("client*BufferSize", "the system's buffer sizes are used"),
-        OtherKey("nettyUsePooledBuffers", "belongs to Java's network layer"),
-        OtherKey("timeoutT*", "belongs to Java's timers"),
-        OtherKey("timeoutMonitorIntervalSec", "timeouts are exact to the millisecond"),
-        OtherKey("pcbcTimeoutTimer*", "belongs to Java's timers"),
-        OtherKey("enableTaskExecutionStats", "belongs to Java's executors"),
-        OtherKey("taskExecutionWarnTimeMicros", "belongs to Java's executors"),
-        OtherKey("enableParallelRecoveryRead", "no Java version uses it"),
-        OtherKey("registrationClientClass", "names a Java class"),
-        OtherKey(
-            "clientConnectBookieUnavailableLogThrottling", "the client logs a repeated message once"
+        *SHARED_OTHER_KEYS,
+        *ignored(
+            "only a program can switch it on, in Java as well",
+            "disableEnsembleChangeFeatureName=disable_ensemble_change",
+            "reppDis*",
         ),
-        OtherKey("enableBusyWait", "the client has no busy wait"),
-        OtherKey("allocator*", "belongs to Java's memory"),
-        OtherKey("preserveMdcForTaskExecution", "belongs to Java's logging"),
-        OtherKey("limitStatsLogging", "belongs to Java's statistics"),
+        *ignored("placement always follows the rules", "reppEnableValidation"),
+        *ignored("fragments are copied entry by entry", "recoveryBatchReadEnabled=false"),
+        *ignored(
+            "an address is looked up for each new connection", "enableBookieAddressTracking=true"
+        ),
+        *ignored("the switch in the metadata store is used", "enableHealthCheck"),
+        *ignored("names a Java class; bkctl has --ledger-id-format", "*FormatterClass"),
+        *ignored("one reactor thread does the work", "numWorkerThreads", "numIOThreads"),
+        *ignored("Twisted's buffering is used", "clientWriteBuffer*WaterMark"),
+        *ignored("the system's buffer sizes are used", "client*BufferSize"),
+        *ignored("belongs to Java's network layer", "nettyUsePooledBuffers"),
+        *ignored("belongs to Java's timers", "timeoutT*", "pcbcTimeoutTimer*"),
+        *ignored("timeouts are exact to the millisecond", "timeoutMonitorIntervalSec"),
+        *ignored(
+            "belongs to Java's executors", "enableTaskExecutionStats", "taskExecutionWarnTimeMicros"
+        ),
+        *ignored("no Java version uses it", "enableParallelRecoveryRead"),
+        *ignored("names a Java class", "registrationClientClass"),
+        *ignored(
+            "the client logs a repeated message once", "clientConnectBookieUnavailableLogThrottling"
+        ),
+        *ignored("the client has no busy wait", "enableBusyWait"),
+        *ignored("belongs to Java's memory", "allocator*"),
+        *ignored("belongs to Java's logging", "preserveMdcForTaskExecution"),
+        *ignored("belongs to Java's statistics", "limitStatsLogging"),
     )
 
     _add_timeout_s: int | None = setting(
@@ -441,12 +438,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     batch_reads: bool = setting(
         True, key="batchReadEnabled", doc="Read several entries with one request (over V2)."
     )
-    recovery_batch_reads: bool = setting(
-        False,
-        key="recoveryBatchReadEnabled",
-        doc="Use batch reads when fragments are copied (V2 only).",
-        without_effect="fragments are copied entry by entry",
-    )
     recovery_read_batch_size: int = setting(
         1,
         key="recoveryReadBatchSize",
@@ -484,12 +475,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="maxNumEnsembleChanges",
         minimum=0,
         doc="Most ensemble changes of one ledger. If another is needed, the writer fails.",
-    )
-    ensemble_change_switch: str = setting(
-        "disable_ensemble_change",
-        key="disableEnsembleChangeFeatureName",
-        doc="Name of the switch that turns ensemble changes off.",
-        without_effect="only a program can switch it on, in Java as well",
     )
     placement_policy: str = setting(
         "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
@@ -653,12 +638,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     )
     resolve_addresses: bool = setting(
         True, key="bookieAddressResolverEnabled", doc="Look up the addresses of bookie ids."
-    )
-    track_addresses: bool = setting(
-        True,
-        key="enableBookieAddressTracking",
-        doc="Follow changes of a bookie's address.",
-        without_effect="an address is looked up for each new connection",
     )
     explicit_lac_interval_ms: int = setting(
         0,

@@ -45,14 +45,21 @@ def is_secret_key(key: str) -> bool:
 class OtherKey:
     """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
 
-    ``doc`` says why they have no effect; an empty value is not reported. With ``instead``, a name
-    that is not read, and the right one. With ``risky``, a warning.
+    ``doc`` says why they have no effect. An empty value is not reported, nor is Java's ``default``.
+    With ``instead``, a name that is not read, and the right one. With ``risky``, a warning.
     """
 
     pattern: str
     doc: str
     instead: str = ""
     risky: bool = False
+    default: str = ""
+
+
+def ignored(doc: str, *patterns: str) -> tuple[OtherKey, ...]:
+    """Return keys without effect; ``key=value`` is a key with Java's default."""
+    split = (pattern.partition("=") for pattern in patterns)
+    return tuple(OtherKey(key, doc, default=default) for key, _, default in split)
 
 
 @attrs.frozen(kw_only=True)
@@ -76,9 +83,6 @@ class Spec:
     """The only texts allowed."""
     default_text: str | None = None
     """How to print a default that depends on something else."""
-    without_effect: str = ""
-    """Why setting it changes nothing now; said once when it is set to something else than the
-    default."""
     secret: bool = False
     """Never print the value."""
     reloads: bool = False

@@ -56,8 +56,7 @@ def sample_settings(cls: type) -> str:
             group = spec.group
             lines += ["", f"## {group}" if group else "##", ""]
         unit = f" [{spec.unit}]" if spec.unit else ""
-        effect = f" No effect yet: {spec.without_effect}." if spec.without_effect else ""
-        lines += [f"# {spec.doc}{unit}{effect}", f"#{spec.key}={one.default_text}", ""]
+        lines += [f"# {spec.doc}{unit}", f"#{spec.key}={one.default_text}", ""]
     return "\n".join(lines).lstrip("\n")
 
 
@@ -246,8 +245,6 @@ class _Loading:
         reason = spec.risky(value) if spec.risky else None
         if reason:
             self._add(Severity.WARNING, FindingKind.RISKY, prop, reason)
-        if spec.without_effect and value != one.default:
-            self._add(Severity.NOTE, FindingKind.IGNORED, prop, f"no effect: {spec.without_effect}")
 
     def _judge_other(self, known: OtherKey, prop: Property) -> None:
         text = ",".join(self._properties.expand(value) for value in prop.values)
@@ -255,7 +252,7 @@ class _Loading:
             message = f"{known.doc}; the key is {known.instead}"
             self._add(Severity.WARNING, FindingKind.UNKNOWN, prop, message)
             return
-        if text:
+        if text.lower() not in {"", known.default.lower()}:
             severity = Severity.WARNING if known.risky else Severity.NOTE
             self._add(severity, FindingKind.IGNORED, prop, f"no effect: {known.doc}")
 

@@ -163,12 +163,6 @@ class TlsConfig:
         doc="org.apache.bookkeeper.tls.TLSContextFactory switches TLS on; empty switches TLS off.",
         refuse=_unknown_factory,
     )
-    tls_provider: str = setting(
-        "OpenSSL",
-        key="tlsProvider",
-        doc="Java's choice between two implementations.",
-        without_effect="it is always OpenSSL",
-    )
     tls_client_authentication: bool = setting(
         False,
         key="tlsClientAuthentication",

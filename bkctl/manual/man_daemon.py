@@ -166,7 +166,6 @@ def _setting(page: Page, one: DeclaredSetting) -> None:
         f"Older names: {', '.join(spec.aliases)}." if spec.aliases else "",
         "The value is never shown." if spec.secret else "",
         "Read again on SIGHUP." if spec.reloads else "",
-        f"No effect here: {spec.without_effect}." if spec.without_effect else "",
     ]
     if any(facts):
         page.under(" ".join(filter(None, facts)))

@@ -60,25 +60,11 @@ class JournalConfig:
         minimum=1,
         doc="Space that is allocated at a time for a journal file.",
     )
-    journal_write_buffer_kb: int = setting(
-        64,
-        key="journalWriteBufferSizeKB",
-        unit="KiB",
-        minimum=1,
-        doc="Size of the journal's write buffer.",
-        without_effect="a group is written with one call",
-    )
     journal_remove_from_page_cache: bool = setting(
         True,
         key="journalRemoveFromPageCache",
         doc="Keep journals out of the page cache: by direct writes to preallocated space, or by "
         "dropping pages after a sync.",
-    )
-    journal_adaptive_groups: bool = setting(
-        True,
-        key="journalAdaptiveGroupWrites",
-        doc="Let adds share an fsync.",
-        without_effect="adds that arrive during one fsync share the next",
     )
     journal_group_wait_ms: int | None = setting(
         None,
@@ -137,13 +123,6 @@ class JournalConfig:
         minimum=512,
         doc="Pad each group of adds to a multiple of this value, and of 4096.",
     )
-    journal_queue_max: int = setting(
-        10_000,
-        key="journalQueueSize",
-        minimum=1,
-        doc="Adds in the journal's queue.",
-        without_effect="the queue is bounded by bytes",
-    )
     journal_memory_mb_max: int | None = setting(
         None,
         key="journalMaxMemorySizeMb",
@@ -157,13 +136,6 @@ class JournalConfig:
         key="journalPageCacheFlushIntervalMSec",
         minimum=1,
         doc="Longest time that bytes stay without an fsync if journalSyncData is false.",
-    )
-    journal_reuse_files: bool = setting(
-        False,
-        key="journalReuseFiles",
-        doc="Write new journal files over old ones.",
-        without_effect="after a torn write a Java bookie would replay records of the old file; "
-        "bookied writes zeros ahead instead",
     )
     skip_invalid_records: bool = setting(
         False,

@@ -151,7 +151,7 @@ def reloaded(now: BookieConfig, fresh: BookieConfig) -> Reload:
     different = [
         one
         for one in declared(BookieConfig)
-        if getattr(now, one.name) != getattr(fresh, one.name) and not one.spec.without_effect
+        if getattr(now, one.name) != getattr(fresh, one.name)
     ]
     taken = [one for one in different if one.spec.reloads]
     return Reload(

@@ -82,61 +82,14 @@ class LedgerConfig:
         maximum=_LOG_BYTES_MAX,
         doc="Size at which the bookie starts a new entry log.",
     )
-    log_preallocation: bool = setting(
-        True,
-        key="entryLogFilePreallocationEnabled",
-        doc="Create the next entry log in advance.",
-        without_effect="entry logs begin when they are needed",
-    )
-    log_flush_bytes: int = setting(
-        0,
-        key="flushEntrylogBytes",
-        minimum=0,
-        doc="Sync the entry log after this number of bytes; 0 leaves syncing to the checkpoints.",
-        without_effect="entry logs are synced every 32 MiB",
-    )
-    read_buffer_bytes: int = setting(
-        512,
-        key="readBufferSizeBytes",
-        minimum=1,
-        doc="Read buffer of entry logs.",
-        without_effect="entries are read 4 KiB at a time",
-    )
-    write_buffer_bytes: int = setting(
-        65_536,
-        key="writeBufferSizeBytes",
-        minimum=1,
-        doc="Write buffer of entry logs.",
-        without_effect="entry logs are written 1 MiB at a time",
-    )
     open_files_max: int = setting(
         20_000,
         key="openFileLimit",
         minimum=0,
         doc="Most index files open at a time; 0 (the value in Pulsar's file) means the default.",
     )
-    index_page_bytes: int = setting(
-        8192,
-        key="pageSize",
-        minimum=8,
-        doc="Size of an index page.",
-        without_effect="index pages are 8192 bytes",
-    )
     index_pages_max: int = setting(
         -1, key="pageLimit", minimum=-1, doc="Most index pages in memory; -1 is a fixed budget."
-    )
-    file_info_capacity: int | None = setting(
-        None,
-        key="fileInfoCacheInitialCapacity",
-        doc="Initial size of a Java cache.",
-        without_effect="belongs to Java's memory",
-    )
-    file_info_idle_s: int = setting(
-        0,
-        key="fileInfoMaxIdleTime",
-        minimum=0,
-        doc="Close index files that have been idle for this time; 0 is never.",
-        without_effect="the least used index files are closed",
     )
     log_per_ledger: bool = setting(
         False,
@@ -184,8 +137,6 @@ class LedgerConfig:
         """Give what cannot work about entry logs and index, and unsafe directories."""
         yield from may_be_emptied("ledgerDirectories", self.ledger_directories)
         yield from may_be_emptied("indexDirectories", self._index_directories)
-        if self.index_page_bytes % 8:
-            yield invalid("pageSize", "must be a multiple of 8")
         ledgers, indexes = len(self.ledger_directories), len(self.index_directories)
         if self.storage_class is StorageClass.DB and ledgers != indexes:
             yield invalid(

@@ -185,15 +185,14 @@ _HONOURED: Final = "honoured"
 def _used(side: str, cls: type) -> Iterator[KeyInfo]:
     for one in declared(cls):
         spec = one.spec
-        uses = ["no effect" if spec.without_effect else _HONOURED]
+        uses = [_HONOURED]
         uses += ["warned"] if spec.risky else []
         uses += ["refused"] if spec.refuse else []
-        doc = f"{spec.doc} No effect: {spec.without_effect}." if spec.without_effect else spec.doc
         yield KeyInfo(
             key=spec.key,
             read_by=(side,),
             uses=tuple(uses),
-            doc=doc,
+            doc=spec.doc,
             kind=one.kind,
             unit=spec.unit,
             default=one.default_text,
@@ -210,6 +209,7 @@ def _unused(side: str, other: OtherKey) -> KeyInfo:
         read_by=(side,),
         uses=(use,),
         doc=other.doc[:1].upper() + other.doc[1:] + ".",
+        default=other.default,
         instead=other.instead,
         secret=is_secret_key(other.pattern),
     )

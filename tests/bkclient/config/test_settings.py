@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.config.declaration import OtherKey, declared, is_secret_key, setting, value_text
+from bkclient.config.declaration import OtherKey, declared, ignored, is_secret_key, setting, value_text
 from bkclient.config.environment import settings_of_environment
 from bkclient.config.findings import ConfigError, FindingKind, SettingFinding, Severity
 from bkclient.config.properties import (
@@ -44,6 +44,7 @@ class Sample:
         OtherKey("dlog.*", "belongs to the table service"),
         OtherKey("numJournalCallbackThreads", "Java reads it nowhere"),
         OtherKey("journalDir", "read by no version", instead="journalDirectory"),
+        *ignored("one thread is enough", "threads=8"),
     )
 
     port: int = setting(
@@ -64,7 +65,6 @@ class Sample:
     scheme: str = setting(
         "zk", key="scheme", doc="Scheme.", refuse=lambda s: "is not served" if s == "etcd" else None
     )
-    threads: int = setting(8, key="threads", doc="Threads.", without_effect="one thread is enough")
 
     def cross_check(self):
         if self.wait_ms > self.rate:
