@@ -1,9 +1,9 @@
-"""Settings: one typed declaration of a key feeds the parser, the sample file and the man page.
+"""Settings: one typed declaration of a key feeds the parser and the man page.
 
 A settings class is an ``attrs.frozen(kw_only=True)`` class whose attributes are made by
-``setting()``. ``load`` fills one from properties and says what it found odd; ``sample_settings``
-and the man page read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
-ServerConfiguration and ClientConfiguration), so that existing files load.
+``setting()``. ``load`` fills one from properties and says what it found odd; the man page reads the
+same declarations. Keys and meanings are Java's (BookKeeper 4.18.0, ServerConfiguration and
+ClientConfiguration), so that existing files load.
 
 A class may also have
 
@@ -44,20 +44,6 @@ KEY_CHARS_MAX: Final = 200
 
 _NOT_SET: Final = "null"
 """A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
-
-
-def sample_settings(cls: type) -> str:
-    """Return a settings file with every key commented out at its default."""
-    lines: list[str] = []
-    group = None
-    for one in declared(cls):
-        spec = one.spec
-        if spec.group != group:
-            group = spec.group
-            lines += ["", f"## {group}" if group else "##", ""]
-        unit = f" [{spec.unit}]" if spec.unit else ""
-        lines += [f"# {spec.doc}{unit}", f"#{spec.key}={one.default_text}", ""]
-    return "\n".join(lines).lstrip("\n")
 
 
 @cache

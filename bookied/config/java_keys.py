@@ -54,9 +54,7 @@ BOOKIE_OTHER_KEYS: Final = (
         "enableTaskExecutionStats",
     ),
     *ignored("a group of adds is written with one call", "journalWriteBufferSizeKB=64"),
-    *ignored(
-        "adds that arrive during one fsync share the next", "journalAdaptiveGroupWrites=true"
-    ),
+    *ignored("adds that arrive during one fsync share the next", "journalAdaptiveGroupWrites=true"),
     *ignored("the journal's queue is bounded by bytes", "journalQueueSize=10000"),
     *ignored(
         "after a torn write a Java bookie would replay records of the old file; bookied writes "

@@ -149,9 +149,7 @@ class Reload:
 def reloaded(now: BookieConfig, fresh: BookieConfig) -> Reload:
     """Return what becomes of ``now`` where the settings say ``fresh``."""
     different = [
-        one
-        for one in declared(BookieConfig)
-        if getattr(now, one.name) != getattr(fresh, one.name)
+        one for one in declared(BookieConfig) if getattr(now, one.name) != getattr(fresh, one.name)
     ]
     taken = [one for one in different if one.spec.reloads]
     return Reload(

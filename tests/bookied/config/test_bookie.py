@@ -9,7 +9,7 @@ import pytest
 from bkclient.config.declaration import declared
 from bkclient.config.findings import ConfigError, FindingKind, Severity
 from bkclient.config.properties import parse_properties
-from bkclient.config.settings import load, non_default_settings, sample_settings
+from bkclient.config.settings import non_default_settings
 from bookied.config.admin import PROMETHEUS
 from bookied.config.auth import SASL_BOOKIE
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
@@ -56,12 +56,6 @@ def test_every_key_that_java_names_is_known() -> None:
 def test_no_key_is_declared_twice() -> None:
     keys = [key for one in declared(BookieConfig) for key in (one.spec.key, *one.spec.aliases)]
     assert len(keys) == len(set(keys))
-
-
-def test_the_sample_file_changes_nothing() -> None:
-    text = sample_settings(BookieConfig) + "\n" + URI
-    loaded, _ = load(BookieConfig, parse_properties(text))
-    assert loaded == config("")
 
 
 @pytest.mark.parametrize(
