@@ -56,8 +56,7 @@ def simulated_desk() -> Desk:
 
 def some_files() -> SimFiles:
     files = SimFiles(Random(1))
-    files.mkdirs(CURRENT)
-    files.sync_dir(Path("/"))
+    files.make_durable(CURRENT)
     return files
 
 

@@ -31,9 +31,7 @@ KEPT = LastJournalNote(0x1F, NO_LEDGER)
 @pytest.fixture
 def files() -> SimFiles:
     files = SimFiles(Random(1))
-    for root in (J0, J1):
-        files.mkdirs(root / "current")
-    files.sync_dir(Path("/"))
+    files.make_durable(*(root / "current" for root in (J0, J1)))
     return files
 
 

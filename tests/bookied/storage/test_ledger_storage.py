@@ -57,10 +57,7 @@ class Desk:
 
     def __init__(self, limits: StorageLimits = SMALL, files: SimFiles | None = None) -> None:
         self.files = files or SimFiles(Random(1))
-        for directory in (L0, L1, I0):
-            self.files.mkdirs(directory)
-            self.files.sync_dir(directory.parent)
-        self.files.sync_dir(Path("/"))
+        self.files.make_durable(L0, L1, I0)
         self.limits = limits
         self.fatal: list[DiskWriteFailedError] = []
         self.storage = self.start()

@@ -43,10 +43,7 @@ class Desk:
 
     def __init__(self, seed: int = 1) -> None:
         self.files = SimFiles(Random(seed))
-        for directory in (J, L):
-            self.files.mkdirs(directory)
-            self.files.sync_dir(directory.parent)
-        self.files.sync_dir(Path("/"))
+        self.files.make_durable(J, L)
 
     def journal(self, number: int, *records: bytes, version: int = 6) -> None:
         data = layout.header(version) + b"".join(records)

@@ -29,10 +29,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.files = SimFiles(Random(1))
-        for directory in (L0, L1):
-            self.files.mkdirs(directory)
-            self.files.sync_dir(directory.parent)
-        self.files.sync_dir(Path("/"))
+        self.files.make_durable(L0, L1)
         self.fatal: list[DiskWriteFailedError] = []
         self.start()
 

@@ -142,8 +142,7 @@ class World:
         self.journal_dirs = [root / f"j{n}/current" for n in range(journals)]
         self.ledger_dirs = [root / f"l{n}/current" for n in range(directories)]
         for directory in [*self.journal_dirs, *self.ledger_dirs]:
-            self.files.mkdirs(directory)
-            self.files.sync_dir(directory.parent)
+            self.files.make_durable(directory)
         self.files.sync_dir(root)
         self.fatal: list[object] = []
         self.checkpoint: Turns | None = None

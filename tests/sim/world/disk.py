@@ -286,6 +286,13 @@ class SimFiles:
             assert isinstance(child, _Directory)
             node = child
 
+    def make_durable(self, *directories: Path) -> None:
+        """Make directories that a power cut leaves there."""
+        for directory in directories:
+            self.mkdirs(directory)
+            for above in directory.parents:
+                self.sync_dir(above)
+
     def size(self, path: Path) -> int:
         return len(self._file(path).data)
 

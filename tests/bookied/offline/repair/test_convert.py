@@ -42,10 +42,7 @@ def has_databases(files: Files) -> bool:
 
 def disk(found: Directories, changes: dict[str, bytes], files: SimFiles | None = None) -> SimFiles:
     files = files or SimFiles(Random(1))
-    for root in found.all_dirs:
-        files.mkdirs(root)
-        files.sync_dir(root.parent)
-    files.sync_dir(Path("/"))
+    files.make_durable(*found.all_dirs)
     put_files(files, changes)
     return files
 

@@ -70,10 +70,7 @@ def index(key: bytes = KEY, places: tuple[int, ...] = (), **header: Any) -> byte
 
 def world(changes: dict[str, bytes], files: SimFiles | None = None) -> SimFiles:
     files = files or SimFiles(Random(1))
-    for root in FOUND.all_dirs:
-        files.mkdirs(root)
-        files.sync_dir(root.parent)
-    files.sync_dir(Path("/"))
+    files.make_durable(*FOUND.all_dirs)
     put_files(files, changes)
     return files
 

@@ -80,10 +80,7 @@ def logged(*packets: bytes) -> bytes:
 
 def disk(changes: dict[str, bytes]) -> SimFiles:
     files = SimFiles(Random(1))
-    for directory in FOUND.all_dirs:
-        files.mkdirs(directory)
-        files.sync_dir(directory.parent)
-    files.sync_dir(Path("/"))
+    files.make_durable(*FOUND.all_dirs)
     put_files(files, changes)
     return files
 

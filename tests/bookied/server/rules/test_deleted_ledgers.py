@@ -35,8 +35,7 @@ def held(found: FencedDeletions, *ledger_ids: int) -> list[int]:
 
 def test_what_was_kept_is_remembered_after_a_power_cut_until_its_week_is_over() -> None:
     clock, files = Clock(), SimFiles(Random(1))
-    files.mkdirs(ROOT)
-    files.sync_dir(Path("/"))
+    files.make_durable(ROOT)
     assert read_deletions(files, ROOT) is None
     before = remembering(clock, 7, 2**40, 0)
     assert before.has_changes

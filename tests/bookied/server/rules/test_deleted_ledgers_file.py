@@ -44,8 +44,7 @@ def started(coroutine: Coroutine[Deferred[Any], Any, None]) -> list[object]:
 @pytest.fixture
 def files() -> SimFiles:
     found = SimFiles(Random(1))
-    found.mkdirs(ROOT)
-    found.sync_dir(Path("/"))
+    found.make_durable(ROOT)
     return found
 
 

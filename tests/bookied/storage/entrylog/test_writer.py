@@ -30,9 +30,7 @@ class Desk:
 
     def __init__(self, *, next_log_id: int = 0, **settings: Any) -> None:
         self.files = SimFiles(Random(1))
-        for directory in (A, B):
-            self.files.mkdirs(directory)
-        self.files.sync_dir(Path("/"))
+        self.files.make_durable(A, B)
         self.fatal: list[DiskWriteFailedError] = []
         self.directories = ChosenDirectories([A, B], [A])
         self.full = self.directories.full

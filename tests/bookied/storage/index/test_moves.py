@@ -38,9 +38,7 @@ class Disks:
     def __init__(self, seed: int = 1, directories: tuple[Path, ...] = (A, B)) -> None:
         self.files = SimFiles(Random(seed))
         self.directories = directories
-        for directory in directories:
-            self.files.mkdirs(directory)
-        self.files.sync_dir(Path("/"))
+        self.files.make_durable(*directories)
         index = self.open()
         index.avoid(directories[1:])
         index.write([FIRST])

@@ -29,8 +29,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.files = SimFiles(self.rng)
-        self.files.mkdirs(BASE)
-        self.files.sync_dir(BASE.parent)
+        self.files.make_durable(BASE)
         self.sent: list[bytes] = []
         self.acked = 0
         self.is_syncing = self.rng.random() < 0.7

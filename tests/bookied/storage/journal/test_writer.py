@@ -32,8 +32,7 @@ class Desk:
 
     def __init__(self, **options: Any) -> None:
         self.files = SimFiles(Random(1))
-        self.files.mkdirs(BASE)
-        self.files.sync_dir(BASE.parent)
+        self.files.make_durable(BASE)
         self.groups: list[list[Any]] = []
         self.on_synced: Callable[[list[Any]], object] = self.groups.append
         self.fatal: list[DiskWriteFailedError] = []

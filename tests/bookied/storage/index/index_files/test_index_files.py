@@ -19,9 +19,7 @@ HEADER = layout.IndexHeader(b"k" * 20)
 @pytest.fixture
 def files() -> SimFiles:
     files = SimFiles(Random(1))
-    for directory in (A, B):
-        files.mkdirs(directory)
-    files.sync_dir(Path("/"))
+    files.make_durable(A, B)
     return files
 
 
@@ -79,9 +77,7 @@ def test_there_is_no_file_before_all_of_it_is_on_disk(files: SimFiles) -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_a_file_that_grows_ends_with_a_complete_page_wherever_the_power_goes(seed: int) -> None:
     files = SimFiles(Random(seed))
-    files.mkdirs(A)
-    files.mkdirs(B)
-    files.sync_dir(Path("/"))
+    files.make_durable(A, B)
     index = opened(files)
     ledgers = (1, 2, 3)
     index.write([LedgerChange(number, HEADER, ((0, page(e0=5000)),)) for number in ledgers])
@@ -443,9 +439,7 @@ def test_the_last_entry_is_found_before_empty_pages_and_holes(files: SimFiles) -
 def test_a_removed_file_stays_away_once_its_ledger_has_another(seed: int) -> None:
     """A process that dies before the removal's name is synced leaves that to the next one."""
     files = SimFiles(Random(seed))
-    for directory in (A, B):
-        files.mkdirs(directory)
-    files.sync_dir(Path("/"))
+    files.make_durable(A, B)
     index = opened(files)
     index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
     index.hide(1)
@@ -500,8 +494,7 @@ def test_a_switch_that_could_not_be_synced_is_made_again(files: SimFiles) -> Non
 def test_a_power_cut_leaves_each_location_old_or_new(seed: int) -> None:
     files = SimFiles(Random(seed))
     files.tear_bytes = SECTOR
-    files.mkdirs(A)
-    files.sync_dir(Path("/"))
+    files.make_durable(A)
     index = IndexFiles(files, [A])
     slots = page(**{f"e{entry}": 5000 + entry for entry in range(1024)})
     index.write([LedgerChange(1, HEADER, ((0, slots),))])

@@ -269,8 +269,7 @@ def test_a_note_that_a_running_bookie_writes_meanwhile_is_no_damage(tmp_path: Pa
 
 def test_an_index_without_room_says_where_and_for_whom() -> None:
     files, current = SimFiles(Random(1)), Path("/current")
-    files.mkdirs(current)
-    files.sync_dir(Path("/"))
+    files.make_durable(current)
     index = opened_index(files, current)
     changes = [first_entry_of(one) for one in (1, 2)]
     files.fault = lambda operation, path: (
@@ -291,8 +290,7 @@ def test_an_index_without_room_says_where_and_for_whom() -> None:
 def test_a_ledger_is_not_stored_before_its_locations() -> None:
     """As in Java: a ledger in the index has all entries that its header was written with."""
     files, current = SimFiles(Random(1)), Path("/current")
-    files.mkdirs(current)
-    files.sync_dir(Path("/"))
+    files.make_durable(current)
     index = opened_index(files, current)
     files.fault = lambda operation, path: (
         OSError(errno.EIO, "broken")
