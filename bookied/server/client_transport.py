@@ -117,10 +117,15 @@ class PromptConnection(tcp.Server):
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:  # noqa: N802 -- Twisted's name
         """Send the frames, after those that wait; see ``ITransport``."""
-        if self.TLS or not self.connected or self.disconnecting or self._has_waiting():
+        if self.TLS:
             super().writeSequence(iovec)  # type: ignore[no-untyped-call]
             return
         frames = list(iovec)
+        if not self.connected:
+            return
+        if self.disconnecting or self._has_waiting():
+            self._queue(frames)
+            return
         size_bytes = sum(map(len, frames))
         if len(frames) > GATHER_MAX or size_bytes < GATHER_BYTES:
             frames = [b"".join(frames)]
@@ -149,8 +154,12 @@ class PromptConnection(tcp.Server):
     def _keep(self, frame: bytes, sent: int, others: Sequence[bytes]) -> None:
         """Have the reactor send the rest of a frame, and others after it; nothing is copied."""
         self.dataBuffer, self.offset = frame, sent
-        self._tempDataBuffer.extend(others)
-        self._tempDataLen += sum(map(len, others))
+        self._queue(others)
+
+    def _queue(self, frames: Sequence[bytes]) -> None:
+        """Have the reactor send frames; Twisted refuses those of a batch, which are a bytearray."""
+        self._tempDataBuffer.extend(frames)
+        self._tempDataLen += sum(map(len, frames))
         self._maybePauseProducer()  # type: ignore[no-untyped-call]
         self.startWriting()  # type: ignore[no-untyped-call]
 

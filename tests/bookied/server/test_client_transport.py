@@ -88,8 +88,9 @@ def test_answers_go_out_in_the_same_turn(pair: Pair) -> None:
     assert not pair.reactor.writers
 
 
-def test_what_the_client_has_no_room_for_follows_in_order(pair: Pair) -> None:
-    frames = [bytes([n]) * 1_000_000 for n in range(8)]
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_what_the_client_has_no_room_for_follows_in_order(pair: Pair, kind: type[bytes]) -> None:
+    frames = [kind(bytes([n]) * 1_000_000) for n in range(8)]  # A batch is a bytearray.
     for frame in frames:
         pair.connection.writeSequence([frame[:1000], frame[1000:]])
     assert pair.reactor.writers
