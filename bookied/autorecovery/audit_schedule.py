@@ -42,7 +42,6 @@ PATIENT: Final = frozenset(
         AuditJob.LOOK_AT_BOOKIES,
         AuditJob.LOOK_AT_DELAY,
         AuditJob.AUDIT,
-        AuditJob.AUDIT_LATER,
         AuditJob.AUDIT_AGAIN,
         AuditJob.CHECK_BOOKIES,
     }

@@ -106,7 +106,6 @@ class Auditor:
             AuditJob.LOOK_AT_DELAY: (self._look_at_delay, None),
             AuditJob.LOOK_AT_REQUESTS: (self._look_at_requests, None),
             AuditJob.AUDIT: (self._audit_twice, counted.audit),
-            AuditJob.AUDIT_LATER: (self._audit_twice, counted.audit),
             AuditJob.AUDIT_AGAIN: (self._audit, counted.audit),
             AuditJob.CHECK_BOOKIES: (self._check_bookies, counted.audit),
             AuditJob.CHECK_LEDGERS: (self._check_ledgers, counted.check_ledgers),
@@ -188,8 +187,13 @@ class Auditor:
     # Jobs
 
     def _next_job(self) -> AuditJob:
-        """Take the most urgent job; but the first audit comes before all, and without delay."""
-        return self._schedule.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
+        """Take the most urgent job; but the first audit comes before all, and without delay.
+
+        An audit whose delay is over is one like any other: if it fails, what becomes of other
+        bookies must not put it off, or cancel it.
+        """
+        job = self._schedule.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
+        return AuditJob.AUDIT if job is AuditJob.AUDIT_LATER else job
 
     async def _try(self, job: AuditJob) -> None:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""

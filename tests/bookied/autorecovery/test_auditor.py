@@ -383,6 +383,29 @@ def test_an_audit_that_fails_is_tried_again() -> None:
     assert not term.running.done
 
 
+def test_an_audit_after_the_delay_that_fails_is_tried_again_whatever_other_bookies_do() -> None:
+    """The outage that fails the audit also ends sessions of bookies that are well."""
+    world = world_with_cookies(5)
+    ledger_id = closed_ledger(world, world.client())
+    term = Term(world, lost_bookie_recovery_delay_s=60)
+    lost = lose(world, ledger_id)
+    broken = True
+
+    def fault(operation: TreeOperation) -> Fault:
+        mine = operation.session_id == term.client.store.session_id
+        return Fault.REQUEST_LOST if broken and mine and "/L" in operation.path else Fault.NONE
+
+    world.metadata.faults = fault
+    world.settle(61)
+    broken = False
+    other = next(one for one in world.bookies if one != lost)
+    world.kill(other)
+    world.settle(1)
+    world.restart(other)
+    world.settle(RETRY_S + 1)
+    assert marks(world) == {ledger_id: (lost,)}
+
+
 def test_who_lost_its_vote_is_not_the_auditor_any_more() -> None:
     world = world_with_cookies()
     ledger_id = closed_ledger(world, world.client())
