@@ -307,9 +307,8 @@ class Auditor:
         stats.audited_s = wall_s(self._clock)
 
     async def _check_bookies(self) -> None:
-        audit = self._audit if self._has_audited else self._audit_twice
+        await (self._audit() if self._has_audited else self._audit_twice())
         self._has_audited = True
-        await audit()
         self._schedule.add(AuditJob.LOOK_AT_BOOKIES)
 
     async def _check_ledgers(self) -> None:

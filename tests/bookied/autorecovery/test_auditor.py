@@ -12,6 +12,7 @@ from twisted.internet.defer import CancelledError
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
+from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
 from bkclient.replication.autorecovery_admin import request_checks
 from bookied.autorecovery.audit_schedule import AGAIN_S, REQUESTS_S, RETRY_S
 from bookied.autorecovery.auditor import Auditor
@@ -254,6 +255,34 @@ def test_a_ledger_that_is_stored_behind_the_audit_with_the_lost_bookie_is_marked
     assert marks(world) == {}
     world.settle(AGAIN_S)
     assert marks(world) == {ledger_id: (BookieId("b1"),)}
+
+
+def test_the_first_audit_of_a_term_is_done_twice_also_where_it_failed_at_first() -> None:
+    world = world_with_cookies(3)
+    marked = closed_ledger(world, world.client())
+    world.metadata.delay_s = lambda operation: (
+        30.0 if operation.name == "create" and "/L0" in operation.path else 0.0
+    )
+    creating = world.start(world.client().create_ledger(**TRIPLE))
+    world.settle(1)
+    world.kill(BookieId("b1"))
+    listed: list[TreeOperation] = []
+
+    def fault(operation: TreeOperation) -> Fault:
+        if (operation.name, operation.path) != ("children", "") or len(listed) >= ATTEMPTS_MAX:
+            return Fault.NONE
+        listed.append(operation)
+        return Fault.REQUEST_LOST
+
+    world.metadata.faults = fault
+    Term(world, lost_bookie_recovery_delay_s=LONG)
+    assert listed
+    assert marks(world) == {}
+    world.settle(RETRY_S + 1)
+    assert marks(world) == {marked: (BookieId("b1"),)}
+    world.settle(AGAIN_S)
+    ledger_id = creating.finish().ledger_id
+    assert marks(world) == dict.fromkeys((marked, ledger_id), (BookieId("b1"),))
 
 
 def test_the_periodic_check_finds_what_no_watch_told() -> None:
