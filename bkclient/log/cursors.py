@@ -3,7 +3,7 @@
 Cursors are for people and alarms: who reads a log, and how far behind. Spark streams go on from
 their checkpoints; only ``bkctl log tail --cursor`` goes on from its cursor. Stored is UTF-8 JSON
 for each log or topic: ``{"v": 1, "cursors": {name: {"at": "INDEX:ENTRY", "ledger": ledger id or
-null, "ms": ms since 1970}}}``.
+null, "ms": ms since 1970, "log": id of the log}}}``. Earlier releases store no ``log``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ class Cursor:
     """A name, and the first position that its reader has not committed.
 
     The position of a topic has the ledger id as its index. ``updated_ms`` is in ms since 1970.
+    ``log_id`` is that of the log; empty for a topic, and if unknown.
     """
 
     name: str
     position: Position
     updated_ms: int
+    log_id: str = ""
 
 
 def check_cursor_name(name: str) -> str:
@@ -99,9 +101,10 @@ class Cursors:
             MetadataVersionError: others change the cursors all the time.
         """
         check_cursor_name(name)
+        log_id = ""
         if not self.is_topic:
-            position = await self._with_ledger(position)
-        cursor = Cursor(name, position, wall_ms(self._client.cluster.clock))
+            position, log_id = await self._with_ledger(position)
+        cursor = Cursor(name, position, wall_ms(self._client.cluster.clock), log_id)
         kept = cursor
 
         async def advanced(cursors: dict[str, Cursor]) -> bool:
@@ -155,15 +158,15 @@ class Cursors:
         """Whether the source is a topic, whose positions have ledger ids instead of indexes."""
         return ":" in self.source
 
-    async def _with_ledger(self, position: Position) -> Position:
-        """Return a position of a log with the id of its ledger, if that is listed already."""
+    async def _with_ledger(self, position: Position) -> tuple[Position, str]:
+        """Return a position with the id of its ledger, if that is listed already; and the log's."""
         ledgers = LedgerList(self._client, self.source)
         record = (await ledgers.read_patiently()).record
         if self._log_id and record.log_id not in ("", self._log_id):
             raise ledgers.gone()
         listed = position.index in record
         ledger_id = record.ledger(position.index).ledger_id if listed else None
-        return attrs.evolve(position, ledger_id=ledger_id)
+        return attrs.evolve(position, ledger_id=ledger_id), record.log_id
 
     async def _is_ours(self, cursor: Cursor) -> bool:
         """Return whether a cursor can be of the log that has the name now."""
@@ -171,6 +174,8 @@ class Cursors:
             return True
         record = (await LedgerList(self._client, self.source).read_patiently()).record
         at = cursor.position
+        if cursor.log_id and record.log_id not in ("", cursor.log_id):
+            return False
         if at.ledger_id is None:
             return at.index <= record.next_index
         return at.index < record.next_index and record.lists_at(at.index, at.ledger_id)
@@ -205,6 +210,7 @@ def encode_cursors(cursors: dict[str, Cursor]) -> bytes:
             "at": str(one.position),
             "ledger": one.position.ledger_id,
             "ms": one.updated_ms,
+            "log": one.log_id,
         }
         for one in cursors.values()
     }
@@ -231,4 +237,5 @@ def _decoded(name: str, value: dict[str, Any]) -> Cursor:
     position = attrs.evolve(
         Position.parse(value["at"]), ledger_id=None if ledger is None else LedgerId(int(ledger))
     )
-    return Cursor(check_cursor_name(name), position, int(value["ms"]))
+    log_id = str(value.get("log", ""))
+    return Cursor(check_cursor_name(name), position, int(value["ms"]), log_id)

@@ -142,6 +142,30 @@ def test_a_cursor_of_an_earlier_log_of_the_name_does_not_hold_the_new_one_back()
     assert readers.advance(0, 1) == "0:1"
 
 
+def test_a_cursor_behind_the_last_ledger_of_a_deleted_log_skips_nothing_of_the_new_one() -> None:
+    """It has no ledger's id, for that ledger is not listed yet."""
+    readers = Readers()
+    readers.append_ledger()
+    assert readers.advance(1, 0) == "1:0"
+    readers.world.metadata.faults = lambda operation: (
+        Fault.REQUEST_LOST
+        if operation.writes and operation.path.startswith(".cursors/")
+        else Fault.NONE
+    )
+    readers.run(readers.manager.delete("events", force=True))
+    readers.world.metadata.faults = lambda _operation: Fault.NONE
+    assert readers.positions() == {"etl": "1:0"}
+    readers.run(readers.manager.create("events", ONE))
+    readers.append_ledger()
+    assert readers.run(readers.cursors().position("etl")) is None
+    assert readers.advance(0, 1) == "0:1"
+
+
+def test_a_cursor_of_an_earlier_release_does_not_say_of_which_log_it_is() -> None:
+    stored = b'{"v":1,"cursors":{"etl":{"at":"1:0","ledger":null,"ms":7}}}'
+    assert decode_cursors("events", stored) == {"etl": Cursor("etl", Position(1, 0), 7)}
+
+
 def test_a_position_in_a_deleted_log_does_not_move_a_cursor_of_the_new_one() -> None:
     readers = Readers()
 
