@@ -162,7 +162,7 @@ class Cursors:
         """Return a position with the id of its ledger, if that is listed already; and the log's."""
         ledgers = LedgerList(self._client, self.source)
         record = (await ledgers.read_patiently()).record
-        if self._log_id and record.log_id not in ("", self._log_id):
+        if not record.may_have_id(self._log_id):
             raise ledgers.gone()
         listed = position.index in record
         ledger_id = record.ledger(position.index).ledger_id if listed else None
@@ -174,7 +174,7 @@ class Cursors:
             return True
         record = (await LedgerList(self._client, self.source).read_patiently()).record
         at = cursor.position
-        if cursor.log_id and record.log_id not in ("", cursor.log_id):
+        if not record.may_have_id(cursor.log_id):
             return False
         if at.ledger_id is None:
             return at.index <= record.next_index

@@ -66,6 +66,8 @@ class LogInfo:
     """What a log is made of."""
 
     name: str
+    log_id: str
+    """Another one for each log of a name; empty if unknown."""
     options: LogOptions
     sealed: bool
     trimmed: int
@@ -116,6 +118,7 @@ class LogManager:
         ledgers = [await self._ledger_info(record, index) for index in _indexes(record)]
         return LogInfo(
             name=name,
+            log_id=record.log_id,
             options=record.options,
             sealed=record.sealed,
             trimmed=record.trimmed,
@@ -320,9 +323,9 @@ class LogManager:
         """Delete the ledgers that end before a position; see ``LogRemoval.trim``."""
         return await self._removal.trim(name, before)
 
-    async def delete(self, name: str, *, force: bool = False) -> int:
+    async def delete(self, name: str, *, force: bool = False, log_id: str = "") -> int:
         """Delete a log and its ledgers; see ``LogRemoval.delete``."""
-        return await self._removal.delete(name, force=force)
+        return await self._removal.delete(name, force=force, log_id=log_id)
 
     async def sweep(self, name: str, *, age_s: float = SWEEP_AGE_S) -> tuple[LedgerId, ...]:
         """Delete ledgers that a log does not list; see ``LogRemoval.sweep``."""

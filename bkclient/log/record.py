@@ -144,6 +144,10 @@ class LogRecord:
             for offset, ledger in enumerate(other.ledgers)
         )
 
+    def may_have_id(self, log_id: str) -> bool:
+        """Return whether the log may be the one with this id; an empty id may be any."""
+        return not log_id or self.log_id in {"", log_id}
+
     def lists_at(self, index: int, ledger_id: LedgerId | None) -> bool:
         """Return whether the ledger at ``index`` may be ``ledger_id``; None may be any."""
         return ledger_id is None or (index not in self or self.ledger(index).ledger_id == ledger_id)

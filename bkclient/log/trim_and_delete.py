@@ -91,17 +91,20 @@ class LogRemoval:
             index += 1
         return index
 
-    async def delete(self, name: str, *, force: bool = False) -> int:
+    async def delete(self, name: str, *, force: bool = False, log_id: str = "") -> int:
         """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
 
         Raises:
-            NoSuchLogError: there is no such log, or another by now.
+            NoSuchLogError: there is no such log, or another than that with ``log_id``.
             LogInUseError: it has entries, and ``force`` is not given.
         """
-        known = await LedgerList(self._client, name).read()
+        ledgers = LedgerList(self._client, name)
+        known = await ledgers.read()
+        if not known.record.may_have_id(log_id):
+            raise ledgers.gone()
         if not force and await self._has_entries(known.record):
-            ledgers = len(known.record.ledgers)
-            raise LogInUseError(f"log {name} has {ledgers} ledgers with entries")
+            count = len(known.record.ledgers)
+            raise LogInUseError(f"log {name} has {count} ledgers with entries")
         cursors = await self._cursors(name)
         await self._client.store.remove_log(name, known.version)
         await self._forget(name, cursors)

@@ -10,7 +10,7 @@ from typing import Any
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError
-from bkclient.log import LogManager, LogOptions, Position
+from bkclient.log import LogInfo, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogDamagedError
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
@@ -252,29 +252,33 @@ async def _sweep(client: Client, name: str, age_s: float) -> LogChanged:
 def delete(session: Session, *, name: str) -> None:
     """Delete the log NAME, its ledgers and all their entries."""
     session.about = f"log {name}"
-    steps = session.call(_plan_delete, name)
+    info: LogInfo = session.call(lambda client: LogManager(client).info(name))
+    steps = _plan_delete(info)
     if session.dry_run:
         session.plan(steps)
         return
     session.confirm(steps, f"Delete log {name}?", proof=name, effect=Effect.LOSES_DATA)
-    session.emit(session.call(_delete, name))
+    session.emit(session.call(delete_shown, info))
 
 
-async def _plan_delete(client: Client, name: str) -> list[str]:
+def _plan_delete(info: LogInfo) -> list[str]:
     """Return what deleting a log takes along, as sentences."""
-    info = await LogManager(client).info(name)
     open_ones = sum(one.last_entry_id is None and one.state is not None for one in info.ledgers)
     more = f", and what is in {open_ones} open ones" if open_ones else ""
     what = f"{counted(info.entries, 'entry')}, {human_bytes(info.length_bytes)}{more}"
-    return [f"delete log {name} with {counted(len(info.ledgers), 'ledger')}: {what}"]
+    return [f"delete log {info.name} with {counted(len(info.ledgers), 'ledger')}: {what}"]
 
 
-async def _delete(client: Client, name: str) -> LogChanged:
-    """Delete a log and its ledgers."""
+async def delete_shown(client: Client, shown: LogInfo) -> LogChanged:
+    """Delete a log and its ledgers, if it is the one that was shown.
+
+    Raises:
+        NoSuchLogError: it is another one by now.
+    """
     manager = LogManager(client)
-    gone = tuple(one.ledger_id for one in (await manager.info(name)).ledgers)
-    await manager.delete(name, force=True)
-    return LogChanged(name, "deleted", ledgers=gone)
+    gone = tuple(one.ledger_id for one in (await manager.info(shown.name)).ledgers)
+    await manager.delete(shown.name, force=True, log_id=shown.log_id)
+    return LogChanged(shown.name, "deleted", ledgers=gone)
 
 
 def list_all(session: Session) -> None:

@@ -17,7 +17,7 @@ from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.log.manager import LedgerInfo
 from bkclient.metadata.errors import NoSuchLogError
 from bkctl.commands.log.columns import LogLedgerRow
-from bkctl.commands.log.lifecycle import removed_by_trim
+from bkctl.commands.log.lifecycle import delete_shown, removed_by_trim
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.worlds import World
@@ -298,6 +298,19 @@ def test_a_trim_spares_a_log_that_was_made_again_since_it_was_confirmed() -> Non
     with pytest.raises(NoSuchLogError, match="another was created"):
         world.run(LogManager(client).trim("again", before))
     assert run_in(world, "log", "tail", "again").out == "a\nb\n"
+
+
+def test_a_deletion_spares_a_log_that_was_made_again_since_it_was_confirmed() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "again")
+    client = world.client()
+    shown = world.run(LogManager(client).info("again"))
+    run_in(world, "log", "delete", "again", "--yes")
+    run_in(world, "log", "create", "again", seed=1)  # Another id.
+    run_in(world, "log", "append", "again", "a")
+    with pytest.raises(NoSuchLogError, match="another was created"):
+        world.run(delete_shown(client, shown))
+    assert run_in(world, "log", "tail", "again").out == "a\n"
 
 
 def test_a_trim_spares_a_ledger_that_was_closed_since_it_was_confirmed() -> None:
