@@ -18,6 +18,7 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     create_with_parents,
+    exists,
     retry_until_answered,
     run_together,
 )
@@ -33,21 +34,19 @@ class TreeRaw(TreePart):
     async def nodes(
         self, path: str = _ROOT, *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
-        first = await self._stored(path)
-        if first is None:
+        if not await exists(self._tree, path):
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
-        beside = zk_paths.BESIDE_ROOT if path == _ROOT else ()
-        others = [await self._stored(one) for one in beside]
-        found = [(first, 0), *((one, 0) for one in others if one is not None)]
-        yield tuple(node for (node, _), _ in found)
-        # The last ones first: what is still to be looked at stays little.
-        left = _below(found, depth)
-        while left:
-            some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
-            stored = await run_together(self._stored(one) for one, _ in some)
-            found = [(node, level) for node, (_, level) in zip(stored, some, strict=True) if node]
-            yield tuple(node for (node, _), _ in found)
-            left += _below(found, depth)
+        # Logs before ledgers: a log whose last ledger is missing in a backup takes no more entries.
+        for top in (*zk_paths.BESIDE_ROOT, _ROOT) if path == _ROOT else (path,):
+            left = [(top, 0)]
+            # The last ones first: what is still to be looked at stays little.
+            while left:
+                some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
+                stored = await run_together(self._stored(one) for one, _ in some)
+                found = [(one, level) for one, (_, level) in zip(stored, some, strict=True) if one]
+                if found:
+                    yield tuple(node for (node, _), _ in found)
+                left += _below(found, depth)
 
     async def _stored(self, path: str) -> tuple[StoredNode, list[str]] | None:
         """Return a node and the names of its children; None where there is none."""

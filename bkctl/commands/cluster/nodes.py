@@ -218,7 +218,7 @@ async def _below(client: Client, path: str) -> Mapping[str, str] | None:
         found = [one.path async for some in client.store.nodes(path, depth=1) for one in some]
     except NotFoundError:
         return None
-    return {one.rpartition("/")[2]: one for one in found[1:]}
+    return {one.rpartition("/")[2]: one for one in found if one != path}
 
 
 # What a node says -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import IncompatibleLayoutError
+from bkclient.metadata.tree.nodes import create_with_parents
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId
 
@@ -53,6 +54,26 @@ def test_a_leaf_costs_one_request() -> None:
     assert len(found) == 55
     listed = [one.path for one in seen if one.name == "children"]
     assert listed == ["", "/available"]
+
+
+@pytest.mark.parametrize("layout", ["flat", "hierarchical"])
+def test_a_walk_finds_each_ledger_that_a_log_lists_although_the_log_grows(layout: str) -> None:
+    """Or a cluster that is restored from it would have a log that takes no more entries."""
+    cluster = MemoryZooKeeper.initialized(Clock(), layout)
+    store = connected(cluster)
+    layout_found, found = zk_paths.LAYOUTS[layout], list[StoredNode]()
+
+    async def walk() -> None:
+        version, ledgers = await store.create_log("events", b"0"), 0
+        async for some in store.nodes():
+            found.extend(some)
+            await create_with_parents(store._tree, layout_found.path_of(LedgerId(ledgers)))
+            ledgers += 1
+            version = await store.write_log("events", b"%d" % ledgers, version)
+
+    done(walk())
+    (listed,) = [int(node.value) for node in found if node.path == zk_paths.log("events")]
+    assert {layout_found.id_of(node.path) for node in found} >= set(range(listed))
 
 
 @pytest.mark.parametrize("layout", ["hierarchical", "longhierarchical"])
