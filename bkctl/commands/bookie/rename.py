@@ -149,6 +149,8 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
         [f"To rename {flip.old} to {flip.new}:", *(f"  {one}" for one in steps)], "Go on?"
     )
     with lock_existing(session, bookie.found, bookie.config), repeatable(session, "run it again"):
+        if rename:  # It may have run, and got ledgers, while the question waited.
+            ledgers = session.call(bookie_ids.ledgers_listing, flip.old)
         _flip(session, bookie, flip, cookie, ledgers)
     session.emit(
         IdFlipped(flip.new, flip.old, len(bookie.found.all_dirs), len(ledgers) if rename else None)

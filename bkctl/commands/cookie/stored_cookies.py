@@ -338,6 +338,9 @@ def _delete(
         f"Remove the cookie of {bookie_id}?",
         proof=bookie_id,
     )
+    # The bookie may have started, or got ledgers, while the question waited.
+    now = _objections(session.call(cookies.reliance_on, bookie_id))
+    refuse_unless_forced(session, (one for one in now if one.check not in force), ())
     for path in files:
         path.unlink()
     if found is not None:

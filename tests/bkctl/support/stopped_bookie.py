@@ -33,10 +33,12 @@ class Bookie:
     def old(self) -> BookieId:
         return BookieId(f"127.0.0.1:{self.port}")
 
-    def run(self, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
+    def run(
+        self, *words: object, typed: str = "", tty: bool = False, ok: bool = True, **more: Any
+    ) -> Result:
         conf = self.base / "bk.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        fake = FakeHost(typed, tty=tty, environ={"PAGER": ""}, sees_processes=False)
+        fake = FakeHost(typed, tty=tty, environ={"PAGER": ""}, sees_processes=False, **more)
         with closing(fake) as host:
             status = cli.run([*map(str, words), "-c", str(conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from bkctl.cli.root import cli
@@ -13,11 +13,16 @@ from bkctl.environment_and_streams import Host
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in memory."""
+    """A text stream in memory; ``before_line`` is called before a line is read."""
 
     def __init__(self, text: str = "", *, tty: bool = False) -> None:
         super().__init__(io.BytesIO(text.encode()), encoding="utf-8", write_through=True)
         self._tty = tty
+        self.before_line: Callable[[], object] = lambda: None
+
+    def readline(self, size: int = -1, /) -> str:
+        self.before_line()
+        return super().readline(size)
 
     def isatty(self) -> bool:
         return self._tty
@@ -39,6 +44,8 @@ class FakeHost(Host):
     Without ``sees_processes`` no process of this machine is there: else each command on directories
     looks at the open files of all of them. A lock is seen all the same.
 
+    ``while_asked`` is called while a question waits.
+
     Where nobody sits, nothing says what is waited for: how slow the machine is changes nothing.
     """
 
@@ -49,14 +56,15 @@ class FakeHost(Host):
         tty: bool = False,
         environ: Mapping[str, str] | None = None,
         sees_processes: bool = True,
+        while_asked: Callable[[], object] = lambda: None,
     ) -> None:
         self.proc = Host.proc if sees_processes else "/no-proc"
         self.out, self.err = Stream(tty=tty), Stream(tty=tty)
         silent = {} if tty else {"BKCTL_PROGRESS": "none"}
         environ = {**silent, **(environ or {})}
-        super().__init__(
-            environ=environ, stdin=Stream(typed, tty=tty), stdout=self.out, stderr=self.err
-        )
+        answers = Stream(typed, tty=tty)
+        answers.before_line = while_asked
+        super().__init__(environ=environ, stdin=answers, stdout=self.out, stderr=self.err)
 
     def elapsed_s(self) -> float:
         """Stand still: how fast the machine is changes nothing that is printed."""

@@ -38,8 +38,16 @@ class WorldClient:
 
 
 class WorldHost(FakeHost):
-    def __init__(self, world: World, typed: str, *, tty: bool, **options: Any) -> None:
-        super().__init__(typed, tty=tty, environ={"PAGER": ""})
+    def __init__(
+        self,
+        world: World,
+        typed: str,
+        *,
+        tty: bool,
+        while_asked: Callable[[], object] = lambda: None,
+        **options: Any,
+    ) -> None:
+        super().__init__(typed, tty=tty, environ={"PAGER": ""}, while_asked=while_asked)
         client: Any = WorldClient(world, **options)
         self._connect: Any = lambda _uri, _config: client
         self.world = world
@@ -53,7 +61,11 @@ def run_in(
     ok: bool = True,
     **options: Any,
 ) -> Result:
-    """Run ``bkctl WORDS`` on the world's cluster; ``options`` are those of ``World.client``."""
+    """Run ``bkctl WORDS`` on the world's cluster.
+
+    ``options`` are those of ``World.client``, and ``while_asked``, which is called while a question
+    waits.
+    """
     host: Host = WorldHost(world, typed, tty=tty, **options)
     status = cli.run(["-u", "sqlite:///not/opened.db", *map(str, words)], host)
     result = Result(status, host.stdout.data.decode(), host.stderr.text)  # type: ignore[attr-defined]

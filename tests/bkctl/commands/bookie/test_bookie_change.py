@@ -58,6 +58,18 @@ class TestFlipId:
         again = bookie.run("bookie", "flip-id", "--yes", ok=False)
         assert (again.status, "in its files and its settings" in again.err) == (4, True)
 
+    def test_a_ledger_that_came_while_the_question_waited_gets_the_id_too(
+        self, bookie: Bookie
+    ) -> None:
+        bookie.settings["bookieId"] = "bookie-one"
+        bookie.run(
+            *("bookie", "flip-id"),
+            typed="y\n",
+            tty=True,
+            while_asked=lambda: add_ledgers(bookie, (bookie.old, "b:1")),
+        )
+        assert ensembles(bookie) == [("bookie-one", "b:1")]
+
     def test_the_stored_cookie_is_the_one_the_bookie_starts_with(self, bookie: Bookie) -> None:
         bookie.settings["bookieId"] = "bookie-one"
         bookie.run("bookie", "flip-id", "--yes")

@@ -239,6 +239,21 @@ class TestDelete:
         assert "b1 is registered" in refused.err
         assert not self.gone(world, store)
 
+    def test_a_bookie_that_starts_while_the_question_waits_keeps_it(
+        self, world: World, store: MemoryMetadata
+    ) -> None:
+        refused = run_in(
+            world,
+            *("cookie", "delete", A),
+            typed=f"{A}\n",
+            tty=True,
+            ok=False,
+            while_asked=lambda: world.restart("b1"),
+        )
+        assert refused.status == 4
+        assert "b1 is registered" in refused.err
+        assert not self.gone(world, store)
+
 
 # A stopped bookie's own files -------------------------------------------------------------------
 
