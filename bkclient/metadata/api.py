@@ -263,8 +263,13 @@ class BookieRegistry(Protocol):
 
 
 async def registered_bookies(store: BookieRegistry) -> frozenset[BookieId]:
-    """Return the bookies that are registered, writable or read-only."""
-    return await store.writable_bookies() | await store.read_only_bookies()
+    """Return the bookies that are registered, writable or read-only.
+
+    The writable ones are read twice: a bookie may go from one list to the other, in either
+    direction.
+    """
+    before = await store.writable_bookies()
+    return before | await store.read_only_bookies() | await store.writable_bookies()
 
 
 class CookieStore(Protocol):
