@@ -23,7 +23,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.reader import LedgerReader
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
-from bkclient.log.ledger_list import LedgerList
+from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LATEST, LogRecord, Position, position_of
 from wire.digest import Entry
 from wire.ids import LedgerId
@@ -49,6 +49,8 @@ class LogReader:
     ) -> None:
         self._client, self._ledgers, self._follow = client, ledgers, follow
         self._next = start
+        self._log: LogRecord | None = None
+        """The record as last read: positions are of this log, and no other of its name."""
         self._last: Position | None = None
         self._ended_closed = True
         self.begins_after: LogDamagedError | None = None
@@ -87,7 +89,7 @@ class LogReader:
             LogDamagedError: its last ledger is missing.
             ClientError: without ``follow``, bookies do not say how far its last ledger is.
         """
-        record = (await self._ledgers.read()).record
+        record = self._of_one_log(await self._ledgers.read())
         if self._next >= LATEST:
             self._next = await self._end(record)
 
@@ -97,7 +99,7 @@ class LogReader:
         Raises:
             NoSuchLogError, LogDamagedError, ClientError: as ``begin``.
         """
-        record = (await self._ledgers.read()).record
+        record = self._of_one_log(await self._ledgers.read())
         end = await self._end(record)
         while count > end.entry_id and end.index - 1 in record:
             count -= end.entry_id
@@ -122,6 +124,7 @@ class LogReader:
         if self._last is not None and self._last >= position:
             return
         waiting = LogReader(self._client, self._ledgers, position, follow=True)
+        waiting._log = self._log
         async for _position, _payload in waiting:
             return
 
@@ -134,11 +137,11 @@ class LogReader:
             LogDamagedError: a listed ledger is gone.
             ClientError: an entry cannot be read.
         """
-        record = (await self._ledgers.read()).record
+        record = self._of_one_log(await self._ledgers.read())
         await self._settle_start(record)
         while True:
             if self._next.index not in record:
-                after = await self._record_with(self._next.index, record)
+                after = await self._record_with(self._next.index)
                 if after is None:
                     return
                 record = after
@@ -154,6 +157,20 @@ class LogReader:
             if not self._ended_closed:
                 return
             self._next = Position(self._next.index + 1, 0)
+
+    def _of_one_log(self, found: KnownRecord) -> LogRecord:
+        """Return a record.
+
+        Raises:
+            NoSuchLogError: it is of another log than the one that was read, or begun in.
+        """
+        record, start = found.record, self._next
+        if (self._log is not None and not record.is_of_log_of(self._log)) or not record.lists_at(
+            start.index, start.ledger_id
+        ):
+            raise self._ledgers.gone()
+        self._log = record
+        return record
 
     async def _settle_start(self, record: LogRecord) -> None:
         """Make a real position of EARLIEST and LATEST."""
@@ -179,7 +196,7 @@ class LogReader:
         try:
             _, end = await self._end_of(record, index)
         except LogTrimmedError:  # The log has gone on meanwhile.
-            return await self._end((await self._ledgers.read_patiently()).record)
+            return await self._end(self._of_one_log(await self._ledgers.read_patiently()))
         while index - 1 in record:
             index -= 1
             try:
@@ -197,7 +214,7 @@ class LogReader:
         reader.close()
         return not reader.is_closed, Position(index, reader.last_add_confirmed + 1)
 
-    async def _record_with(self, index: int, record: LogRecord) -> LogRecord | None:
+    async def _record_with(self, index: int) -> LogRecord | None:
         """Return a record that lists the ledger at ``index``; None if none is to come."""
         while True:
             changed: Deferred[None] = Deferred()
@@ -208,10 +225,7 @@ class LogReader:
 
             watch = await self._client.store.watch_log(self._ledgers.name, tell)
             try:
-                found = (await self._ledgers.read_patiently()).record
-                if not found.is_of_log_of(record):
-                    raise self._ledgers.gone()
-                record = found
+                record = self._of_one_log(await self._ledgers.read_patiently())
                 if index < record.trimmed:
                     raise LogTrimmedError(
                         f"log {self._ledgers.name}: the next entries were trimmed before they "

@@ -753,6 +753,26 @@ class TestReading:
         with pytest.raises(LogSealedError):
             world.run(manager.open_writer("events"))
 
+    def test_a_reader_that_goes_on_later_does_not_go_on_in_another_log_of_the_name(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        positions = append(world, writer, *numbered(0, 2))
+        world.run(writer.close())
+        reader = world.run(manager.open_reader("events", follow=False))
+        assert [payload for _, payload in world.run(_list_of(reader))] == numbered(0, 2)
+        world.run(manager.delete("events", force=True))
+        writer = opened(world, manager)
+        append(world, writer, *numbered(3, 9))
+        world.run(writer.close())
+        for go_on in (
+            lambda: _list_of(reader),
+            lambda: reader.wait_for(Position(0, 5)),
+            lambda: manager.open_reader("events", positions[1]),
+        ):
+            with pytest.raises(NoSuchLogError, match="another was created"):
+                world.run(go_on())
+
     def test_latest_begins_behind_what_is_confirmed(self) -> None:
         world = World(3)
         manager = logs(world)
