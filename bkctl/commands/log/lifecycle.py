@@ -13,6 +13,7 @@ from bkclient.errors import ClientError
 from bkclient.log import LogInfo, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogDamagedError
+from bkclient.log.ledger_list import LedgerList
 from bkctl.commands.log.columns import LogChanged, LogLedgerRow, LogSummary
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
@@ -101,6 +102,7 @@ def trim(
     elif keep_ledgers is not None:
         before = session.call(_first_of_last, name, keep_ledgers)
     assert before is not None  # One of them is given.
+    log_id = session.call(_log_id, name)
     kept, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
     if going:
@@ -115,7 +117,7 @@ def trim(
     if going:
         question = f"Trim log {name}, so that it begins with {kept}?"
         session.confirm(steps, question, proof=name, effect=Effect.LOSES_DATA)
-    trimmed: LogChanged = session.call(_trim, name, kept, going)
+    trimmed: LogChanged = session.call(_trim, name, log_id, kept, going)
     session.emit(trimmed)
     if before.entry_id and trimmed.first == str(Position(before.index, 0)):
         session.note(
@@ -212,22 +214,32 @@ def _deletion(one: Any) -> str:
     return f"delete ledger {one.ledger_id}, index {one.index} of the log: {entries}, {size}"
 
 
-async def _trim(client: Client, name: str, before: Position, going: Sequence[Any]) -> LogChanged:
-    """Trim a log of the ledgers that a trim deletes."""
+async def _log_id(client: Client, name: str) -> str:
+    return (await LedgerList(client, name).read()).record.log_id
+
+
+async def _trim(
+    client: Client, name: str, log_id: str, before: Position, going: Sequence[Any]
+) -> LogChanged:
+    """Trim a log of the ledgers that a trim deletes.
+
+    Raises:
+        NoSuchLogError: another log than that with ``log_id`` has the name by now.
+    """
     if going:
-        await _advance_cursors(client, name, _last_of(going), before)
+        cursors = Cursors(client, name, log_id=log_id)
+        await _advance_cursors(cursors, _last_of(going), before)
     kept = await LogManager(client).trim(name, before)
     deleted = tuple(one.ledger_id for one in going if one.index < kept.index)
     return LogChanged(name, "trimmed" if deleted else "unchanged", first=str(kept), ledgers=deleted)
 
 
-async def _advance_cursors(client: Client, name: str, last: Position, kept: Position) -> None:
+async def _advance_cursors(cursors: Cursors, last: Position, kept: Position) -> None:
     """Move cursors that have read all entries up to ``last`` to the first position that is kept.
 
     Once the ledgers are deleted, nothing shows that the cursors have lost no entry.
     """
     with contextlib.suppress(LogDamagedError):  # `--force unread-entries` goes on.
-        cursors = Cursors(client, name)
         for one in await cursors.list():
             if last < one.position < kept:
                 await cursors.advance(one.name, kept)

@@ -124,6 +124,27 @@ def test_a_trim_moves_cursors_that_have_read_all_of_it() -> None:
     assert run("log", "tail", "read", "--cursor", "etl").out == "c\n"
 
 
+def test_a_trim_moves_no_cursor_of_a_log_that_was_made_again_while_its_question_waited() -> None:
+    world = World(3)
+
+    def made(*ledgers: str) -> None:
+        run_in(world, "log", "create", "again", seed=len(ledgers))  # Another id.
+        for entry in ledgers:
+            run_in(world, "log", "append", "again", *entry)
+
+    def made_again() -> None:
+        run_in(world, "log", "delete", "again", "--yes")
+        made("abc")
+        moved(world, "again", "etl", 0, 1)
+
+    made("a", "b")
+    trim = ("log", "trim", "again", "--before", "1:0")
+    gone = run_in(world, *trim, typed="again\n", tty=True, ok=False, while_asked=made_again)
+    assert "another was created" in gone.err
+    (etl,) = world.run(Cursors(world.client(), "again").list())
+    assert str(etl.position) == "0:1"
+
+
 def test_a_cursor_whose_next_entries_were_trimmed_is_to_be_deleted() -> None:
     world = World(3)
     run = partial(run_in, world)
