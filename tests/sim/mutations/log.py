@@ -78,6 +78,24 @@ def _reads_ahead(stack: Stack) -> None:
     put(stack, LogReader, _of_ledger=of_ledger)
 
 
+def _reads_any_log(stack: Stack) -> None:
+    """A reader goes on in whichever log has the name."""
+
+    def of_one_log(_self: LogReader, found: KnownRecord) -> LogRecord:
+        return found.record
+
+    put(stack, LogReader, _of_one_log=of_one_log)
+
+
+def _any_cursor(stack: Stack) -> None:
+    """A cursor counts for whichever log has the name."""
+
+    def may_have_id(_self: LogRecord, _log_id: str) -> bool:
+        return True
+
+    put(stack, LogRecord, may_have_id=may_have_id)
+
+
 def _begins_ahead(stack: Stack) -> None:
     """A reader from the latest entry looks at the last ledger only."""
 
@@ -230,6 +248,24 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "G2",
         _begins_ahead,
         f"{LOG}:TestReading.test_latest_during_a_roll_misses_nothing_of_the_ledger_that_ends",
+        0,
+    ),
+    "reads-any-log": switch(
+        "a reader goes on in another log of the name",
+        "log 5",
+        "G2",
+        _reads_any_log,
+        f"{LOG}:TestReading."
+        "test_a_reader_that_goes_on_later_does_not_go_on_in_another_log_of_the_name",
+        0,
+    ),
+    "any-cursor": switch(
+        "a cursor counts for whichever log has the name",
+        "log 5",
+        "G2",
+        _any_cursor,
+        "tests.bkclient.log.test_cursors:"
+        "test_a_cursor_behind_the_last_ledger_of_a_deleted_log_skips_nothing_of_the_new_one",
         0,
     ),
     "delete-first": switch(

@@ -20,7 +20,7 @@ from bkclient.replication import decommission, fragment_copy, replica_check
 from bkclient.replication.fragment_copy import FragmentRepairer
 from bkclient.replication.replica_check import LedgerChecker, LedgerView
 from bookied.autorecovery import auditor, worker
-from bookied.autorecovery.audit_schedule import AuditJob
+from bookied.autorecovery.audit_schedule import PATIENT, AuditJob
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.lost_bookies import LostBookies
 from bookied.autorecovery.worker import RepairOutcome, Worker
@@ -269,6 +269,22 @@ def _blind_to_the_past(stack: Stack) -> None:
     put(stack, Auditor, _check_bookies=check_bookies)
 
 
+def _delayed_for_ever(stack: Stack) -> None:
+    """An audit whose delay is over, and that fails, waits for the delay of the next lost bookie."""
+    usual = Auditor.__init__
+
+    def init(self: Any, *args: Any, **rest: Any) -> None:
+        usual(self, *args, **rest)
+        self._jobs[AuditJob.AUDIT_LATER] = self._jobs[AuditJob.AUDIT]
+
+    def next_job(self: Any) -> AuditJob:
+        job: AuditJob = self._schedule.take(None if self._has_audited else AuditJob.CHECK_BOOKIES)
+        return job
+
+    put(stack, Auditor, __init__=init, _next_job=next_job)
+    put(stack, auditor, PATIENT=PATIENT | {AuditJob.AUDIT_LATER})
+
+
 def _cookie_at_once(stack: Stack) -> None:
     """A cookie goes whatever ledgers list its bookie (#4812)."""
 
@@ -434,6 +450,15 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         _blind_to_the_past,
         "lost_bookie",
         40,
+    ),
+    "delayed-for-ever": switch(
+        "an audit that fails after its delay waits for the next lost bookie",
+        "12",
+        "L3",
+        _delayed_for_ever,
+        f"{AUDITOR}:"
+        "test_an_audit_after_the_delay_that_fails_is_tried_again_whatever_other_bookies_do",
+        0,
     ),
     "cookie-at-once": switch(
         "a cookie goes while a ledger needs it",
