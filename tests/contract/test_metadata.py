@@ -739,6 +739,18 @@ class TestCluster:
 
         driver.run(scenario())
 
+    def test_an_auditor_that_outlives_a_format_marks_ledgers(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, operator = await driver.open(), await driver.open()
+            for ledger_id in (1, 2):
+                marks = [(LedgerId(ledger_id), (B1,))]
+                await auditor.mark_all_underreplicated(marks, lambda _one, _why: None)
+                found = [one async for one, _ in auditor.list_underreplicated()]
+                assert found == [ledger_id]
+                await operator.format()
+
+        driver.run(scenario())
+
     def test_formatting_nothing_makes_a_cluster(self, bare_driver: Any) -> None:
         async def scenario() -> None:
             store = await bare_driver.open()

@@ -256,10 +256,12 @@ async def is_own(tree: Tree, path: str) -> bool:
     return stat is not None and stat.owner == tree.session_id
 
 
-async def children_if_there(tree: Tree, path: str, fired: Fired | None = None) -> list[str]:
+async def children_if_there(
+    tree: Tree, path: str, fired: Fired | None = None, *, fresh: bool = False
+) -> list[str]:
     """Return the names of a node's children; none where there is no node."""
     try:
-        return await tree.children(path, fired)
+        return await tree.children(path, fired, fresh=fresh)
     except NoNodeError:
         return []
 

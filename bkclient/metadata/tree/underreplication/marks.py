@@ -22,6 +22,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
     Tree,
+    children_if_there,
     create_with_parents,
     delete_if_there,
     get_if_there,
@@ -75,7 +76,7 @@ class ManyMarks:
     async def _look(self, marks: Sequence[Missing]) -> tuple[list[Missing], list[Missing]]:
         """Return those that have no mark, and those of which the mark may have to change."""
         # The locks before the marks: a repair that ends between the two takes the mark along.
-        locked = set(await self._tree.children(zk_paths.LOCKS, fresh=True))
+        locked = set(await children_if_there(self._tree, zk_paths.LOCKS, fresh=True))
         new, changed, at = [], [], 0
         paths = [zk_paths.mark(ledger_id) for ledger_id, _ in marks]
         async with aclosing(self._values(paths)) as values:
