@@ -41,7 +41,8 @@ class TreeLedgerIds(TreePart):
     """Implements ``LedgerIds``: 31 bits first, then 63."""
 
     _short_ids_are_out = False
-    _asked_about_short_ids = False
+    _asked_in_session = 0
+    """In which session it was asked whether short ids are out: a restore may have ended them."""
     _epochs: tuple[int, ...] = ()
 
     async def allocate_ledger_id(self) -> LedgerId:
@@ -53,9 +54,9 @@ class TreeLedgerIds(TreePart):
         return await self._allocate(await self._ledger_layout())
 
     async def _allocate(self, layout: LedgerLayout) -> LedgerId:
-        if layout.long_ids and not self._asked_about_short_ids:
+        if layout.long_ids and self._asked_in_session != self._tree.session_id:
             self._short_ids_are_out = await self._tree.stat(zk_paths.IDGEN_LONG) is not None
-            self._asked_about_short_ids = True
+            self._asked_in_session = self._tree.session_id
         if not self._short_ids_are_out:
             ledger_id = await self._next_short(layout.id_parent)
             if ledger_id is not None:

@@ -517,6 +517,15 @@ def test_an_epoch_that_was_deleted_gives_no_id_twice() -> None:
     assert stage.run(stage.witness._tree.stat(zk_paths.epoch(1))) is None
 
 
+def test_a_client_that_outlives_a_restore_gives_no_id_that_was_skipped() -> None:
+    """Its session ends with the metadata service that was lost."""
+    stage = Stage()
+    assert stage.run(stage.store.allocate_ledger_id()) == 0
+    stage.run(stage.witness.skip_ledger_ids(LedgerId(10_000_000), "hierarchical"))
+    stage.store.session.expire()
+    assert stage.run(stage.store.allocate_ledger_id()) > 10_000_000
+
+
 def test_ids_are_skipped_without_an_epoch_that_others_may_have_used() -> None:
     stage = Stage()
     stage.run(epochs(stage, 5, 6, 7, 8))
