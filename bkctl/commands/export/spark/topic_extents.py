@@ -76,22 +76,23 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
 async def start_of(
     client: Client, topic: TopicName, options: SourceOptions, default: Where, now_ms: int
 ) -> MessageId:
-    """Return the position at which a query begins to read a topic.
+    """Return the position at which a query begins to read a topic; ``NOTHING`` before its ledgers.
 
     Raises:
         SourceOptionError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
     """
-    if options.starting_ms is not None:
-        return await position_at(client, topic, options.starting_ms)
     where = options.starting or default
     if where.word is None:
         start = MessageId(where.index, where.entry)
         if options.fail_on_data_loss and start > (end := await end_of(client, topic)):
             raise _past_end(topic, "startingPosition", start, end, "reads on from there")
         return start
-    if where.word == "latest":
-        return await Frontier(topic).end(client, now_ms)
-    return await first_of(client, topic)
+    first = await first_of(client, topic)
+    if first == NOTHING:
+        return first
+    if options.starting_ms is not None:
+        return await position_at(client, topic, options.starting_ms)
+    return await Frontier(topic).end(client, now_ms) if where.word == "latest" else first
 
 
 async def first_of(client: Client, topic: TopicName) -> MessageId:

@@ -32,7 +32,8 @@ class CallingWorld:
 
 
 def driver(broker: Broker, **more: str) -> TopicStreamReader:
-    options = parse_options({"topic": str(TOPIC), "startingPosition": "earliest", **more})
+    words = {} if "startingTimestamp" in more else {"startingPosition": "earliest"}
+    options = parse_options({"topic": str(TOPIC), **words, **more})
     reader = TopicStreamReader(Query(options, ("value",), frozenset(), "", ClientConfig()))
     reader._client = CallingWorld(broker)
     return reader
@@ -199,3 +200,18 @@ def test_a_ledger_that_was_read_to_its_end_may_be_trimmed_before_the_batch_is_pl
     end = reader.latestOffset(start)
     broker.list_ledgers(added)
     assert values(broker, start, end) == [b"2"]
+
+
+@pytest.mark.parametrize("begin", [{"startingPosition": "latest"}, {"startingTimestamp": "5"}])
+def test_a_stream_that_begins_before_the_topic_has_a_ledger_reads_its_first_messages(begin) -> None:
+    """A broker that cannot make the first ledger leaves a topic without any."""
+    broker = Broker()
+    broker.list_ledgers()
+    reader = driver(broker, **begin)
+    start = reader.initialOffset()
+    assert start["topics"] == {}
+    start = reader.latestOffset(start)
+    for _ in range(3):
+        broker.ledger()
+    broker.list_ledgers(broker.ledger(entry(b"1")))
+    assert values(broker, start, reader.latestOffset(start), **begin) == [b"1"]
