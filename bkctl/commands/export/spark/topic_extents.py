@@ -80,6 +80,7 @@ async def start_of(
 
     Raises:
         SourceOptionError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
+        OffloadedError: messages since ``startingTimestamp`` are in tiered storage only.
     """
     where = options.starting or default
     if where.word is None:
@@ -91,8 +92,21 @@ async def start_of(
     if first == NOTHING:
         return first
     if options.starting_ms is not None:
-        return await position_at(client, topic, options.starting_ms)
+        return await _since(client, topic, options.starting_ms)
     return await Frontier(topic).end(client, now_ms) if where.word == "latest" else first
+
+
+async def _since(client: Client, topic: TopicName, time_ms: int) -> MessageId:
+    """Return the position of the first entry that was published at a time or later."""
+    start = await position_at(client, topic, time_ms)
+    for ledger in (await topic_ledgers(client, topic)).ledgers:
+        if ledger.is_deleted and ledger.ledger_id < start.ledger_id and ledger.closed_ms >= time_ms:
+            raise _offloaded(topic, ledger)
+    return start
+
+
+def _offloaded(topic: TopicName, ledger: TopicLedger) -> OffloadedError:
+    return OffloadedError(f"ledger {ledger.ledger_id} of {topic} is in tiered storage only")
 
 
 async def first_of(client: Client, topic: TopicName) -> MessageId:
@@ -276,7 +290,7 @@ async def _extent(
     ``has_end`` says that its list has the count of its entries: Pulsar counts when it closes one.
     """
     if ledger.is_deleted:
-        raise OffloadedError(f"ledger {ledger.ledger_id} of {topic} is in tiered storage only")
+        raise _offloaded(topic, ledger)
     last, length = EntryId(ledger.entries - 1), ledger.size_bytes
     if not has_end:
         try:

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from bkclient.topic.managed_ledger import MessageId
-from bkclient.topic.names import NoSuchTopicError, TopicTrimmedError
+from bkclient.topic.names import NoSuchTopicError, OffloadedError, TopicTrimmedError
 from bkctl.commands.export.spark.source_options import (
     LATEST,
     SourceOptionError,
@@ -23,6 +23,7 @@ from bkctl.commands.export.spark.topic_extents import (
 from bkctl.commands.export.task.partitions import cut
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import entry, managed_ledger
+from wire.pb import pulsar_pb2 as pb
 
 
 def options(fail_on_data_loss: str) -> SourceOptions:
@@ -171,3 +172,23 @@ def test_a_position_behind_the_end_of_a_closed_ledger_fails_the_query_or_is_that
         entries(behind)
     patient = entries(behind, failOnDataLoss="false")
     assert patient == entries(at) == {"startingPosition": 2, "endingPosition": 1}[option]
+
+
+@pytest.mark.parametrize("since_ms", [5, 9])
+def test_messages_since_a_time_that_are_in_tiered_storage_only_fail_the_query(
+    broker: Broker, since_ms: int
+) -> None:
+    """It began with the first ledger that bookies still have."""
+    offloaded = pb.OffloadContext(complete=True, bookkeeperDeleted=True)
+    first, second = broker.ledgers
+    listed = {"ledgerId": first, "entries": 1, "timestamp": 9, "offloadContext": offloaded}
+    broker.put(TOPIC.managed_ledger_path, managed_ledger(listed, {"ledgerId": second}))
+
+    def entries(time_ms: int) -> int:
+        asked = parse_options({"topic": str(TOPIC), "startingTimestamp": str(time_ms)})
+        found = broker.world.run(batch_extents(broker.client, asked, now_ms=0))
+        return sum(one.entries for one in found)
+
+    with pytest.raises(OffloadedError, match=f"ledger {first} of {TOPIC}"):
+        entries(since_ms)
+    assert entries(10) == 2
