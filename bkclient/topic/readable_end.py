@@ -17,7 +17,7 @@ from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import TopicName
 from bkclient.topic.positions import LOOK_BACK_MS, end_of, position_at
-from bkclient.topic.reader import TopicReader
+from bkclient.topic.reader import EARLIEST, TopicReader
 
 ABORTED_MAX: Final = 100_000
 """Aborted transactions that are remembered, for messages that come late."""
@@ -63,6 +63,13 @@ class UnsettledEntries:
         if stored.is_chunk:
             self._chunks.see(at, stored, time_ms)
 
+    def forget_before(self, first: MessageId) -> None:
+        """Forget transactions that begin in ledgers that were deleted: they may never end.
+
+        Chunks are waited for no longer than a minute.
+        """
+        self._txns = {txn: at for txn, at in self._txns.items() if at >= first}
+
     def first(self, now_ms: int) -> MessageId | None:
         """Return the first entry that waits; None where none does."""
         return min([*self._chunks.waiting(now_ms), *self._txns.values()], default=None)
@@ -89,8 +96,10 @@ class Frontier:
         """The position up to which it has looked; None before the first look."""
         return self._seen
 
-    async def end(self, client: Client, now_ms: int) -> MessageId:
+    async def end(self, client: Client, now_ms: int, oldest: MessageId = EARLIEST) -> MessageId:
         """Return the position after the last entry that waits for nothing.
+
+        ``oldest`` is where the topic begins now, so far as known.
 
         Raises:
             NoSuchTopicError: there is no such topic.
@@ -116,5 +125,6 @@ class Frontier:
         if is_first_look and self._unsettled.has_transactions:
             for txn in await reader.aborted_between(now_ms - 2 * LOOK_BACK_MS, begun):
                 self._unsettled.abort(txn)
+        self._unsettled.forget_before(oldest)
         waiting = self._unsettled.first(now_ms)
         return end if waiting is None else min(end, waiting)

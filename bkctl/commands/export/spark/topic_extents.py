@@ -146,7 +146,8 @@ async def confirmed_end(
     listed = await topic_ledgers(client, topic)
     if not listed.ledgers:
         return NOTHING, listed
-    end = await frontier.end(client, now_ms)
+    oldest = MessageId(listed.ledgers[0].ledger_id, 0)
+    end = await frontier.end(client, now_ms, oldest)
     if not options.include_open:
         end = min(end, newest_begin(listed))
     return end, listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from bkctl.commands.export.spark.query import Query, read_messages
 from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import chunks, entry, managed_ledger
+from tests.bkclient.topic.entries import chunks, entry, in_txn, managed_ledger
 
 
 class CallingWorld:
@@ -215,3 +216,15 @@ def test_a_stream_that_begins_before_the_topic_has_a_ledger_reads_its_first_mess
         broker.ledger()
     broker.list_ledgers(broker.ledger(entry(b"1")))
     assert values(broker, start, reader.latestOffset(start), **begin) == [b"1"]
+
+
+def test_a_transaction_of_a_deleted_topic_does_not_stop_the_stream_of_the_next() -> None:
+    """Nothing ends it any more. The stream waited for ever, without an error."""
+    broker, now = Broker(), {"publishTime": time.time_ns() // 1_000_000}
+    broker.topic([entry(b"1", **now), in_txn(b"open", (1, 7), **now)])
+    reader = driver(broker)
+    end = reader.latestOffset(reader.initialOffset())
+    assert end["topics"] == {str(TOPIC): f"{broker.ledgers[0]}:1"}
+    broker.list_ledgers(broker.ledger(entry(b"2", **now)))
+    with pytest.raises(TopicTrimmedError, match=f"messages from {broker.ledgers[0]}:1 on may be"):
+        reader.latestOffset(end)
