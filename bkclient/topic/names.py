@@ -67,6 +67,15 @@ NO_PARTITION: Final = -1
 _OF_MANAGED_LEDGER: Final = "pulsar/managed-ledger"
 _OF_COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
 
+_BROKERS_OWN: Final = frozenset({
+    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes",
+    "__transaction_buffer_snapshot_segments",
+})  # fmt: skip
+_COORDINATORS_OWN: Final = (
+    "pulsar/system/transaction_coordinator_assign", "pulsar/system/__transaction_log_",
+)  # fmt: skip
+_PENDING_ACKS: Final = "__transaction_pending_ack"
+
 _DOMAIN: Final = "persistent"
 _SCHEME: Final = f"{_DOMAIN}://"
 _NO_NAME: Final = re.compile("[\0\ud800-\udfff]")
@@ -95,6 +104,19 @@ class TopicName:
         """The number of the partition; ``NO_PARTITION`` for a topic."""
         found = _PARTITION.fullmatch(self.local)
         return NO_PARTITION if found is None else int(found["number"])
+
+    @property
+    def is_system(self) -> bool:
+        """Whether brokers keep their own state in it, some of it in a form of its own.
+
+        Agrees with Pulsar 4.0, SystemTopicNames.
+        """
+        whole = self.partitioned
+        return (
+            whole.local in _BROKERS_OWN
+            or whole.local.endswith(_PENDING_ACKS)
+            or f"{whole.namespace}/{whole.local}".startswith(_COORDINATORS_OWN)
+        )
 
     @property
     def partitioned(self) -> TopicName:

@@ -150,10 +150,13 @@ async def read_part(client: Client, topic: TopicName) -> TopicPart:
 async def topics_of(client: Client, text: str, *, is_pattern: bool = False) -> list[TopicName]:
     """Return what a user names, partitions one by one: one topic, or all that match a pattern.
 
+    A pattern matches no system topic, as a broker's consumers of a pattern get none.
+
     Raises:
         TopicNameError: no topic can have this name.
         NoSuchTopicError: there is no such topic.
     """
     if is_pattern:
-        return [topic async for topic in list_topics(client, pattern=text)]
+        found = list_topics(client, pattern=text)
+        return [topic async for topic in found if not topic.is_system]
     return await parts_of(client, parse_topic(text))

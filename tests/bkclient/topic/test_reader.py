@@ -245,6 +245,23 @@ class TestLookup:
         assert [one.partition for one in found] == [0, 2]
         assert filled.world.run(partition_count(filled.client, parse_topic("a/n/t"))) == 0
 
+    def test_a_pattern_leaves_out_what_brokers_keep_for_themselves(self, broker: Broker) -> None:
+        """As a consumer of a pattern. Some of these topics have entries that are no messages."""
+        theirs = ["a/n/orders", "a/n/__change_event", "a/n/transaction_coordinator_assign"]
+        systems = [
+            "a/n/__change_events", "a/n/__change_events-partition-3",
+            "a/n/__transaction_buffer_snapshot", "a/n/__transaction_buffer_snapshot_segments",
+            "a/n/orders-partition-1-sub-__transaction_pending_ack",
+            "pulsar/system/__transaction_log_15",
+            "pulsar/system/transaction_coordinator_assign-partition-0",
+        ]  # fmt: skip
+        for name in theirs + systems:
+            broker.list_ledgers(topic=parse_topic(f"persistent://{name}"))
+        found = broker.world.run(topics_of(broker.client, "persistent://.*", is_pattern=True))
+        assert sorted(map(str, found)) == sorted(f"persistent://{name}" for name in theirs)
+        assert sorted(self.listed(broker)) == sorted(theirs + systems)
+        assert broker.world.run(topics_of(broker.client, systems[0])) == [parse_topic(systems[0])]
+
     def test_no_topics_are_no_error(self, broker: Broker) -> None:
         assert self.listed(broker) == []
 

@@ -46,7 +46,7 @@ async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName
         if not topics and options.fail_on_data_loss:
             raise NoSuchTopicError(
                 f"no topic matches {pattern}; it must match complete names, such as "
-                "persistent://public/default/events"
+                "persistent://public/default/events, and leaves out Pulsar's system topics"
             )
         return topics
     assert options.topic is not None
