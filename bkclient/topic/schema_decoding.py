@@ -32,6 +32,17 @@ TYPES: Final = (
 )  # fmt: skip
 """Names of the stored types of schemas, by number."""
 
+
+def json_text(value: bytes) -> str:
+    """Return JSON as it was sent: numbers keep their digits, and texts their quotes.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    json.loads(value)
+    return value.decode(json.detect_encoding(value))
+
+
 _PLAIN: Final[dict[str, Callable[[bytes], Any]]] = {
     "string": lambda value: value.decode(),
     "json": json.loads,
@@ -108,16 +119,21 @@ def _schema(version: int, entry: pb.SchemaEntry) -> TopicSchema:
 class Decoder:
     """Fills ``TopicMessage.decoded``: from ``string``, ``json``, or ``avro`` by the topic's schema.
 
+    With ``json_as_text``, ``json`` is checked and stays the text that was sent.
+
     Raises:
         IncorrectParameterError: the kind is not one of these.
     """
 
     KINDS: Final = ("string", "json", "avro")
 
-    def __init__(self, client: Client, topic: TopicName, kind: str) -> None:
+    def __init__(
+        self, client: Client, topic: TopicName, kind: str, *, json_as_text: bool = False
+    ) -> None:
         if kind not in self.KINDS:
             raise IncorrectParameterError(f"{kind!r} is not one of {', '.join(self.KINDS)}")
         self._client, self._topic, self._kind = client, topic, kind
+        self._plain = json_text if json_as_text and kind == "json" else _PLAIN.get(kind)
         self._avro: dict[bytes | None, Callable[[bytes], Any]] = {}
 
     async def decoded(self, message: TopicMessage) -> TopicMessage:
@@ -130,7 +146,7 @@ class Decoder:
         """
         if message.value is None or message.encrypted:
             return message
-        decode = _PLAIN.get(self._kind) or await self._by_avro(message.schema_version)
+        decode = self._plain or await self._by_avro(message.schema_version)
         try:
             return attrs.evolve(message, decoded=decode(message.value))
         except Exception as error:  # fastavro raises whatever Python raises

@@ -330,6 +330,25 @@ class TestDecoding:
         assert self.decoded(broker, "json") == [{"a": 1}]
         assert self.decoded(broker, "string") == ['{"a": 1}']
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"a":1.10, "a": 12345678901234567890.125}', '"5"', "5", "null", r'{"s": "\ud800"}',
+            '{"s": "ü"}',
+        ],
+    )  # fmt: skip
+    def test_json_as_text_is_what_was_sent(self, broker: Broker, text: str) -> None:
+        """Made anew, numbers lost digits, and a text was like a number or no text at all."""
+        broker.topic([entry(text.encode()), entry(text.encode("utf-16"))])
+        decoder = Decoder(broker.client, TOPIC, "json", json_as_text=True)
+        assert [one.decoded for one in broker.read(decoder=decoder)] == [text] * 2
+
+    def test_json_as_text_is_json(self, broker: Broker) -> None:
+        broker.topic([entry(b"{")])
+        decoder = Decoder(broker.client, TOPIC, "json", json_as_text=True)
+        with pytest.raises(TopicFormatError, match=f"message {broker.ledgers[0]}:0"):
+            broker.read(decoder=decoder)
+
     def test_what_cannot_be_decoded_is_named(self, broker: Broker) -> None:
         broker.topic([entry(b"\xff")])
         for kind in ("json", "string"):

@@ -221,7 +221,7 @@ async def _of_range(
         topic,
         start=MessageId(entry_range.ledger_id, entry_range.first),
         end=MessageId(entry_range.ledger_id, entry_range.last + 1),
-        decoder=None if decode is None else Decoder(client, topic, decode),
+        decoder=None if decode is None else Decoder(client, topic, decode, json_as_text=True),
         fail_on_trimmed=True,
         end_is_confirmed=True,
         looks_to=None if entry_range.looks_to is None else MessageId(*entry_range.looks_to),

@@ -173,10 +173,11 @@ class TestTables:
         assert values_of(some) == [b"4", b"5", b"6"]
 
     def test_values_are_decoded(self, spark, pulsar) -> None:
-        pulsar.topic("json").ledgers([entry(b'{"a": 1}'), entry(b"", nullValue=True)])
+        sent = [b'{"a":1.10}', b'"5"', b"5", rb'"\ud800"']
+        pulsar.topic("json").ledgers([*map(entry, sent), entry(b"", nullValue=True)])
         frame = read(spark, pulsar, topic="json", decode="json", columns="decoded,entry_id")
         rows = frame.orderBy("entry_id").collect()
-        assert [row["decoded"] for row in rows] == ['{"a": 1}', None]
+        assert [row["decoded"] for row in rows] == [*(one.decode() for one in sent), None]
 
     def test_what_has_not_ended_is_left_for_later(self, spark, pulsar) -> None:
         made = pulsar.topic("txn")
