@@ -224,17 +224,15 @@ class TopicReader:
             )
         reader = await self._client.open_ledger(ledger.ledger_id, recover=False)
         try:
-            last = int(reader.last_add_confirmed)
-            is_known = end is not None and self._end_is_confirmed
+            if end is None or not self._end_is_confirmed:
+                last = await last_confirmed(self._client, self.topic, reader)
             if end is not None:
                 # Of the entry that `end` names, a part of its batch may be wanted.
                 stop = end.entry_id if end.batch_index > 0 else end.entry_id - 1
-                last = stop if is_known else min(last, stop)
-            else:
-                last, is_known = await last_confirmed(self._client, self.topic, reader), True
+                last = stop if self._end_is_confirmed else min(last, stop)
             if first > last:
                 return
-            async with aclosing(reader.read_chunks(first, last, unconfirmed=is_known)) as chunks:
+            async with aclosing(reader.read_chunks(first, last, unconfirmed=True)) as chunks:
                 async for entries in chunks:
                     yield entries
         finally:

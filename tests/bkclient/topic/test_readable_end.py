@@ -61,6 +61,7 @@ class TestAcknowledged:
         subscribe(broker, "s", cursorsLedgerId=-1, markDeleteLedgerId=last, markDeleteEntryId=1)
         assert end(broker) == broker.at(1, 2)
         assert [one.value for one in broker.read()] == [b"a", b"b", b"c"]
+        assert [one.value for one in broker.read(end=broker.at(1, 2))] == [b"a", b"b", b"c"]
 
     @pytest.mark.parametrize("is_open", [True, False])
     def test_a_cursor_may_be_in_a_ledger(self, broker: Broker, *, is_open: bool) -> None:
