@@ -104,8 +104,9 @@ topic.command(
     body="bkctl.commands.topic.peek:export",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 
-    FILE appears when it is complete. An existing file is not replaced. The last messages can be
-    missing: a message becomes readable when a later one confirms it.
+    FILE appears when it is complete. An existing file is not replaced. If messages from --from on
+    were deleted, or --to is past the end, there is no file. The last messages can be missing: a
+    message becomes readable when a later one confirms it.
     """,
     params=(
         argument("name", metavar="TOPIC"),

@@ -14,7 +14,8 @@ from typing import Any, Final
 from bkclient.client import Client
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import EntryMessages, TopicMessage
-from bkclient.topic.names import parse_topic
+from bkclient.topic.names import TopicName, parse_topic
+from bkclient.topic.positions import end_of
 from bkclient.topic.reader import TopicReader
 from bkclient.topic.schema_decoding import Decoder
 from bkclient.topic.topics_in_metadata import parts_of
@@ -23,7 +24,7 @@ from bkctl.commands.ledger.read import payload_value
 from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
-from bkctl.errors import UsageError
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.atomic_file import insist_new, making_file
 from bkctl.session.session import Session
 
@@ -59,8 +60,18 @@ async def columns(
     start: MessageId | None = None,
     end: MessageId | None = None,
     decode: str | None = None,
+    *,
+    complete: bool = False,
+    held_back: list[str] | None = None,
 ) -> AsyncIterator[list[EntryMessages]]:
-    """Yield the messages of a topic between two ids, some at a time: see ``read_columns``."""
+    """Yield the messages of a topic between two ids, some at a time: see ``read_columns``.
+
+    ``held_back`` gets a sentence for each partition of which a transaction ended the reading.
+
+    Raises:
+        TopicTrimmedError: with ``complete``, messages from ``start`` on were deleted.
+        NothingFoundError: with ``complete``, ``end`` is past the end of what can be read.
+    """
     parts = await parts_of(client, parse_topic(name))
     if len(parts) > 1 and (start or end) is not None:
         raise UsageError(
@@ -69,10 +80,28 @@ async def columns(
         )
     for part in parts:
         decoder = None if decode is None else Decoder(client, part, decode)
-        reader = TopicReader(client, part, start=start, end=end, decoder=decoder)
+        reader = TopicReader(
+            client, part, start=start, end=end, decoder=decoder, fail_on_trimmed=complete
+        )
+        if complete and end is not None:
+            await _check_end(client, part, end)
         async with aclosing(reader.read_columns()) as found:
             async for some in found:
                 yield some
+        if held_back is not None and reader.held_back_at is not None:
+            held_back.append(
+                f"{part}: read up to message {reader.held_back_at}, "
+                "the first of a transaction that has not ended"
+            )
+
+
+async def _check_end(client: Client, part: TopicName, end: MessageId) -> None:
+    known = await end_of(client, part)
+    if (end.ledger_id, end.entry_id + (end.batch_index > 0)) > known[:2]:
+        raise NothingFoundError(
+            f"{part}: message {end} is past the end {known} of what can be read",
+            next_step="give an earlier message id, or leave out --to",
+        )
 
 
 def _rows(
@@ -108,7 +137,8 @@ def export(
 
     Raises:
         ConflictError: the file exists.
-        NothingFoundError: it cannot be written.
+        NothingFoundError: it cannot be written, or ``end`` is past the end of the topic.
+        TopicTrimmedError: messages from ``start`` on were deleted.
         UsageError: FILE is missing, or the library that writes Parquet is not installed.
     """
     if path is None:
@@ -127,7 +157,9 @@ def export(
         session.plan([f"write the messages of topic {name} to {path}"])
         return
     schema = topic_schema(time_unit="ms")
-    found = session.iterate(columns, name, message_id(start), message_id(end))
+    held_back: list[str] = []
+    limits = message_id(start), message_id(end)
+    found = session.iterate(columns, name, *limits, complete=True, held_back=held_back)
     count = 0
     with making_file(path) as file, contextlib.closing(found):
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:
@@ -138,3 +170,5 @@ def export(
                 count += len(batch)
         size = file.tell()
     session.emit(TopicExported(topic=name, path=path, messages=count, size=size))
+    for where in held_back:
+        session.warn(where)

@@ -11,7 +11,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.topic.broker import TOPIC, Broker
-from tests.bkclient.topic.entries import batch, entry, pairs
+from tests.bkclient.topic.entries import batch, entry, in_txn, pairs
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
 from wire.pb import pulsar_pb2 as pb
@@ -98,6 +98,30 @@ def test_a_damaged_topic_leaves_no_file(broker: Broker, tmp_path: Path) -> None:
     broker.topic([entry(b"a")], [b"nonsense"])
     assert run(broker, "export", NAME, tmp_path / "x.parquet", ok=False).status != 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_is_all_that_was_asked_for_or_none(broker: Broker, tmp_path: Path) -> None:
+    """It had fewer messages, with status 0."""
+    path, (first, second) = tmp_path / "x.parquet", broker.ledgers
+    for behind in (f"{second}:3", f"{second}:2:1", f"{second + 1}:0"):
+        found = run(broker, "export", NAME, path, "--to", behind, ok=False)
+        assert found.status == ExitStatus.NOT_FOUND
+        assert f"message {behind} is past the end {second}:2" in found.err
+    assert "4 messages" in run(broker, "export", NAME, path, "--to", f"{second}:2").out
+    path.unlink()
+    broker.list_ledgers(second)
+    found = run(broker, "export", NAME, path, "--from", f"{first}:0", ok=False)
+    assert found.status == ExitStatus.NOT_FOUND
+    assert f"ledger {first} of {TOPIC} was deleted" in found.err
+    assert list(tmp_path.iterdir()) == []
+    assert "3 messages" in run(broker, "export", NAME, path).out
+
+
+def test_an_export_that_a_transaction_ends_says_so(broker: Broker, tmp_path: Path) -> None:
+    broker.topic([entry(b"a"), in_txn(b"open", (1, 7)), entry(b"b")])
+    found = run(broker, "export", NAME, tmp_path / "x.parquet")
+    assert "1 message" in found.out
+    assert f"read up to message {broker.ledgers[0]}:1, the first of a transaction" in found.err
 
 
 def test_a_ledger_names_the_topic_that_it_belongs_to(broker: Broker) -> None:
