@@ -70,7 +70,7 @@ from bkctl.commands.export.target.verify_files import (
     verify_files,
 )
 from bkctl.commands.export.task.copy import Done, open_listener
-from bkctl.commands.export.task.ledger_ends import chosen_extents, read_extents
+from bkctl.commands.export.task.ledger_ends import check_offloaded, chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
@@ -166,13 +166,13 @@ def export_ledgers(
         are_named = _are_named(choice, options)
         # What is missing is reported before anything is made.
         if are_named:
-            planned = client.call(_plan, choice, options, {})
+            planned = client.call(_plan, choice, options, TargetTree())
         elif choice.log is not None or choice.topic is not None:
             client.call(choice.find)
         with _opened(target) as (files, tree):
             chosen = _chosen(choice, options, tree)
             if not are_named:
-                planned = client.call(_plan, chosen, options, _done(chosen, options, tree))
+                planned = client.call(_plan, chosen, options, tree)
             run = _ExportRun(client, uri, config, cluster, files, tree, options, chosen)
             report = run.export(planned, progress or (lambda *_: None), spark)
             return report if chosen is choice else evolve(report, choice=shlex.join(chosen.words()))
@@ -223,7 +223,7 @@ def plan_export(
         with BlockingClient(uri, config=config) as client:
             cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
             choice = _chosen(choice, options, tree)
-            planned = client.call(_plan, choice, options, _done(choice, options, tree))
+            planned = client.call(_plan, choice, options, tree)
             run = _ExportRun(client, uri, config, cluster, files, tree, options, choice)
             return run.plan(planned), planned.unreadable
     except OSError as error:
@@ -254,21 +254,21 @@ class _Plan:
 
 
 async def _plan(
-    client: Client, choice: LedgerChoice, options: ExportOptions, known: Mapping[int, LedgerExtent]
+    client: Client, choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> _Plan:
     """Return the ledgers of a choice, without those that are exported to their end already."""
-    done = {number for number, extent in known.items() if extent.is_closed}
     unreadable: dict[int, str] = {}
-    extents = await chosen_extents(
-        client,
-        choice,
-        done,
-        recover=options.recover,
-        unreadable=unreadable if options.skip_unreadable else None,
-    )
+    noted = unreadable if options.skip_unreadable else None
+    await check_offloaded(client, choice, _complete(tree.ledgers), noted)
+    done = _complete(_done(choice, options, tree))
+    extents = await chosen_extents(client, choice, done, recover=options.recover, unreadable=noted)
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
     return _Plan(extents, unreadable)
+
+
+def _complete(ledgers: Mapping[int, LedgerExtent]) -> set[int]:
+    return {number for number, extent in ledgers.items() if extent.is_closed}
 
 
 def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:

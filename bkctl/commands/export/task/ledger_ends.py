@@ -25,6 +25,7 @@ from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, LedgerList
 from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.errors import MetadataUnavailableError, NoSuchLogError
 from bkclient.metadata.stored_values import IDS_AT_ONCE
+from bkclient.topic.names import OffloadedError
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent, planned_ctime_ms
 from wire.errors import BookKeeperError
@@ -64,6 +65,23 @@ async def chosen_extents(
     named, listed = await choice.find(client, done)
     extents = await read_extents(client, named, lost=lost, **how)
     return extents + await read_extents(client, listed, lost=_none, only_committed=True, **how)
+
+
+async def check_offloaded(
+    client: Client, choice: LedgerChoice, done: Container[int], unreadable: dict[int, str] | None
+) -> None:
+    """Check that bookies have all ledgers of the choice's topic, without those that are ``done``.
+
+    Raises:
+        OffloadedError: they lack one; with ``unreadable`` it is noted there.
+    """
+    for ledger_id in await choice.offloaded(client):
+        if ledger_id not in done:
+            with _noted(ledger_id, unreadable):
+                raise OffloadedError(
+                    f"ledger {ledger_id} of {choice.topic} is in tiered storage only "
+                    "(--created-after leaves out older ledgers)"
+                )
 
 
 async def _all(gone: Collection[LedgerId]) -> Collection[LedgerId]:

@@ -15,6 +15,7 @@ from wire.codes import LedgerState
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.topic.managed_ledger import TopicLedger
     from wire.ids import LedgerId
     from wire.ledger_metadata import LedgerMetadata
 
@@ -106,7 +107,9 @@ class LedgerChoice:
             record = (await LedgerList(client, self.log).read_patiently()).record
             return [one.ledger_id for one in record.ledgers if one.ledger_id not in done], []
         if self.topic is not None:
-            return [n for n in await _of_topic(client, self.topic) if n not in done], []
+            ledgers = await _of_topic(client, self.topic)
+            there = [one.ledger_id for one in ledgers if not one.is_deleted]
+            return [one for one in there if one not in done], []
         ranges = ((-1, LEDGER_ID_MAX),) if self.ranges is None else joined(self.ranges)
         named = [_id(first) for first, last in ranges if first == last and first not in done]
         listed: list[LedgerId] = []
@@ -118,6 +121,20 @@ class LedgerChoice:
                     if number not in done:
                         listed.append(number)
         return named, listed
+
+    async def offloaded(self, client: Client) -> list[LedgerId]:
+        """Return the ledgers of the topic that are in tiered storage only: ``find`` omits them.
+
+        Of their metadata only the time of closing is left.
+
+        Raises:
+            NoSuchTopicError: the topic does not exist.
+        """
+        if self.topic is None or self.state not in {None, LedgerState.CLOSED}:
+            return []
+        since_ms = self.created_after_ms or 0
+        ledgers = await _of_topic(client, self.topic)
+        return [one.ledger_id for one in ledgers if one.is_deleted and one.closed_ms >= since_ms]
 
     async def still_names(self, client: Client, gone: Collection[LedgerId]) -> Collection[LedgerId]:
         """Return which of some ledgers that ``find`` named must exist now.
@@ -144,15 +161,14 @@ def _id(number: int) -> LedgerId:
     return LedgerId(number)
 
 
-async def _of_topic(client: Client, topic: str) -> list[LedgerId]:
-    """Return the ledgers of a topic, of all its partitions, that bookies have."""
+async def _of_topic(client: Client, topic: str) -> list[TopicLedger]:
+    """Return the ledgers of a topic, of all its partitions."""
     from bkclient.topic.names import parse_topic
     from bkclient.topic.topics_in_metadata import parts_of, topic_ledgers
 
-    found: list[LedgerId] = []
+    found: list[TopicLedger] = []
     for part in await parts_of(client, parse_topic(topic)):
-        ledgers = (await topic_ledgers(client, part)).ledgers
-        found += [one.ledger_id for one in ledgers if not one.is_deleted]
+        found += (await topic_ledgers(client, part)).ledgers
     return found
 
 

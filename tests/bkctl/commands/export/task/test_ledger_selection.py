@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -12,12 +13,16 @@ from bkclient.log import LogManager, LogOptions, Position
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import BATCH_KEY, LOG_KEY, STREAM_KEY
 from bkclient.metadata import zk_paths
-from bkctl.commands.export.task.ledger_ends import chosen_extents, read_extents
+from bkclient.topic.names import OffloadedError
+from bkctl.commands.export.task.ledger_ends import check_offloaded, chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
+from tests.bkclient.topic.broker import TOPIC, Broker
+from tests.bkclient.topic.entries import managed_ledger
 from tests.bkclient.worlds import World
 from tests.support.memory_zookeeper import TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
+from wire.pb import pulsar_pb2 as pb
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
@@ -203,6 +208,30 @@ def test_ledgers_that_cannot_be_read_are_noted_with_the_reason() -> None:
     assert world.run(plan()) == [0], "a closed ledger needs no bookie to be planned"
     assert sorted(unreadable) == [2, 3]
     assert "NoSuchLedgerError" in unreadable[3]
+
+
+def test_ledgers_that_only_tiered_storage_has_are_told() -> None:
+    """An export of the topic left them out, with status 0."""
+    broker, noted = Broker(), dict[int, str]()
+    broker.topic([b"gone"], [b"gone too"], [b"here"])
+    offloaded = {"offloadContext": pb.OffloadContext(complete=True, bookkeeperDeleted=True)}
+    listed = [{"ledgerId": n, "timestamp": n, **offloaded} for n in broker.ledgers[:2]]
+    broker.put(TOPIC.managed_ledger_path, managed_ledger(*listed, {"ledgerId": broker.ledgers[2]}))
+    choice, (first, second, last) = LedgerChoice(topic=str(TOPIC)), broker.ledgers
+
+    def check(done: Sequence[int], unreadable: dict[int, str] | None = None) -> None:
+        broker.world.run(check_offloaded(broker.client, choice, done, unreadable))
+
+    with pytest.raises(OffloadedError, match=f"ledger {second} of {TOPIC} is in tiered storage"):
+        check([first, last])
+    check([first, second])
+    check([], noted)
+    assert list(noted) == [first, second]
+    for less in ({"created_after_ms": second}, {"state": LedgerState.OPEN}):
+        choice = attrs.evolve(choice, **less)
+        check([second])
+    found = broker.world.run(chosen_extents(broker.client, LedgerChoice(topic=str(TOPIC))))
+    assert [one.ledger_id for one in found] == [last]
 
 
 def test_ranges_are_joined_and_stay_ranges() -> None:
