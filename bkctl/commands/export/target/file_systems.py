@@ -101,13 +101,21 @@ def open_files(target: str, *, follow: bool = True) -> TargetFiles:
     """Return the tree below ``target``: a path, or a URI; ``follow``: it may be a symbolic link.
 
     Raises:
-        OSError: the file system of the URI cannot be reached, or pyarrow does not know it.
+        OSError: the file system of the URI cannot be reached, or pyarrow does not know it; or a
+            ``file:`` URI has more than a path.
     """
     scheme = urlsplit(target).scheme if "://" in target or target.startswith("file:") else ""
     if scheme in ("", "file"):
-        path = unquote(urlsplit(target).path) if scheme else target
+        path = unquote(_path_of(target)) if scheme else target
         return LocalFiles(Path(path).absolute(), follow=follow)
     return ArrowFiles.at(target)
+
+
+def _path_of(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise OSError(f"{uri} names a host, or more than a path: write file:///DIRECTORY")
+    return parts.path
 
 
 class LocalFiles:

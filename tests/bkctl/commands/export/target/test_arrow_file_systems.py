@@ -74,6 +74,19 @@ def test_a_uri_with_a_password_is_refused_and_not_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("rest", ["data/exports", "/data/exports?a=b", "/data/exports#2"])
+def test_a_file_uri_of_which_a_part_would_be_dropped_is_refused(rest: str) -> None:
+    """An export to file://data/exports was in /exports."""
+    with pytest.raises(OSError, match="write file:///DIRECTORY"):
+        open_files(f"file://{rest}")
+    for good in (
+        "file:///data/ex%20ports",
+        "file:/data/ex ports",
+        "file://localhost/data/ex ports",
+    ):
+        assert open_files(good).uri == "/data/ex ports"
+
+
 def test_a_directory_that_appears_while_it_is_listed_is_listed(tmp_path) -> None:
     class Appearing(Named):
         """Says once that what is a directory by now is none."""
