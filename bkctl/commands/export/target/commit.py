@@ -33,6 +33,7 @@ from bkctl.commands.export.target.manifest import (
     RunRecord,
     TargetTree,
     decode_run,
+    path_within,
     run_from_json,
     run_number,
 )
@@ -72,9 +73,9 @@ def decode_commit(stored: bytes) -> Commit:
     """
     try:
         value = json.loads(stored)
-        moves = tuple((str(source), str(target)) for source, target in value["moves"])
-        added = tuple(str(path) for path in value.get("added", ()))
-        return Commit(str(value["staging"]), moves, run_from_json(value["record"]), added)
+        moves = tuple((path_within(old), path_within(new)) for old, new in value["moves"])
+        added = tuple(map(path_within, value.get("added", ())))
+        return Commit(path_within(value["staging"]), moves, run_from_json(value["record"]), added)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ManifestError(f"{COMMIT_PATH} cannot be read: {error!r}") from error
 

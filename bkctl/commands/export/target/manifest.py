@@ -93,6 +93,18 @@ def decode_run(path: str, stored: bytes) -> RunRecord:
         raise ManifestError(f"{path} cannot be read: {error!r}") from error
 
 
+def path_within(value: object) -> str:
+    """Return a path below the target: another user who may write there may edit records too.
+
+    Raises:
+        ValueError: it leads out of the target.
+    """
+    path = str(value)
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"path {path!r} leads out of the target")
+    return path
+
+
 def run_from_json(value: dict[str, Any]) -> RunRecord:
     """Return a record from its JSON value.
 
@@ -108,11 +120,17 @@ def run_from_json(value: dict[str, Any]) -> RunRecord:
         ended_ms=int(value["ended_ms"]),
         is_full=bool(value["is_full"]),
         ledgers=tuple(_ledger_from_json(one) for one in value["ledgers"]),
-        files=tuple(WrittenFile.from_json(one) for one in value["files"]),
-        removed=tuple(str(path) for path in value["removed"]),
+        files=tuple(_file_from_json(one) for one in value["files"]),
+        removed=tuple(map(path_within, value["removed"])),
         table_format=str(value.get("table_format", PARQUET)),
         choice=_choice_from_json(value.get("choice")),
     )
+
+
+def _file_from_json(value: list[Any]) -> WrittenFile:
+    file = WrittenFile.from_json(value)
+    path_within(file.path)
+    return file
 
 
 def _choice_to_json(choice: LedgerChoice) -> dict[str, Any]:

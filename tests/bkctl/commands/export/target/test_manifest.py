@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bkctl.commands.export.target.commit import COMMIT_PATH, load_tree
 from bkctl.commands.export.target.file_systems import LocalFiles
-from bkctl.commands.export.target.manifest import TargetTree, decode_run
+from bkctl.commands.export.target.manifest import ManifestError, TargetTree, decode_run
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from wire.codes import LedgerState
 
@@ -43,6 +44,37 @@ def test_a_record_without_a_choice_is_read() -> None:
     stored = json.loads(of_run(TargetTree(), CHOICES[0]).encode())
     del stored["choice"]
     assert decode_run("run", json.dumps(stored).encode()).choice is None
+
+
+def record_with(**edited: object) -> dict[str, object]:
+    return {**json.loads(of_run(TargetTree(), None).encode()), **edited}
+
+
+@pytest.mark.parametrize("path", ["../theirs", "{outside}/theirs", "ledger=1/../../theirs", ""])
+def test_records_that_lead_out_of_the_target_are_refused(tmp_path: Path, path: str) -> None:
+    """An interrupted commit is finished, whatever moves and removals its record asks for."""
+    outside, files = tmp_path / "outside", LocalFiles(tmp_path / "outside" / "target")
+    path = path.format(outside=outside)
+    files.put("here", b"")
+    (outside / "theirs").mkdir()
+    file = [path, 1, 0, 0, "", [], None]
+    good = {"staging": "_bkctl-tmp-1", "moves": [], "record": record_with()}
+    records: list[dict[str, object]] = [
+        {**good, "staging": path},
+        {**good, "moves": [[path, "ours"]]},
+        {**good, "moves": [["here", path]]},
+        {**good, "added": [path]},
+        {**good, "record": record_with(removed=[path])},
+        {**good, "record": record_with(files=[file])},
+    ]
+    for record in records:
+        files.put(COMMIT_PATH, json.dumps(record).encode())
+        with pytest.raises(ManifestError, match="leads out of the target"):
+            load_tree(files)
+    with pytest.raises(ManifestError, match="leads out of the target"):
+        decode_run("run", json.dumps(record_with(files=[file])).encode())
+    assert (outside / "theirs").is_dir()
+    assert files.exists("here")
 
 
 def test_a_choice_is_told_in_the_words_of_the_command() -> None:
