@@ -189,4 +189,12 @@ def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
         schema = fastavro.parse_schema(json.loads(definition))
     except Exception as error:
         raise TopicFormatError(f"no Avro schema: {error!r}") from error
-    return lambda value: fastavro.schemaless_reader(io.BytesIO(value), schema, None)
+
+    def decode(value: bytes) -> Any:
+        stream = io.BytesIO(value)
+        found = fastavro.schemaless_reader(stream, schema, None)
+        if left := len(value) - stream.tell():
+            raise ValueError(f"{left} bytes are left: it was written by another schema")
+        return found
+
+    return decode

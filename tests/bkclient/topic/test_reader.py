@@ -313,6 +313,13 @@ class TestDecoding:
         ])  # fmt: skip
         assert self.decoded(broker, "avro") == [{"a": 1}, {"b": "x"}, None]
 
+    def test_a_value_that_another_schema_wrote_is_named(self, broker: Broker) -> None:
+        """Its first bytes are a value of most schemas."""
+        self.keep(broker)
+        broker.topic([entry(b"\x02x and no Avro", schemaVersion=bytes(7) + b"\x01")])
+        with pytest.raises(TopicFormatError, match=f"message {broker.ledgers[0]}:0 .*12 bytes"):
+            self.decoded(broker, "avro")
+
     def test_earlier_versions_are_found_by_the_entries_of_later_ones(self, broker: Broker) -> None:
         self.keep(broker)
         for version in (0, 1):
