@@ -63,8 +63,8 @@ class LedgerChoice:
         return (after is None or made_ms >= after) and (before is None or made_ms < before)
 
     def _has_values(self, custom: Mapping[str, bytes]) -> bool:
-        by_lower = {key.lower(): value for key, value in custom.items()} if self.meta else {}
-        return all(by_lower.get(key.lower()) == value for key, value in self.meta)
+        pairs = {(key.lower(), value) for key, value in custom.items()} if self.meta else set()
+        return all((key.lower(), value) in pairs for key, value in self.meta)
 
     def _spans(self) -> list[str]:
         return [str(a) if a == b else f"{a}-{b}" for a, b in self.ranges or ()]

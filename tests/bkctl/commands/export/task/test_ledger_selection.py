@@ -78,6 +78,20 @@ def test_ledgers_are_chosen_by_id_and_metadata(ledgers: Ledgers, how, expected) 
     assert ledgers.chosen(**how) == expected
 
 
+@pytest.mark.parametrize("owner", [b"a", b"b"])
+def test_keys_that_differ_in_case_are_both_looked_at(owner: bytes) -> None:
+    ledgers = Ledgers()
+
+    async def create() -> LedgerId:
+        custom = {"Owner": b"a", "owner": b"b"}
+        writer = await ledgers.client.create_ledger(custom=custom, **ALONE)
+        await writer.close()
+        return writer.ledger_id
+
+    made = ledgers.world.run(create())
+    assert ledgers.chosen(meta=(("owner", owner),)) == [made]
+
+
 def test_what_is_done_is_not_chosen_again(ledgers: Ledgers) -> None:
     assert ledgers.chosen(done=(0, 1)) == [2, 4]
     assert ledgers.chosen(done=(0, 1), ranges=((0, 0), (1, 2))) == [2]
