@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -50,6 +50,9 @@ except ImportError:  # Older: the limits of the options, and no AvailableNow.
         """Stands in for a class that this PySpark does not have."""
 
 
+_ROWS_MAX: Final = 2**63 - 1
+
+
 class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What the streams of logs and topics have in common.
 
@@ -87,34 +90,49 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         options = self._query.options
         if options.starting_ms is None and options.starting in {None, LATEST}:
-            if is_available_now and options.starting is None:
-                raise SourceOptionError(
-                    "a new query with availableNow would read no rows, as streams start at latest: "
-                    "set startingPosition to earliest, or to latest to read only what is appended "
-                    "after this query"
-                )
+            if is_available_now:
+                self._insist_on_start("availableNow")
             self._initial = offset
         return offset
 
-    def _is_first(self, begin: dict[str, Any]) -> bool:
+    def _insist_on_start(self, trigger: str) -> None:
+        if self._query.options.starting is None:
+            raise SourceOptionError(
+                f"a new query with {trigger} would read no rows, as streams start at latest: "
+                "set startingPosition to earliest, or to latest to read only what is appended "
+                "after this query"
+            )
+
+    def _is_first(self, begin: dict[str, Any], limit: Any) -> bool:
         """Whether a micro-batch is the first one of a query that begins at ``latest``.
 
         The first one has no rows. Spark writes the ends of micro-batches to the checkpoint, and
         asks again where the first one begins if the query was killed in it: the rows between would
         be lost.
+
+        Raises:
+            SourceOptionError: the query ends with it (``once``), and no option asks for that.
         """
         initial, self._initial = self._initial, None
-        return begin == initial
+        if begin != initial:
+            return False
+        if limits is not None and isinstance(limit, limits.ReadAllAvailable):
+            self._insist_on_start("once")
+        return True
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
-        """Return the limit of a micro-batch that the options set."""
+        """Return the limit of a micro-batch that the options set.
+
+        Never all that is available: with the trigger ``once`` Spark asks for that, whatever is
+        returned here.
+        """
         assert limits is not None, "only PySpark 4.2 and newer asks"
         options = self._query.options
         if options.entries_per_trigger_max is not None:
             return limits.ReadMaxRows(options.entries_per_trigger_max)
         if options.bytes_per_trigger_max is not None:
             return limits.ReadMaxBytes(options.bytes_per_trigger_max)
-        return limits.ReadAllAvailable()
+        return limits.ReadMaxRows(_ROWS_MAX)
 
     def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
         """Return how many entries and bytes a micro-batch may have."""
@@ -222,7 +240,7 @@ class LogStreamReader(FollowingReader):
         begin = self._start if start is None else _to_position(start)
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
             begin = self._call(log_start, _at_latest(self._query), LATEST)
-        if self._is_first(_to_offset(begin)):
+        if self._is_first(_to_offset(begin), limit):
             return _to_offset(begin)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         extents, end = self._call(

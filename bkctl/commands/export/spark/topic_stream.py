@@ -111,7 +111,7 @@ class TopicStreamReader(FollowingReader):
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         # An old PySpark, and a query that goes on from a checkpoint: the topics' ends come of it.
         begin = start or self._start or self._begin()
-        if self._is_first(begin):
+        if self._is_first(begin, limit):
             return begin
         found: Offset = self._call(self._next, begin, entries_max, bytes_max)
         return found if found is begin else {**found, "cluster": self._cluster()}

@@ -232,26 +232,29 @@ class TestStream:
         run()
 
     @needs_read_limits
+    @pytest.mark.parametrize("trigger", ["availableNow", "once"])
     def test_a_new_query_that_would_end_without_rows_asks_where_to_begin(
-        self, spark, cluster, client, tmp_path
+        self, spark, cluster, client, tmp_path, trigger
     ) -> None:
-        make_log(client, "begin")
-        append(client, "begin", [b"old"])
+        log = f"begin-{trigger}"
+        make_log(client, log)
+        append(client, log, [b"old"])
         seen: list[bytes] = []
 
         def sink(frame, _batch: int) -> None:
             seen.extend(payloads_of(frame, "log_index", "entry_id"))
 
         def run(**options) -> None:
-            stream = spark.readStream.format("bookkeeper").options(uri=cluster.uri, log="begin")
+            stream = spark.readStream.format("bookkeeper").options(uri=cluster.uri, log=log)
             writer = stream.options(**options).load().writeStream.foreachBatch(sink)
             writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-            assert writer.trigger(availableNow=True).start().awaitTermination(60)
+            assert writer.trigger(**{trigger: True}).start().awaitTermination(60)
 
-        with pytest.raises(Exception, match=r"SourceOptionError: .*startingPosition to earliest"):
+        words = rf"SourceOptionError: .*{trigger} .*startingPosition to"
+        with pytest.raises(Exception, match=words):
             run(cursor="new")
         run(startingPosition="latest")
-        append(client, "begin", [b"new"])
+        append(client, log, [b"new"])
         run()  # It goes on from the checkpoint.
         assert seen == [b"new"]
 
