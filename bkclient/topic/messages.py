@@ -123,10 +123,18 @@ class EntryMessages:
         return attrs.evolve(self, count=sum(is_wanted), each=each)
 
 
-def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -> EntryMessages:
+def unpack(
+    stored: StoredMessage,
+    ledger_id: int,
+    entry_id: int,
+    *,
+    with_properties: bool = True,
+    **place: Any,
+) -> EntryMessages:
     """Return the messages of an entry, or of chunks that were put together.
 
-    ``place`` is what all of them have in common: ``topic`` and ``partition``.
+    ``place`` is what all of them have in common: ``topic`` and ``partition``. Properties are a
+    third of the work for a batch: without ``with_properties`` they are left out there.
 
     Raises:
         TopicFormatError: the payload is damaged.
@@ -140,7 +148,7 @@ def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -
     payload = decompress(stored.payload, found.compression, found.uncompressedSize)
     if not found.HasField("numMessagesInBatch") or stored.is_chunk:
         return _single(stored, payload, common)
-    return _batch(stored, payload, common)
+    return _batch(stored, payload, common, with_properties=with_properties)
 
 
 def shared_columns(stored: StoredMessage) -> dict[str, Any]:
@@ -177,7 +185,9 @@ def _single(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> En
     return EntryMessages(count=1, size_bytes=len(payload), common=common)
 
 
-def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> EntryMessages:
+def _batch(
+    stored: StoredMessage, payload: bytes, common: dict[str, Any], *, with_properties: bool
+) -> EntryMessages:
     count, found = stored.metadata.numMessagesInBatch, stored.metadata
     if not 0 < count <= len(payload) // _SINGLE_BYTES_MIN:
         raise TopicFormatError(f"a batch of {count} messages in {len(payload)} bytes")
@@ -185,7 +195,9 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
     each: dict[str, Sequence[Any]] = {}
     even = None
     if count > 1 and not found.nullValue:
-        even = uniform_batch(payload, count) or usual_batch(payload, count)
+        even = uniform_batch(payload, count) or usual_batch(
+            payload, count, with_properties=with_properties
+        )
     if even is not None:
         each = {
             "batch_index": range(count),
@@ -202,7 +214,7 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
             common["event_time_ms"] = signed(found.eventTime)
         if first_index is not None:
             each["index"] = range(first_index, first_index + count)
-    elif rows := list(_rows(payload, found)):
+    elif rows := list(_rows(payload, found, with_properties=with_properties)):
         each = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
         if first_index is not None:
             each["index"] = [first_index + number for number in each["batch_index"]]
@@ -219,7 +231,9 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _rows(payload: bytes, found: pb.MessageMetadata) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    payload: bytes, found: pb.MessageMetadata, *, with_properties: bool
+) -> Iterator[tuple[Any, ...]]:
     """Yield the ``_COLUMNS`` of each message of a batch that was not compacted out."""
     at, are_null = 0, found.nullValue
     sequence_id, event_time_ms = signed(found.sequenceId), signed(found.eventTime) or None
@@ -230,7 +244,7 @@ def _rows(payload: bytes, found: pb.MessageMetadata) -> Iterator[tuple[Any, ...]
         value_at = begin + _SIZE.unpack_from(payload, at)[0]
         if value_at > len(payload):
             raise _ends_early()
-        single = usual_metadata(payload, begin, value_at)
+        single = usual_metadata(payload, begin, value_at, with_properties=with_properties)
         if single is None:
             single = _by_protobuf(payload[begin:value_at])
         at = value_at + single.payload_size

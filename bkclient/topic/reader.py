@@ -132,6 +132,8 @@ class TopicReader:
         self._limits, self._decoder = _Limits(start, end), decoder
         self._end_is_confirmed, self._looks_to = end_is_confirmed, looks_to
         self._fail_on_trimmed = fail_on_trimmed
+        self.with_properties = True
+        """Whether batches are read with the properties of their messages."""
         self.chunks, self._transactions = ChunkAssembler(), Transactions()
         self._looked_to, self._has_looked_back = EARLIEST, False
         self.held_back_at: MessageId | None = None
@@ -292,7 +294,13 @@ class TopicReader:
             whole = add_chunk(stored) if stored.is_chunk else stored
             if whole is None:
                 return []
-            messages = unpack(whole, entry.ledger_id, entry.entry_id, **self._place)
+            messages = unpack(
+                whole,
+                entry.ledger_id,
+                entry.entry_id,
+                with_properties=self.with_properties,
+                **self._place,
+            )
         except TopicFormatError as error:
             raise self._damaged(entry, error) from error
         if not is_wanted:

@@ -62,7 +62,9 @@ def usual_properties(data: bytes, at: int, end: int) -> tuple[dict[str, str], in
     return None if at > end else (found, at)
 
 
-def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
+def usual_metadata(
+    data: bytes, at: int, end: int, *, with_properties: bool = True
+) -> SingleMetadata | None:
     """Return the metadata from ``at`` to ``end``, which must be in ``data``, if it is usual."""
     if end - at > _BYTES_MAX:
         return None
@@ -71,7 +73,7 @@ def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
     properties: dict[str, str] | None = None
     while at < end:
         tag, begun = data[at], at + 1
-        if tag == PROPERTY:
+        if tag == PROPERTY and with_properties:
             some = usual_properties(data, at, end)
             if some is None:
                 return None
@@ -86,6 +88,10 @@ def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
             sequence_id = value
         elif tag == _EVENT_TIME:
             event_time_ms = value
+        elif tag == PROPERTY:
+            at += value
+            if at > end:
+                return None
         elif tag in {_KEY, _ORDERING_KEY} and at - begun <= _LENGTH_BYTES_MAX:
             begin, at = at, at + value
             if at > end:

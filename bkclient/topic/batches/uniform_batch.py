@@ -178,7 +178,7 @@ _TIME_BYTES: Final = 6
 _SEQUENCE_ID_BYTES_MAX: Final = 8
 
 
-def usual_batch(payload: bytes, count: int) -> UniformBatch | None:
+def usual_batch(payload: bytes, count: int, *, with_properties: bool = True) -> UniformBatch | None:
     """Return the messages of a batch of ``count``, if all have the fields that most producers set.
 
     These are, in this order and each in all messages or in none: properties below 128 bytes, which
@@ -196,6 +196,12 @@ def usual_batch(payload: bytes, count: int) -> UniformBatch | None:
             at = end + _SIZE_BYTES
             value_at = at + unpack_size(payload, end)[0]
             tag = payload[at]
+            while tag == PROPERTY and not with_properties:
+                size = payload[at + 1]
+                if size >= _CONTINUES:
+                    return None
+                at += 2 + size
+                tag = payload[at]
             if tag == PROPERTY:
                 some = usual_properties(payload, at, value_at)
                 if some is None:

@@ -173,6 +173,7 @@ class Query:
                 ranges,
                 decode=options.decode,
                 fail_on_data_loss=options.fail_on_data_loss,
+                with_properties="properties" in self.columns,
             )
         )
         yield from record_batches(found, topic_schema(self.columns, self.nullable))
@@ -188,6 +189,7 @@ async def read_messages(
     *,
     decode: str | None = None,
     fail_on_data_loss: bool = True,
+    with_properties: bool = True,
 ) -> AsyncGenerator[list[EntryMessages], None]:
     """Yield the messages that begin in ranges of entries, in order; ``log`` names the topic.
 
@@ -196,7 +198,13 @@ async def read_messages(
     """
     for entry_range in ranges:
         try:
-            of_range = _of_range(client, entry_range, decode, fail_on_data_loss=fail_on_data_loss)
+            of_range = _of_range(
+                client,
+                entry_range,
+                decode,
+                fail_on_data_loss=fail_on_data_loss,
+                with_properties=with_properties,
+            )
             async with aclosing(of_range) as found:
                 async for messages in found:
                     yield messages
@@ -206,7 +214,12 @@ async def read_messages(
 
 
 async def _of_range(
-    client: Client, entry_range: EntryRange, decode: str | None, *, fail_on_data_loss: bool
+    client: Client,
+    entry_range: EntryRange,
+    decode: str | None,
+    *,
+    fail_on_data_loss: bool,
+    with_properties: bool,
 ) -> AsyncGenerator[list[EntryMessages], None]:
     from bkclient.errors import NoSuchLedgerError
     from bkclient.topic.managed_ledger import MessageId
@@ -226,6 +239,7 @@ async def _of_range(
         end_is_confirmed=True,
         looks_to=None if entry_range.looks_to is None else MessageId(*entry_range.looks_to),
     )
+    reader.with_properties = with_properties
     try:
         async with aclosing(reader.read_columns()) as found:
             async for messages in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import attrs
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
@@ -181,6 +182,11 @@ def test_a_batch_is_what_was_sent_whatever_its_shape(
     assert found.count == len(rows) == len(wanted)
     for name in (*(wanted[0] if wanted else ()), "topic", "encrypted", "decoded"):
         assert list(found.column(name)) == [getattr(row, name) for row in rows]
+    without = unpack(split_entry(stored), 5, 6, with_properties=False, topic="t", partition=2)
+    with_none, bare = (
+        [attrs.evolve(one, properties={}) for one in some.messages()] for some in (without, found)
+    )
+    assert with_none == bare
 
 
 def test_a_size_beyond_the_batch_is_refused() -> None:
