@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
+from bookied.storage.journal.group_format import BLOCK_BYTES
 from bookied.storage.journal.mark import START, LastMark
 from bookied.storage.journal.reader import CHUNK_BYTES, JournalScan, journal_ids, open_scan
 
@@ -192,9 +193,10 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         JournalRecordError: it was whole once, and is not.
     """
     if scan.end == scan.start and not is_last:
-        if not has_mark and scan.is_blank:  # Where a crash leaves one, the next start removes it.
+        if has_mark and (not scan.is_torn or _is_within_group(scan, scan.start)):
+            return  # An earlier start has replayed it, and met the tear.
+        if scan.is_blank:  # Where a crash leaves one, the next start removes it.
             raise JournalRecordError(scan.path, 0, "is empty, and a later journal follows it")
-        return  # The mark is here: an earlier start has replayed it, and met the tear.
     if not scan.is_torn and scan.residue() is None:
         return
     if not is_last:
@@ -203,6 +205,11 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         for later in _groups_behind(scan):
             message = f"damaged, and the records after it, at {later}, are intact"
             raise JournalRecordError(scan.path, scan.end, message)
+
+
+def _is_within_group(scan: JournalScan, mark: int) -> bool:
+    """Whether a mark is where only a Java bookie puts one: where it ended to read a torn group."""
+    return scan.has_groups and mark % BLOCK_BYTES != 0
 
 
 def _groups_behind(scan: JournalScan) -> Iterator[int]:

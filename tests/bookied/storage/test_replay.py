@@ -420,7 +420,41 @@ def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
     assert desk.replay(skip_invalid=True).entries == 1
     desk.files.remove(L / "lastMark")
     desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, torn_at)))
-    assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
+    with pytest.raises(JournalRecordError, match=rf"5\.txn at offset {torn_at}: ends here"):
+        desk.replay()  # No start leaves the mark there: it goes behind what is torn.
+
+
+def test_a_damaged_group_that_the_mark_is_in_front_of_stops_the_start() -> None:
+    """The last one of its journal: no group behind it tells that it was on disk."""
+    desk = Desk()
+    data = bytearray(in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)]))
+    desk.files.write_atomic(J / "5.txn", bytes(data[:8192]))
+    assert desk.replay().marks == [LastMark(5, 8192)]
+    desk.files.write_atomic(J / "6.txn", in_groups([entry(1, 1)]))
+    data[-1] ^= 1
+    desk.files.write_atomic(J / "5.txn", bytes(data))
+    with pytest.raises(JournalRecordError, match=r"5\.txn at offset 8192: ends here, and a later"):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 1
+
+
+@pytest.mark.parametrize("marked", [4, 5])
+@pytest.mark.parametrize("damage", [b"\x7f", bytes(4)])
+def test_a_damaged_length_does_not_hide_all_of_a_journal(marked: int, damage: bytes) -> None:
+    """Of the first record of a journal without checksums, or the first one behind the mark."""
+    desk = Desk()
+    desk.journal(4, layout.ledger_key_record(1, KEY))
+    desk.journal(5, entry(1, 0), entry(1, 1))
+    desk.journal(6, entry(1, 2))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(marked, 512)))
+    data = desk.files.read(J / "5.txn")
+    desk.files.write_atomic(J / "5.txn", data[:512] + damage + data[512 + len(damage) :])
+    if marked == 5 and damage == bytes(4):
+        # Or a Java bookie has replayed it, and found there that nothing more was written.
+        assert desk.replay().dropped == 1
+        return
+    with pytest.raises(JournalRecordError, match=r"5\.txn at offset 512: ends here, and a later"):
+        desk.replay()
 
 
 def test_without_a_mark_each_journal_may_end_as_a_crash_left_it() -> None:
