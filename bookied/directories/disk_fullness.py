@@ -124,16 +124,25 @@ def sample_disks(
     Raises:
         OSError: a directory, be it a journal's, cannot be used any more, or its cookie is gone.
     """
-    for directory in found.all_dirs:
-        files.check_usable(directory)
-        if not may_be_new and not files.exists(directory / VERSION):
-            message = "the directory was emptied or unmounted: its cookie is missing"
-            raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
+    insist_usable(files, found, may_be_new=may_be_new)
     logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
     return tuple(
         DiskSample(one, *files.disk_usage(one), one in logs, one in indexes)
         for one in dict.fromkeys((*found.ledger_dirs, *found.index_dirs))
     )
+
+
+def insist_usable(files: Files, found: Directories, *, may_be_new: bool = False) -> None:
+    """Make sure that all directories are there, on the disks that they were on; blocking.
+
+    Raises:
+        OSError: one cannot be used any more, or its cookie is gone.
+    """
+    for directory in found.all_dirs:
+        files.check_usable(directory)
+        if not may_be_new and not files.exists(directory / VERSION):
+            message = "the directory was emptied or unmounted: its cookie is missing"
+            raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
 
 
 def total_and_free(files: Files, found: Directories) -> tuple[int, int]:

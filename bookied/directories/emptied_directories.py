@@ -166,7 +166,7 @@ class ContentsNotes:
     """Writes the notes of one bookie's directories; all methods block."""
 
     def __init__(self, files: Files, found: Directories) -> None:
-        self._files, self._found = files, found
+        self.files, self.found = files, found
         self._open = {root: _kinds(found, root) for root in found.roots if _kinds(found, root)}
         """What may have to be noted yet."""
 
@@ -187,7 +187,7 @@ class ContentsNotes:
 
     def _note(self, root: Path) -> frozenset[ContentKind]:
         """Return what a root has held, after it was put down."""
-        files, found = self._files, self._found
+        files, found = self.files, self.found
         held = _ever_held(files, found, root) | (contents_of(files, root) & _kinds(found, root))
         is_synced = False
         for keeper in _keepers(found, root):

@@ -17,6 +17,7 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import wall_ms
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.disk_fullness import insist_usable
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.last_journal_note import (
     NO_LEDGER,
@@ -77,7 +78,8 @@ class Engine:
         self, config: BookieConfig, parts: Dependencies, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
-        self._held = ContentsNotes(parts.files, found)
+        self.has_begun = False
+        self._before_marks = partial(_before_marks, self, ContentsNotes(parts.files, found))
         self._databases: dict[str, Callable[[], None]] = {}
         self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
@@ -100,7 +102,6 @@ class Engine:
             partial(in_own_thread, parts.call_from_thread) if parts.threads else parts.run_blocking,
         )
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
-        self.has_begun = False
         self.in_doubt_to = NO_LEDGER
         """The last ledger whose fence may have been lost; see ``last_journal_note``."""
 
@@ -272,7 +273,7 @@ class Engine:
         )
         storage = self._storage(found.ledger_dirs, index, limits)
         return self.storages_class(
-            parts.files, [storage], limits=limits, before_marks=self._held.update
+            parts.files, [storage], limits=limits, before_marks=self._before_marks
         )
 
     def _db_storages(self, limits: StorageLimits) -> Storages:
@@ -293,7 +294,7 @@ class Engine:
             shards,
             limits=limits,
             flags=indexes[0],
-            before_marks=self._held.update,
+            before_marks=self._before_marks,
         )
 
     def _storage(
@@ -365,6 +366,19 @@ class Engine:
 
     async def _blocking(self, function: Callable[[], Any]) -> Any:
         return await self._parts.run_blocking(function)
+
+
+def _before_marks(engine: Engine, notes: ContentsNotes) -> None:
+    """Refuse to move a mark where a disk was unmounted: what it lacks is in the journals yet.
+
+    Files would be made where it was, and nothing in them would be found once it is back.
+
+    Raises:
+        OSError: a directory is not there.
+    """
+    if engine.has_begun:  # Before that, a new directory may have no cookie yet.
+        insist_usable(notes.files, notes.found)
+    notes.update()
 
 
 def _storage_limits(config: BookieConfig, open_files_max: int | None) -> StorageLimits:

@@ -566,6 +566,33 @@ def test_a_directory_that_vanishes_is_a_failed_disk(running: Running) -> None:
     assert str(running.failures[0]).startswith(f"a disk failed: {directory}")
 
 
+@pytest.mark.parametrize("left", ["", "current"])
+def test_what_is_added_while_a_disk_is_unmounted_comes_back_with_it(
+    running: Running, tmp_path: Path, left: str
+) -> None:
+    """Between two looks at the disks a checkpoint finds no index, and makes a new one there."""
+    index, away = tmp_path / "index", tmp_path / "away"
+    rare = {"disk_check_interval_ms": 600_000, "flush_interval_ms": 600_000}
+    service = running.start(index_directories=(str(index),), **rare)
+    assert service.engine is not None
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+        run(service.engine.checkpoint())
+        index.rename(away)
+        (index / left).mkdir(parents=True)
+        assert client.add(7, 1) is ReturnCode.EOK
+        with pytest.raises(FileNotFoundError, match="unmounted"):
+            run(service.engine.checkpoint())
+    call(service.fail, RunTimeError("killed"))
+    run(service.abandon())
+    shutil.rmtree(index)
+    away.rename(index)
+    running.failures.clear()
+    with running.client(running.start()) as client:
+        for entry_id in (0, 1):
+            assert isinstance(client.read(7, entry_id), bytes)
+
+
 def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Running) -> None:
     service = running.start()
     assert service.engine is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -139,7 +140,7 @@ class IndexWrites:
     def _open_file(self, write: _PageWrite) -> UpdateFile:
         if write.new is None:
             return _open_in_place(self._files, self._names[write.directory], write)
-        self._files.mkdirs(write.new.path.parent)
+        _make_parent(self._files, write.directory, write.new.path)
         return self._files.open_update(write.new.temporary, create=True)
 
     def _grow(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
@@ -229,7 +230,7 @@ class IndexWrites:
         ledger_id = change.ledger_id
         name = layout.relative_path(ledger_id)
         copy = new / name.with_name(name.name + layout.MOVING)
-        self._files.mkdirs(copy.parent)
+        _make_parent(self._files, new, copy)
         write = _write_behind_cut if ledger_id in self._places.cut else write_change
         with contextlib.closing(self._files.open_read(old / name)) as source:
             copy_index(self._files, source, read_pages(source), copy, change, write)
@@ -397,9 +398,21 @@ def _open_in_place(files: Files, names: _Names, write: _PageWrite) -> UpdateFile
     try:
         return files.open_update(path)
     except FileNotFoundError:
-        files.mkdirs(path.parent)
+        _make_parent(files, write.directory, path)
         names.changed(write.change.ledger_id)
         return files.open_update(path, create=True)
+
+
+def _make_parent(files: Files, directory: Path, path: Path) -> None:
+    """Make the directories of a file below an index directory, but never that itself.
+
+    Raises:
+        FileNotFoundError: it is not there: what is put where a disk was is not found on the disk.
+    """
+    if not files.exists(directory):
+        what = "the directory was removed or unmounted"
+        raise FileNotFoundError(errno.ENOENT, what, str(directory))
+    files.mkdirs(path.parent)
 
 
 @contextlib.contextmanager
