@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
 import attrs
 
-from bookied.errors import LedgersMapError
+from bookied.errors import CorruptError, LedgersMapError
 from bookied.storage.entrylog.reader import ROWS_MAX, LogPiece, LogScan, open_scan, read_ledgers_map
 from bookied.storage.files.files import Files
 
@@ -104,6 +104,13 @@ def _scanned(
                 yield None
         scan.insist_complete() if checks is None else checks.insist_complete(scan)
         yield LogUsage.of(log_id, sizes, is_mapped=False)
+
+
+def ledgers_found(files: Files, path: Path) -> Generator[set[int], None, None]:
+    """Give the ledgers of the records of a log, of some at a time, up to damage. Blocking."""
+    with suppress(CorruptError), closing(open_scan(files, path)) as scan:
+        while (piece := scan.read(records_max=ROWS_MAX, bytes_max=STEP_BYTES)) is not None:
+            yield {row[0] for row in piece.rows}
 
 
 class Usages:

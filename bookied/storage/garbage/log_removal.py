@@ -8,8 +8,8 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from bookied.errors import CorruptError, EntryLogRecordError
-from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
+from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
+from bookied.storage.entrylog.usage import LogUsage, Usages, ledgers_found, read_usage
 from bookied.storage.files.read_errors import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
@@ -64,11 +64,30 @@ class LogCensus:
             if usage is None:
                 continue
             kept = await self._pace.blocking(partial(usage.keeping, alive))
-            if kept.is_dead:
-                await self._drop_log(log_id, path, usage)
-            else:
+            if not kept.is_dead:
                 self._usages.put(kept)
+            elif log_id in begun.log_ids or await self._is_map_right(log_id, path, alive):
+                await self._drop_log(log_id, path, usage)
         self.note()
+
+    async def _is_map_right(self, log_id: int, path: Path, alive: frozenset[int]) -> bool:
+        """Whether a log of an earlier process has no record of a ledger that is alive.
+
+        A ledgers map has no checksum: a flipped bit may name another ledger.
+        """
+        if log_id in self.unreadable:
+            return True  # What of it can be read does not matter any more.
+        pieces = ledgers_found(self._files, path)
+        try:
+            while (found := await self._pace.blocking(partial(next, pieces, None))) is not None:
+                if some := found & alive:
+                    message = f"the ledgers map lacks ledger {min(some)}"
+                    self._usages.drop(log_id)
+                    self.leave(log_id, LedgersMapError(path, None, message))
+                    return False
+        finally:
+            pieces.close()
+        return True
 
     async def _usage(self, log_id: int, path: Path) -> LogUsage | None:
         """Return what a log holds; None if that is unknown, and so it stays."""

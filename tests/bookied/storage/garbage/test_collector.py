@@ -390,6 +390,27 @@ def test_a_record_that_a_damaged_index_has_elsewhere_keeps_its_log(*, transactio
     world.check()
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_log_whose_map_names_another_ledger_stays(*, is_lost: bool) -> None:
+    """The map has no checksum; the records are looked at before all of them go."""
+    world = make_world()
+    fill(world, ledgers=2, size=500)
+    world.delete(0)
+    path = LOGS / min(world.log_names())
+    file = world.files.open_update(path)
+    (map_offset,) = struct.unpack(">q", file.read_at(MAP_PLACE_OFFSET, 8))
+    rows = map_offset + 24
+    ids = [struct.unpack(">q", file.read_at(rows + 16 * row, 8))[0] for row in range(2)]
+    other = bytes(16) if is_lost else struct.pack(">q", 1 << 40 | 1)
+    file.write_at(rows + 16 * ids.index(1), other)
+    file.close()
+    restart(world)
+    world.collect()
+    assert status(world).unreadable_logs == 1
+    world.collect()
+    world.check()
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 def test_the_copies_of_a_damaged_log_are_made_once(*, transactional: bool) -> None:
     world = make_world(transactional=transactional)
