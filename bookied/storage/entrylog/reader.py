@@ -22,7 +22,14 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.entry_rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
+from bookied.storage.entrylog.entry_rows import (
+    NEXT,
+    RECORD_BYTES_MAX,
+    EntryRows,
+    bytes_to_read,
+    cut_rows,
+    may_follow,
+)
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles, SharedFile
 from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
@@ -181,11 +188,21 @@ class LogScan:
             self._pass_padding(at)
         elif length == 0 or stop > size:
             self.is_torn, self._is_over = length > 0, True
+        elif length > CHUNK_BYTES and not self._may_be(length, stop):
+            message = f"length {length}; no record begins where it ends"
+            raise EntryLogRecordError(self.path, at, message)
         elif not self._has(at, stop - at):
             self._load(at, stop - at)
         else:
             self._pass_record(at, length)
             self.end = self._at = stop
+
+    def _may_be(self, length: int, stop: int) -> bool:
+        """Whether a large record may be what it seems: a damaged length would fill the memory."""
+        with contextlib.suppress(EntryLogRecordError):  # A bad sector may follow it.
+            follows = self._read(stop, NEXT.size, NEXT.size)
+            return length <= RECORD_BYTES_MAX and may_follow(follows, stop)
+        return True
 
     def _pass_padding(self, at: int) -> None:
         """Go on at the next block; what is passed by must be padding, or it may hide records."""

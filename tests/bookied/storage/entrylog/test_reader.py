@@ -16,6 +16,7 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import EntryLogReader, open_scan
 from bookied.storage.entrylog.writer import EntryLogWriter
+from bookied.storage.files.files import ReadFile, RealFiles
 from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories
 from tests.sim.world.disk import SimFiles
 
@@ -144,3 +145,36 @@ def test_a_scan_gives_what_lies_in_front_of_what_the_disk_has_lost() -> None:
     ):
         found.extend(record.entry_id for record in scan)
     assert found == list(range(150))
+
+
+class MeasuredFiles(RealFiles):
+    """Remembers how much was read at once."""
+
+    most_bytes = 0
+
+    def open_read(self, path: Path) -> ReadFile:
+        opened = super().open_read(path)
+        usual = opened.read_at
+
+        def read_at(offset: int, size: int) -> bytes:
+            self.most_bytes = max(self.most_bytes, size)
+            return usual(offset, size)
+
+        opened.read_at = read_at  # type: ignore[method-assign]
+        return opened
+
+
+@pytest.mark.parametrize("length", [300 << 20, 64 << 20])
+def test_a_damaged_length_does_not_fill_the_memory(tmp_path: Path, length: int) -> None:
+    """Garbage collection reads a log of up to 1 GiB: one flipped bit could end the bookie."""
+    path = tmp_path / "0.log"
+    with path.open("wb") as file:
+        file.write(layout.LogHeader().encode() + layout.LENGTH.pack(length) + packet(0))
+        file.seek(1028 + length)
+        file.write(b"\xff" * 16)
+        file.truncate(400 << 20)
+    files = MeasuredFiles()
+    no_record = pytest.raises(EntryLogRecordError, match=f"length {length}; no record begins")
+    with contextlib.closing(open_scan(files, path)) as scan, no_record:
+        list(scan)
+    assert files.most_bytes <= 1 << 20
