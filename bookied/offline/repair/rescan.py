@@ -83,13 +83,21 @@ class Rescan:
         with self.noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
             records = scan if self.index is None else LogRecords(scan, self.index)
             try:
-                yield from records
+                for record in records:
+                    if logs.hides_records(record.body):
+                        self._note_hidden(record, path)
+                    yield record
                 if self.index is None:
                     scan.insist_complete()
             finally:
                 self.read_up_to[log_id] = scan.end
                 if isinstance(records, LogRecords):
                     self._take_gaps(log_id, path, records.gaps)
+
+    def _note_hidden(self, record: EntryLogRecord, path: Path) -> None:
+        """Note a record whose end is others: only an index knows whether its writer sent that."""
+        at = place_of(record) - LENGTH.size
+        self.damaged.append(EntryLogRecordError(path, at, "its length seems to hide records"))
 
     def _take_gaps(self, log_id: int, path: Path, gaps: list[Gap]) -> None:
         self.gaps[log_id] = gaps

@@ -309,6 +309,23 @@ class LogScan:
         self._file.close()
 
 
+def hides_records(body: bytes) -> bool:
+    """Whether a flipped bit can have made a record longer by exactly the records after it."""
+    return any(
+        _are_records(body, len(body) - more) for more in _growths(layout.LENGTH.size + len(body))
+    )
+
+
+def _are_records(data: bytes, at: int) -> bool:
+    """Whether these bytes, up to their end, are nothing but records of ledgers."""
+    while at + layout.RECORD.size <= len(data) and not data[at]:
+        length, ledger_id, entry_id = layout.RECORD.unpack_from(data, at)
+        if length < layout.BODY_BYTES_MIN or min(ledger_id, entry_id) < 0:
+            return False
+        at += layout.LENGTH.size + length
+    return at == len(data)
+
+
 @lru_cache(maxsize=4096)
 def _growths(size: int) -> tuple[int, ...]:
     """Return by how much a flipped bit can have made a record longer, if at all."""

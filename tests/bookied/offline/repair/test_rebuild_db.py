@@ -158,6 +158,20 @@ def test_where_a_log_is_damaged_no_ledger_is_said_to_lack_entries(what: str) -> 
     )
 
 
+@pytest.mark.parametrize("what", ["locations", "ledgers"])
+def test_a_length_that_has_grown_by_the_records_after_it_is_damage(what: str) -> None:
+    """A scan meets nothing wrong, and without the old locations nobody knows what it passed by."""
+    files = make(SimFiles(Random(1)))
+    data = bytearray(log(packet(7, 0, b""), packet(7, 1, b"y" * 28), packet(7, 2)))
+    data[1024:1028] = struct.pack(">i", 32 + 64)
+    files.remove(Path("/l0/current/1.log"))
+    put_files(files, {"/l0/current/1.log": bytes(data)})
+    remove_tree(files, Path("/l0/current/locations"))
+    (done,) = getattr(rebuild(files), what)()
+    assert [error.offset for error in done.damaged] == [1024]
+    assert all(one.header.limbo for one in in_db(files).values())
+
+
 def test_a_length_that_leads_behind_a_finished_log_is_damage() -> None:
     """A crash cuts off the last record of a log without map only."""
     files = make(SimFiles(Random(1)))

@@ -387,6 +387,15 @@ class TestWhatCannotBeRead:
         assert stored(files).master_key == KEY
         assert entries(files, 7)[0] == location(0, 1028)
 
+    def test_what_a_length_hides_that_has_grown_by_the_records_after_it_is_not_denied(self) -> None:
+        data = bytearray(log(packet(7, 0, b""), packet(7, 1, b"y" * 28)))
+        data[1024:1028] = struct.pack(">i", 32 + 64)
+        changes = {
+            "/l0/current/0.log": bytes(data),
+            "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
+        }
+        assert only(rebuild(world(changes), FOUND, [7])).in_doubt
+
     @pytest.mark.parametrize("old", [None, index()[:-5], index()[:100]])
     def test_where_no_index_says_what_damage_has_taken_the_new_one_is_in_doubt(
         self, old: bytes | None
