@@ -55,6 +55,9 @@ _CURRENT_BYTES_MAX: Final = 1024
 _KINDS: Final = range(1, 5)
 _RECYCLABLE: Final = range(5, 9)
 
+_DATA: Final = frozenset({".sst", ".log"})
+"""What the names of tables and write-ahead logs end with."""
+
 BINDING_FILE: Final = "rocksdict-config.json"
 """What rocksdict leaves in a database's directory; Java ignores it."""
 
@@ -209,12 +212,16 @@ def _check_kinds(path: Path) -> None:
 
 
 def _check_manifest(path: Path) -> None:
-    """Refuse a MANIFEST that RocksDB never ends reading (seen with its release 9.8.4).
+    """Refuse a MANIFEST that RocksDB never ends reading (seen with its release 9.8.4), or none.
 
-    A record there is one of four types. At a type of the other four, those of a write-ahead log
+    Without ``CURRENT`` RocksDB begins an empty database, and removes what was in the old one. A
+    record there is one of four types. At a type of the other four, those of a write-ahead log
     written over an older one, its reader goes round and round; all other damage it finds itself.
     """
     if not (path / CURRENT).exists():
+        # It is the first file but the MANIFEST, which a crash may leave alone.
+        if path.is_dir() and any(one.suffix in _DATA for one in path.iterdir()):
+            raise DbRecordError(path, None, f"{CURRENT} is missing")
         return
     try:
         name = read_regular(path / CURRENT, _CURRENT_BYTES_MAX).rstrip().decode("ascii", "replace")

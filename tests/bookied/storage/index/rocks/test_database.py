@@ -321,6 +321,31 @@ def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
         opened(path)
 
 
+def test_a_database_without_its_first_file_is_not_begun_anew(tmp_path: Path) -> None:
+    """RocksDB would: every entry would be "no such entry", and its tables would be removed."""
+    path = tmp_path / "locations"
+    store = open_to_write(path)
+    store.put([(b"key", b"value")])
+    store.sync()
+    store.close()
+    current = path / "CURRENT"
+    content = current.read_bytes()
+    current.unlink()
+    with pytest.raises(DbRecordError, match="CURRENT is missing"):
+        open_to_write(path)
+    current.write_bytes(content)
+    store = open_to_write(path)
+    assert store.get(b"key") == b"value"
+    store.close()
+
+
+def test_a_database_that_a_crash_cut_short_at_its_begin_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "locations"
+    path.mkdir()
+    (path / "MANIFEST-000001").touch()
+    open_to_write(path).close()
+
+
 @pytest.mark.parametrize("name", ["000004.log", "rocksdict-config.json"])
 def test_a_fifo_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "ledgers"
