@@ -72,6 +72,7 @@ class IndexReads:
 
         Raises:
             IndexTruncatedError: the file ends within its header; see ``begin_anew``.
+            IndexCutError: something has deleted the file.
             IndexFormatError: the file is damaged, or there are two.
         """
         path = self._places.path(ledger_id)
@@ -84,12 +85,20 @@ class IndexReads:
         try:
             file = self._open.open_alone(path)  # Most files are read once, and completely.
         except FileNotFoundError:
-            with self._reading(path, ledger_id) as moved:
-                return self._load_from(moved, path, ledger_id)
+            return self._load_moved(path, ledger_id)
         try:
             return self._load_from(file, path, ledger_id)
         finally:
             file.close()
+
+    def _load_moved(self, path: Path, ledger_id: int) -> LedgerOnDisk | None:
+        try:
+            with self._reading(path, ledger_id) as moved:
+                return self._load_from(moved, path, ledger_id)
+        except FileNotFoundError:
+            if ledger_id not in self._places:
+                return None
+            raise cut_error(path, 0, self._places.pages(ledger_id)) from None
 
     def _load_from(self, file: ReadFile, path: Path, ledger_id: int) -> LedgerOnDisk:
         """Return what a ledger's file says; it is in doubt where the file had more pages before."""

@@ -313,8 +313,9 @@ class IndexWrites:
                 path = self._places.path(ledger_id)
                 try:
                     if path is not None:
-                        opened.append(self._files.open_update(path))
-                        _insist_complete(opened[-1], path, self._places.pages(ledger_id))
+                        known = self._places.pages(ledger_id)
+                        opened.append(_open_known(self._files, path, known))
+                        _insist_complete(opened[-1], path, known)
                         switch_slots(opened[-1], path, moves)
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
@@ -376,6 +377,14 @@ def mark_cut(file: UpdateFile) -> None:
     pages = begun_pages(file.size())
     if file.size() == layout.page_offset(pages):
         file.write_at(layout.page_offset(pages), b"\0")
+
+
+def _open_known(files: Files, path: Path, known: int) -> UpdateFile:
+    """Open a file; one that something else has deleted is one that was cut to nothing."""
+    try:
+        return files.open_update(path)
+    except FileNotFoundError:
+        raise cut_error(path, 0, known) from None
 
 
 def _insist_complete(file: UpdateFile, path: Path, known: int) -> None:

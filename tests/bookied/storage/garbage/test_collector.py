@@ -708,6 +708,33 @@ def test_an_index_that_is_cut_while_its_entries_move_stops_no_later_collection(
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("when", ["before the copy", "before the switch"])
+def test_an_index_file_that_something_deletes_keeps_the_logs_of_its_ledger_alone(
+    when: str, *, transactional: bool
+) -> None:
+    world = make_world(transactional=transactional)
+    for entry_id in range(12):
+        for ledger_id in (0, 1 if entry_id < 6 else 2):
+            world.add(ledger_id, entry_id, 1500)
+            journal(world)
+    restart(world)
+    if when == "before the switch":
+        collect_until_switch(world)
+    world.files.remove(LOGS / relative_path(1))
+    world.run_jobs()
+    world.delete(0)
+    world.collect()
+    before = world.log_names()
+    world.collect()
+    assert world.log_names() == before
+    assert "0.log" in before
+    assert status(world).copied_entries > 0
+    world.delete(1)
+    world.collect()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
 def test_an_index_that_cannot_be_read_while_its_entries_move_stops_no_later_collection(
     *, transactional: bool
 ) -> None:
