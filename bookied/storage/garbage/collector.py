@@ -1,7 +1,8 @@
 """Garbage collection of one storage: rounds of dropping ledgers, dropping logs and compaction.
 
-A round: checkpoint; tidy up what an earlier compaction left; list local ledgers and ask the
-metadata which are gone; drop those; drop logs of which nothing is alive; compact what is worth it.
+A round: checkpoint, if there is space; tidy up what an earlier compaction left; list local ledgers
+and ask the metadata which are gone; drop those; drop logs of which nothing is alive; compact what
+is worth it.
 Whatever fails ends the round, and the next one begins anew: no step leaves anything that a crash
 or an error could turn into loss. Disk work is done in threads, in small steps.
 
@@ -19,7 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
-from bookied.errors import NoWritableDirError
+from bookied.errors import NO_SPACE, IndexFullError, NoWritableDirError
 from bookied.stats.metrics import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
@@ -32,6 +33,7 @@ from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.log_removal import LogCensus
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.transactional_compaction import TransactionalCompaction
+from bookied.storage.ledger_storage.entry_logs import NONE_FINISHED
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 
@@ -99,6 +101,7 @@ class Collector:
         self._ledgers = LedgerRemoval(collection)
         self._census = LogCensus(collection)
         self._compaction = LogCompaction(collection, self._census, self.suspensions, rewriter)
+        self._begun = NONE_FINISHED
         self._is_pressed = False
         self._call: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
@@ -234,15 +237,31 @@ class Collector:
         pace, storage, effects = self._pace, self._storage, self._collection.effects
         pace.check()
         await storage.relocation.switch((), effects.run_blocking)
-        begun = storage.logs.begun()
-        await effects.checkpoint()
+        is_all_in_files = await self._checkpoint()
         left = await self._transactional.tidy(storage.directories.all)
         with self._collection.timed(self.stats.ledgers):
             await self._ledgers.drop()
         # Who asks for a collection waits for the space, which may lie in the log that is written.
         if is_asked and storage.logs.end_if_dead(frozenset(storage.ledgers.ids())):
-            begun = storage.logs.begun()
-            await effects.checkpoint()
+            is_all_in_files = await self._checkpoint()
         with self._collection.timed(self.stats.logs):
-            await self._census.drop(begun, left)
-        await self._compaction.compact(wanted)
+            await self._census.drop(self._begun, left)
+        if is_all_in_files:
+            await self._compaction.compact(wanted)
+
+    async def _checkpoint(self) -> bool:
+        """Put all into files, and note which logs are finished; say whether there was space.
+
+        Without it, only logs that an earlier checkpoint has covered are looked at. They are what
+        gives a full disk space.
+        """
+        begun = self._storage.logs.begun()
+        try:
+            await self._collection.effects.checkpoint()
+        except (IndexFullError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in NO_SPACE:
+                raise
+            log.warn("collecting without a checkpoint: {error}", error=error)
+            return False
+        self._begun = begun
+        return True

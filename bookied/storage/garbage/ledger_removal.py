@@ -8,6 +8,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from bookied.errors import NO_SPACE
 from bookied.storage.garbage.collector_state import CollectionRound
 from wire.ids import LedgerId
 
@@ -54,7 +55,7 @@ class LedgerRemoval:
             storage.ledgers.unwatch(written)
         self._collection.note(ledgers=len(storage.ledgers.ids()))
         if self._collection.status.ledgers_dropped > dropped:
-            await self._effects.checkpoint()
+            await storage.remove_deleted(self._pace.run_blocking)
 
     async def _drop_excess(self, local: Sequence[int]) -> None:
         wait_s, written = self._collection.settings.excess_wait_s, self._written_since_excess
@@ -77,17 +78,34 @@ class LedgerRemoval:
     ) -> None:
         """Drop ledgers; those in ``written`` are spared. ``live_on``: other bookies have them."""
         storage = self._storage
+        kept_back: set[LedgerId] = set()
         fenced = await self._pace.blocking(partial(storage.ledgers.are_fenced, ledger_ids))
         for ledger_id in ledger_ids:
             if ledger_id not in written:
                 state = storage.hot.get(ledger_id)
                 was_fenced = state.fenced if state is not None else ledger_id in fenced
                 self._effects.ledger_deleted(ledger_id, was_fenced=was_fenced, lives_on=live_on)
-        await self._effects.keep_deletions()
+                if was_fenced:
+                    kept_back.add(ledger_id)
+        if await self._keep_deletions():
+            kept_back.clear()
         self._pace.check()
         for ledger_id in ledger_ids:
+            if ledger_id in kept_back:
+                continue
             if ledger_id in written:
                 log.info("kept ledger {id}: a client wrote to it meanwhile", id=ledger_id)
                 continue
             storage.ledgers.delete(ledger_id)
             self._collection.count(ledgers_dropped=1)
+
+    async def _keep_deletions(self) -> bool:
+        """Let fenced ledgers be remembered over a restart; say whether there was space for that."""
+        try:
+            await self._effects.keep_deletions()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            log.warn("fenced ledgers are kept: {error}", error=error)
+            return False
+        return True

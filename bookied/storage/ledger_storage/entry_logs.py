@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -19,6 +20,10 @@ class LogsSnapshot:
 
     active_log_id: int
     log_ids: frozenset[int]
+
+
+NONE_FINISHED: Final = LogsSnapshot(-1, frozenset())
+"""Before this process had begun any."""
 
 
 class EntryLogs:

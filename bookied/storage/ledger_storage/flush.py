@@ -72,6 +72,15 @@ class Flush:
                 if not self._adds.take_back() and self._log.moves == moves:
                     raise
 
+    async def remove_deleted(self, run_blocking: RunBlocking) -> None:
+        """Remove from the index, durably, what was deleted; index files need no space for that.
+
+        Raises:
+            StorageError: not all is removed. So for ``OSError``.
+        """
+        async with self._turn:
+            await run_blocking(self._index.remove_hidden)
+
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:
             self._changes.reset()

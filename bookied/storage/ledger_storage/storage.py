@@ -245,6 +245,10 @@ class LedgerStorage:
         """Note that the index is as durable as a mark says from now on. Blocks."""
         self._index.note_synced()
 
+    async def remove_deleted(self, run_blocking: RunBlocking) -> None:
+        """Remove deleted ledgers from the index, durably; see ``Flush``."""
+        await self._flush.remove_deleted(run_blocking)
+
     async def flush(self, run_blocking: RunBlocking) -> None:
         """Make durable in files all that is in memory at the call; see ``Flush``.
 

@@ -64,6 +64,8 @@ class GcWorld(World):
         self.settings_options = settings_options or {}
         self.fences: set[int] = set()
         """Deleted ledgers whose fence was acknowledged."""
+        self.deletions_fault: Callable[[], object] = lambda: None
+        """Called where what is deleted is to be remembered over a restart."""
         self.wrongs: list[str] = []
         """What a collector did and should not have."""
         super().__init__(seed, **options)
@@ -198,7 +200,10 @@ class GcWorld(World):
         self.fences.discard(ledger_id)
 
     async def _keep_deletions(self) -> None:
-        await self._run_blocking(self.epoch, lambda: None)
+        def keep() -> None:
+            self.deletions_fault()
+
+        await self._run_blocking(self.epoch, keep)
 
     # What clients ask -----------------------------------------------------------------------------
 

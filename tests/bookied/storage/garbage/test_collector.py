@@ -20,6 +20,7 @@ from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, S
 from bookied.storage.index.format import HEADER_BYTES, relative_path
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
+from tests.bookied.worlds.storage_world import Blocking, Turns
 
 LOGS = Path("/l0/current")
 
@@ -653,9 +654,9 @@ def test_a_full_disk_ends_a_compaction_without_loss() -> None:
     world = make_world()
     fill(world, ledgers=2)
     world.delete(0)
-    used = sum(len(data) for data in world.files.contents().values())
-    world.files.bytes_max = used
-    world.collectors[0].collect()
+    world.begin_collection()
+    run_until(world, "LiveRecords")
+    world.files.bytes_max = sum(len(data) for data in world.files.contents().values())
     world.run_jobs()
     assert status(world).failed_rounds == 1
     world.files.bytes_max = None
@@ -663,6 +664,64 @@ def test_a_full_disk_ends_a_compaction_without_loss() -> None:
     restart(world)
     world.collect()
     world.check()
+
+
+def test_a_full_disk_gets_the_space_of_deleted_ledgers() -> None:
+    """No checkpoint finds space before that, and nothing else gives it any."""
+    world = make_world()
+    fill(world, ledgers=1)
+    world.add(5, 0, 1500)
+    journal(world)
+    before = world.log_names()
+    world.files.space_max[LOGS] = world.files.used(LOGS)
+    world.delete(0)
+    world.collect()
+    assert world.storages.of(0).ledgers.ids() == [5]
+    assert not before & world.log_names()
+    world.files.crash()
+    world.files.space_max.clear()
+    world.start()
+    assert world.storages.of(0).ledgers.ids() == [5]
+    world.check()
+
+
+def test_on_a_full_disk_the_log_of_what_waits_for_space_stays() -> None:
+    """Its end is not in the file yet: the file alone would say that all of it is dead."""
+    world = make_world()
+    world.add(0, 0, 5900)  # It fills a block, and the next entry has no space in it.
+    journal(world)
+    Turns(world.storages.flush(Blocking)).finish()
+    world.files.space_max[LOGS] = world.files.used(LOGS)
+    for entry_id in range(6):
+        world.add(5, entry_id, 1500)
+        journal(world)
+    world.delete(0)
+    world.collect()
+    assert world.log_names() == {"0.log"}
+    world.files.space_max.clear()
+    world.collect()
+    world.check()
+    restart(world)
+    world.check()
+
+
+def test_on_a_full_disk_fenced_ledgers_wait_until_their_fences_are_kept() -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    world.fence(0)
+    journal(world)
+    world.delete(0)
+    world.delete(1)
+
+    def no_space() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    world.deletions_fault = no_space
+    world.collect()
+    assert world.storages.of(0).ledgers.ids() == [0]
+    world.deletions_fault = lambda: None
+    world.collect()
+    assert world.storages.of(0).ledgers.ids() == []
 
 
 @pytest.mark.parametrize("entries", [2, 12])
