@@ -16,21 +16,26 @@ from bookied.offline.repair import rebuild_index
 from bookied.offline.repair.rebuild_db import RebuildDb
 from bookied.server.rules import answer_from_disk
 from bookied.storage import replay
+from bookied.storage.entrylog import reader
 from bookied.storage.entrylog.next_log_id import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
 from bookied.storage.entrylog.write_failures import SyncGuard
 from bookied.storage.files.files import Buffer, Files
+from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_removal import LogCensus
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerChange, LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
+from bookied.storage.journal import crash_or_damage
 from bookied.storage.journal.mark import LastMark
+from bookied.storage.journal.reader import JournalScan
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.entry_logs import EntryLogs, LogsSnapshot
 from bookied.storage.ledger_storage.relocation import Relocation
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.codes import ReturnCode
 from wire.ids import LedgerId
@@ -115,6 +120,46 @@ def _any_journal_is_own(stack: Stack) -> None:
     put(stack, replay, insist_own=insist_own)
 
 
+def _tear_at_the_mark(stack: Stack) -> None:
+    """A journal of which nothing can be read from the mark on was replayed by an earlier start."""
+    usual = crash_or_damage.check_end
+
+    def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
+        if is_last or scan.end > scan.start:
+            usual(scan, is_last=is_last, has_mark=has_mark)
+
+    put(stack, replay, check_end=check_end)
+
+
+def _hidden_records_unseen(stack: Stack) -> None:
+    """A rebuild believes a length that may hide the records after it."""
+    put(stack, reader, hides_records=lambda _body: False)
+
+
+def _map_is_believed(stack: Stack) -> None:
+    """A log of an earlier process goes when its map names no ledger that is alive."""
+
+    async def is_map_right(
+        _self: LogCensus, _log_id: int, _path: Path, _alive: frozenset[int]
+    ) -> bool:
+        return True
+
+    put(stack, LogCensus, _is_map_right=is_map_right)
+
+
+def _unwritten_is_finished(stack: Stack) -> None:
+    """Logs count as finished though there was no space for a checkpoint."""
+    usual = Collector._checkpoint
+
+    async def checkpoint(self: Collector) -> bool:
+        begun = self._storage.logs.begun()
+        is_done = await usual(self)
+        self._begun = begun
+        return is_done
+
+    put(stack, Collector, _checkpoint=checkpoint)
+
+
 def _damage_denies(stack: Stack) -> None:
     """Locations that are rebuilt from a damaged log count as complete."""
     put(stack, RebuildDb, _put_into_limbo=lambda _self, _path: None)
@@ -193,16 +238,10 @@ def _sync_after_a_failed_one(stack: Stack) -> None:
 
 def _drops_in_memory(stack: Stack) -> None:
     """Logs go before the index without their ledgers is durable."""
-    usual = LedgerRemoval.drop
 
-    async def drop(self: Any) -> None:
-        async def checkpoint() -> None: ...
+    async def remove_deleted(_self: LedgerStorage, _run_blocking: Any) -> None: ...
 
-        effects, self._effects = self._effects, attrs.evolve(self._effects, checkpoint=checkpoint)
-        await usual(self)
-        self._effects = effects
-
-    put(stack, LedgerRemoval, drop=drop)
+    put(stack, LedgerStorage, remove_deleted=remove_deleted)
 
 
 def _any_header_has_the_key(stack: Stack) -> None:
@@ -463,6 +502,39 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "I14",
         _any_journal_is_own,
         f"{_STORAGE}.test_replay:test_a_journal_of_another_directory_stops_the_start",
+        0,
+    ),
+    "tear-at-the-mark": switch(
+        "a journal that cannot be read from its mark on is passed over",
+        "storage",
+        "I14",
+        _tear_at_the_mark,
+        f"{_STORAGE}.test_replay:test_a_damaged_group_that_the_mark_is_in_front_of_stops_the_start",
+        0,
+    ),
+    "hidden-records-unseen": switch(
+        "a rebuild believes a length that may hide the records after it",
+        "storage",
+        "I14",
+        _hidden_records_unseen,
+        "tests.bookied.offline.repair.test_rebuild_db:"
+        "test_a_length_that_has_grown_by_the_records_after_it_is_damage",
+        0,
+    ),
+    "map-is-believed": switch(
+        "a log goes by its map alone, which has no checksum",
+        "storage",
+        "I1",
+        _map_is_believed,
+        f"{_COLLECTOR}:test_a_log_whose_map_names_another_ledger_stays",
+        0,
+    ),
+    "unwritten-is-finished": switch(
+        "a collection on a full disk takes a log that waits for space for a finished one",
+        "storage",
+        "I1",
+        _unwritten_is_finished,
+        f"{_COLLECTOR}:test_on_a_full_disk_the_log_of_what_waits_for_space_stays",
         0,
     ),
     "damage-denies": switch(
