@@ -110,6 +110,20 @@ def released(world: World) -> None:
         bookie.release()
 
 
+def late_write(world: World, by_s: float) -> list[TreeOperation]:
+    """Let the next write of a log's record take so long; return it, once it has begun."""
+    late: list[TreeOperation] = []
+
+    def delay_s(operation: TreeOperation) -> float:
+        if operation.name == "set" and operation.path.startswith(".logs/") and not late:
+            late.append(operation)
+            return by_s
+        return 0.0
+
+    world.metadata.delay_s = delay_s
+    return late
+
+
 def in_repair(world: World, writer: LogWriter) -> list[Any]:
     """Append two entries, the second to a ledger that fails, and without bookies for the next."""
     append(world, writer, b"0")
@@ -988,15 +1002,7 @@ class TestTakingAway:
         manager = logs(world)
         writer = opened(world, manager)
         append(world, writer, b"0")
-        late: list[TreeOperation] = []
-
-        def delay_s(operation: TreeOperation) -> float:
-            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
-                late.append(operation)
-                return 5.0
-            return 0.0
-
-        world.metadata.delay_s = delay_s
+        late = late_write(world, 5.0)
         rolling = world.start(writer.roll())
         world.settle(1)
         assert len(late) == 1
@@ -1039,15 +1045,7 @@ class TestTakingAway:
         old, new = logs(world), logs(world, 1)
         stale = opened(world, old)
         append(world, stale, b"old")
-        late: list[TreeOperation] = []
-
-        def delay_s(operation: TreeOperation) -> float:
-            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
-                late.append(operation)
-                return 20.0
-            return 0.0
-
-        world.metadata.delay_s = delay_s
+        late_write(world, 20.0)
         rolling = world.start(stale.roll())
         world.settle(1)
         world.run(new.delete("events", force=True))
@@ -1066,15 +1064,7 @@ class TestTakingAway:
         for payload in (b"0", b"1"):
             append(world, writer, payload)
             world.run(writer.roll())
-        late: list[TreeOperation] = []
-
-        def delay_s(operation: TreeOperation) -> float:
-            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
-                late.append(operation)
-                return 20.0
-            return 0.0
-
-        world.metadata.delay_s = delay_s
+        late_write(world, 20.0)
         trimming = world.start(manager.trim("events", Position(2, 0)))
         world.settle(1)
         world.run(other.delete("events", force=True))

@@ -53,6 +53,19 @@ def lose(world: World, ledger_id: LedgerId, index: int = 0) -> BookieId:
     return bookie_id
 
 
+def times_of(world: World, name: str, path: str) -> list[float]:
+    """Return when operations of a name come for a node, from now on; sees no other fault."""
+    seen: list[float] = []
+
+    def fault(operation: TreeOperation) -> Fault:
+        if (operation.name, operation.path) == (name, path):
+            seen.append(world.clock.seconds())
+        return Fault.NONE
+
+    world.metadata.faults = fault
+    return seen
+
+
 def locks(world: World) -> list[str]:
     try:
         return world.metadata.children(zk_paths.LOCKS)
@@ -205,14 +218,7 @@ def test_a_failing_ledger_is_left_alone_longer_each_time() -> None:
     world = World(3)
     ledger_id = closed_ledger(world, world.client(), 6)
     lose(world, ledger_id)
-    begun: list[float] = []
-
-    def fault(operation: TreeOperation) -> Fault:
-        if operation.name == "create" and operation.path == zk_paths.lock(ledger_id):
-            begun.append(world.clock.seconds())
-        return Fault.NONE
-
-    world.metadata.faults = fault
+    begun = times_of(world, "create", zk_paths.lock(ledger_id))
     RunningWorker(world)
     world.settle(1300)
     pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
@@ -284,14 +290,7 @@ def test_a_ledger_with_many_fragments_that_cannot_be_repaired_takes_few_lines() 
 def test_a_bookie_that_registers_all_the_time_ends_pauses_once_a_minute() -> None:
     world = World(4)
     ledger_id = pause_repair(world)
-    begun: list[float] = []
-
-    def fault(operation: TreeOperation) -> Fault:
-        if operation.name == "create" and operation.path == zk_paths.lock(ledger_id):
-            begun.append(world.clock.seconds())
-        return Fault.NONE
-
-    world.metadata.faults = fault
+    begun = times_of(world, "create", zk_paths.lock(ledger_id))
     (spare,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
     for _ in range(60):
         world.kill(spare)
@@ -430,14 +429,7 @@ def test_s31_a_mark_that_is_renewed_during_the_repair_stays_and_is_seen_to() -> 
     RunningWorker(world)
     world.settle(1)
     mark(world, ledger_id, "b99")
-    deleted: list[float] = []
-
-    def fault(operation: TreeOperation) -> Fault:
-        if operation.name == "delete" and operation.path == zk_paths.mark(ledger_id):
-            deleted.append(world.clock.seconds())
-        return Fault.NONE
-
-    world.metadata.faults = fault
+    deleted = times_of(world, "delete", zk_paths.mark(ledger_id))
     for bookie in world.bookies.values():
         bookie.release()
         bookie.policy = lambda _request: Fate.SERVE
