@@ -43,6 +43,7 @@ class TreeLedgerIds(TreePart):
     _short_ids_are_out = False
     _asked_in_session = 0
     """In which session it was asked whether short ids are out: a restore may have ended them."""
+
     _epochs: tuple[int, ...] = ()
 
     async def allocate_ledger_id(self) -> LedgerId:
@@ -54,11 +55,13 @@ class TreeLedgerIds(TreePart):
         return await self._allocate(await self._ledger_layout())
 
     async def _allocate(self, layout: LedgerLayout) -> LedgerId:
-        if layout.long_ids and self._asked_in_session != self._tree.session_id:
+        if layout.long_ids and self._is_other_session():
             self._short_ids_are_out = await self._tree.stat(zk_paths.IDGEN_LONG) is not None
             self._asked_in_session = self._tree.session_id
         if not self._short_ids_are_out:
             ledger_id = await self._next_short(layout.id_parent)
+            if layout.long_ids and self._is_other_session():
+                return await self._allocate(layout)
             if ledger_id is not None:
                 return LedgerId(ledger_id)
             if not layout.long_ids:
@@ -66,6 +69,10 @@ class TreeLedgerIds(TreePart):
             await self._create_shared(zk_paths.IDGEN_LONG)
             self._short_ids_are_out = True
         return await self._next_long()
+
+    def _is_other_session(self) -> bool:
+        """Whether the session in which it was asked has ended, or may have."""
+        return not self._tree.session_id or self._tree.session_id != self._asked_in_session
 
     async def skip_ledger_ids(self, last: LedgerId, layout_name: str) -> None:
         """See ``RawNodes``.
