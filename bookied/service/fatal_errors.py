@@ -91,7 +91,7 @@ class OutOfMemoryWatch:
     def __call__(self, event: LogEvent) -> None:
         # What a transport raises is logged the old way, under the second name.
         failure = event.get("log_failure") or event.get("failure")
-        if failure is not None and failure.check(MemoryError):
+        if isinstance(failure, Failure) and failure.check(MemoryError):
             globalLogPublisher.removeObserver(self)
             self._call(
                 self._fail,

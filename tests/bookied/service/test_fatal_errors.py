@@ -119,6 +119,13 @@ def test_the_first_unhandled_lack_of_memory_ends_it_and_nothing_else_does(
     assert ends[0].exit_status == BookieExitStatus.FATAL
 
 
+def test_an_event_may_have_a_text_where_twisted_has_failures() -> None:
+    def fail(error: OutOfMemoryError) -> None:
+        raise error
+
+    OutOfMemoryWatch(lambda function, *given: function(*given), fail)({"failure": "cancelled"})
+
+
 @pytest.mark.processes
 def test_a_bookie_without_memory_ends_and_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     conf = write_conf(tmp_path / "b1", make_cluster(tmp_path / "metadata.db"))
