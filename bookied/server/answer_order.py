@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.limits.backpressure import ConnectionLoad
-from bookied.server.reads.disk_reads import DiskReadQueues
+from bookied.server.reads.reads_from_disk import DiskReadQueues
 from bookied.server.rules.answer_from_disk import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
 from bookied.stats.metrics import ADD, operation_of

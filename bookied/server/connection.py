@@ -27,7 +27,7 @@ from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
-from bookied.server.reads.disk_reads import BATCH_MAX
+from bookied.server.reads.reads_from_disk import BATCH_MAX
 from bookied.server.tls_and_login import Admission
 from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.framing import ServerConnection

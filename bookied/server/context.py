@@ -18,10 +18,10 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
-from bookied.server.limits.pending_reads import PendingReads
+from bookied.server.limits.pending_disk_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
-from bookied.server.reads.disk_reads import RunBlocking
-from bookied.server.reads.fast_reads import FastReads
+from bookied.server.reads.reads_from_disk import RunBlocking
+from bookied.server.reads.reads_from_memory import FastReads
 from bookied.server.rules.request_rules import Bookie
 
 if TYPE_CHECKING:

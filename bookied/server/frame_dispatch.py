@@ -13,7 +13,7 @@ from bookied.server.context import ServerContext
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
-from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult
+from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult
 from bookied.server.rules.long_poll import Cancel
 from bookied.server.tls_and_login import Admission
 from wire.codes import ReturnCode

@@ -16,7 +16,7 @@ from bookied.server.context import AccessRules, ServerContext
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.timeouts import TimeoutWatch
-from bookied.server.reads.disk_reads import RunBlocking
+from bookied.server.reads.reads_from_disk import RunBlocking
 from bookied.server.rules.request_rules import Bookie
 
 log = Logger()

@@ -30,7 +30,7 @@ from bookied.errors import (
     SecurityStartError,
 )
 from bookied.server.listener import Listener, TcpListener
-from bookied.server.reads.disk_reads import RunBlocking
+from bookied.server.reads.reads_from_disk import RunBlocking
 from bookied.service.threads import (
     BLOCKING_THREADS,
     ThreadQueue,

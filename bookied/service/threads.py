@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from bookied.errors import ThreadsError
-from bookied.server.reads.disk_reads import RunBlocking
+from bookied.server.reads.reads_from_disk import RunBlocking
 
 BLOCKING_THREADS: Final = 2
 """Start, checkpoints and disk checks; reads have a pool of their own."""

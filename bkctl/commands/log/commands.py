@@ -139,7 +139,7 @@ log.command(
 
 log.command(
     "list",
-    body="bkctl.commands.log.lifecycle:list_all",
+    body="bkctl.commands.log.list_and_show:list_all",
     help="List the logs of the cluster, by name.",
     effect=Effect.READ,
     examples="""
@@ -151,7 +151,7 @@ log.command(
 
 log.command(
     "show",
-    body="bkctl.commands.log.lifecycle:show",
+    body="bkctl.commands.log.list_and_show:show",
     help="Show the ledgers of the log NAME, and the limits at which a new ledger begins.",
     params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,

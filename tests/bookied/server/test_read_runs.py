@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult, FastReads
+from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult, FastReads
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
 from tests.bookied.worlds.served_bookie import KEY, Serving, packet

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.reads.fast_reads import ASIDE_MAX, AnswerLimits, FastReadResult, FastReads
+from bookied.server.reads.reads_from_memory import (
+    ASIDE_MAX,
+    AnswerLimits,
+    FastReadResult,
+    FastReads,
+)
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import StorageLimits

@@ -347,7 +347,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "listing-not-fresh": switch(
         "ledgers are listed without a sync before",
         "13, H4",
-        "L2 I1 I14 G1",
+        "L2 I1 I14 I15 G1",
         _listing_not_fresh,
         "young",
         20,

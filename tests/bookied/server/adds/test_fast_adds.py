@@ -19,7 +19,7 @@ from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.limits.request_turns import SLICE_REQUESTS
-from bookied.server.reads.fast_reads import AnswerLimits, FastReadResult, FastReads
+from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.request_rules import Bookie
 from bookied.stats.metrics import READ

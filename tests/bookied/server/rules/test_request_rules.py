@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.reads.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
+from bookied.server.reads.reads_from_disk import PART_REQUEST_BYTES, PART_REQUESTS
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S
 from bookied.server.rules.entry_and_batch_reads import BYTES_AT_ONCE, ENTRIES_AT_ONCE
