@@ -14,9 +14,13 @@ from tests.bookied.worlds.gc_world import GcWorld
 
 
 class SteadyFiles(RealFiles):
-    """Real files with the one knob that a world turns at its start."""
+    """Real files with what a world asks of a disk at its start."""
 
     tear_bytes = 1
+
+    def make_durable(self, directory: Path) -> None:
+        """Make a directory; no power is cut here."""
+        self.mkdirs(directory)
 
 
 class RealWorld(GcWorld):
