@@ -317,7 +317,7 @@ def _is_list(answer: Response) -> bool:
 class Wire:
     """One connection; in TLS, START_TLS is the first request."""
 
-    def __init__(self, port: int, *, tls: bool = False, receive_bytes: int = 4096) -> None:
+    def __init__(self, port: int, *, tls: bool = False, receive_bytes: int = 1 << 16) -> None:
         self.sock = socket.socket()
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

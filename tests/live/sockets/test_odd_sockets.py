@@ -97,7 +97,7 @@ def goes_well(
     manner: Manner,
     *,
     tls: bool,
-    receive_bytes: int = 4096,
+    receive_bytes: int = 1 << 16,
 ) -> None:
     with Wire(bookie.port, tls=tls, receive_bytes=receive_bytes) as wire:
         found = run(wire, script.version, asked, manner, SEED)
