@@ -176,6 +176,8 @@ class LossCheck:
 
     looked_at: int
     lost: tuple[LedgerId, ...]
+    bad: tuple[LedgerId, ...]
+    """Ledgers that are not lost, and have bad copies on bookies that answer."""
     away: frozenset[BookieId]
     """Bookies of closed ledgers that are not in service, or do not answer.
 
@@ -188,16 +190,19 @@ async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncI
 
     Of each closed ledger the first and the last entry of every fragment are read. A ledger is lost
     if none of its bookies has one of these. Ledgers with a bookie that is not in service, or that
-    returned an error, are left out, because that bookie may have the entries.
+    does not answer, are left out, because that bookie may have the entries.
     """
     store = client.store
     in_service = set(await registered_bookies(store))
     for start in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
-        some, lost = ledger_ids[start : start + LEDGERS_AT_ONCE], list[LedgerId]()
-        away = set[BookieId]()
+        some = ledger_ids[start : start + LEDGERS_AT_ONCE]
+        lost, bad, away = list[LedgerId](), list[LedgerId](), set[BookieId]()
 
         async def look(
-            ledger_id: LedgerId, lost: list[LedgerId] = lost, away: set[BookieId] = away
+            ledger_id: LedgerId,
+            lost: list[LedgerId] = lost,
+            bad: list[LedgerId] = bad,
+            away: set[BookieId] = away,
         ) -> None:
             try:
                 metadata = (await client.read_metadata(ledger_id)).value
@@ -207,24 +212,27 @@ async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncI
                 return
             if missing := metadata.all_bookies() - in_service:
                 away.update(missing)
-            elif await _has_lost_ends(client, ledger_id, in_service):
-                lost.append(ledger_id)
+            elif (ends := await _read_ends(client, ledger_id)) is not None:
+                silent = {one.bookie_id for one in ends.bad if one.is_silent or one.is_refused}
+                in_service.difference_update(silent)  # Else each group would wait for them again.
+                if ends.entries_lost and all(one.flaw is Flaw.MISSING for one in ends.bad):
+                    lost.append(ledger_id)
+                elif any(one.bookie_id not in silent for one in ends.bad):
+                    bad.append(ledger_id)
 
         await for_each(some, look, LEDGERS_AT_ONCE)
-        yield LossCheck(start + len(some), tuple(sorted(lost)), frozenset(away))
+        yield LossCheck(start + len(some), tuple(sorted(lost)), tuple(sorted(bad)), frozenset(away))
 
 
-async def _has_lost_ends(client: Client, ledger_id: LedgerId, in_service: set[BookieId]) -> bool:
-    """Look at one ledger; a bookie that returned an error is taken out of ``in_service``."""
+async def _read_ends(client: Client, ledger_id: LedgerId) -> LedgerVerification | None:
+    """Read all copies of the first and last entries; return None for a ledger that is gone."""
     try:
         steps = [step async for step in verify(client, ledger_id, _ENDS, random.Random(0))]
     except (NoSuchLedgerError, MetadataSerializationError):
-        return False
+        return None
     outcome = steps[-1]
     assert isinstance(outcome, LedgerVerification)
-    # Else each group of ledgers would wait for a bookie that does not answer.
-    in_service -= {one.bookie_id for one in outcome.bad if one.flaw is Flaw.UNREADABLE}
-    return outcome.entries_lost > 0 and all(one.flaw is Flaw.MISSING for one in outcome.bad)
+    return outcome
 
 
 def with_handover_end(ledger: LedgerView) -> LedgerView:

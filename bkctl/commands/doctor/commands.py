@@ -51,9 +51,9 @@ doctor = Command(
     help="""Report what is wrong with a cluster, the worst first.
 
     Each finding says what repairs it, and names the first 20 ledgers. The command changes nothing.
-    It reads the metadata of all ledgers, and the first and last entries of up to 1,000 closed
-    ledgers; `bkctl ledger verify` reads all entries. A bookie that is down and that no ledger lists
-    is only a note; `bkctl cluster ping` fails for each bookie that is down.
+    It reads the metadata of all ledgers, and all copies of the first and last entries of up to
+    1,000 closed ledgers; `bkctl ledger verify` reads all entries. A bookie that is down and that no
+    ledger lists is only a note; `bkctl cluster ping` fails for each bookie that is down.
 
     The exit status is that of the worst finding:
 

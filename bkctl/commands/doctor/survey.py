@@ -139,7 +139,7 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
         raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
     notes = f"{counted(len(found), 'note')}, and " if found else ""
     session.note(
-        f"{looked}: {notes}no problem found. The first and last entries of "
+        f"{looked}: {notes}no problem found. All copies of the first and last entries of "
         f"{counted(cluster.ledgers.ends_read, 'ledger')} were read; `bkctl ledger verify --all` "
         "reads all entries"
     )
@@ -268,8 +268,9 @@ async def _look_at_ledgers(
     logs = await found.read(damaged_logs(client, listed, unseen), ())
     async for step in lost_ledgers(client, ledgers.to_read()):
         ledgers.ends_read = step.looked_at
-        for ledger_id in step.lost:
-            ledgers.add_lost(ledger_id)
+        for some, ledger_ids in ((ledgers.lost, step.lost), (ledgers.bad_copies, step.bad)):
+            for ledger_id in ledger_ids:
+                ledgers.add_read(ledger_id, some)
     return logs
 
 

@@ -89,6 +89,8 @@ class LedgerCensus:
     """Marked, though all that should have copies are in service; whether they do is not asked."""
     lost: LedgerSample = attrs.field(factory=LedgerSample)
     """All bookies are in service, and none of them has some first or last entry."""
+    bad_copies: LedgerSample = attrs.field(factory=LedgerSample)
+    """A bookie that answers has no sound copy of some first or last entry; another bookie may."""
     unmarked_intact: int = 0
     """Closed ledgers without a mark that have all bookies in service."""
     sample: list[LedgerId] = attrs.field(factory=list)
@@ -189,9 +191,9 @@ class LedgerCensus:
         """Return the ledgers whose first and last entries are worth reading, marked ones first."""
         return [*self.marks, *self.sample][:ENDS_READ_MAX]
 
-    def add_lost(self, ledger_id: LedgerId) -> None:
-        """Count a ledger as lost."""
-        self.lost.add(ledger_id)
+    def add_read(self, ledger_id: LedgerId, some: LedgerSample) -> None:
+        """Count a ledger as lost, or as one with bad copies; its mark is no longer a finding."""
+        some.add(ledger_id)
         mark = self.marks.get(ledger_id)
         if mark is not None and mark.missing:
             self.marked_in_service.remove(ledger_id)

@@ -63,6 +63,18 @@ def lost(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     yield from ledger_finding(Severity.LOSS, "ledgers-lost", some, what, fix)
 
 
+def bad_copies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    some = seen.ledgers.bad_copies
+    what = (
+        f"{verb(some.count, 'has', 'have')} copies of a first or last entry that are missing, "
+        "damaged or unreadable on bookies that answer"
+    )
+    fix = ""
+    if some.first:
+        fix = f"bkctl ledger verify {some.first[0]}, which names the copies and what repairs them"
+    yield from ledger_finding(Severity.RISK, "ledgers-bad-copies", some, what, fix)
+
+
 def lacking(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     ledgers = seen.ledgers
     some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy

@@ -155,7 +155,9 @@ def test_a_healthy_cluster_is_well(patient: Patient) -> None:
     result = patient.doctor()
     assert (result.status, result.out) == (0, "")
     assert "looked at 4 bookies and 2 ledgers" in result.err
-    assert "no problem found. The first and last entries of 1 ledger were read" in result.err
+    assert (
+        "no problem found. All copies of the first and last entries of 1 ledger were" in result.err
+    )
 
 
 def test_a_ledger_without_a_mark_that_lost_its_entries_is_a_loss(patient: Patient) -> None:
@@ -169,6 +171,34 @@ def test_a_ledger_without_a_mark_that_lost_its_entries_is_a_loss(patient: Patien
     assert "no problem found" not in result.err
     lost = patient.findings()["ledgers-lost"]
     assert (lost["danger"], lost["examples"]) == ("loss", ["2"])
+
+
+@pytest.mark.parametrize("kind", ["missing", "damaged", "unreadable"])
+def test_one_bad_copy_of_a_first_or_last_entry_is_a_risk(patient: Patient, kind: str) -> None:
+    for ledger_id in (1, 2, 3):
+        patient.ledger(ledger_id, A, B, C)
+    copies = patient.world.bookies[B].ledgers[LedgerId(2)].entries
+    if kind == "missing":
+        del copies[EntryId(0)]
+    elif kind == "damaged":
+        copies[EntryId(9)] = copies[EntryId(9)][:-1] + b"y"
+    else:
+        patient.world.bookies[B].policy = lambda request: (
+            ReadResponse(ReturnCode.EIO, request.ledger_id, request.entry_id)
+            if isinstance(request, ReadRequest) and request.ledger_id == 2
+            else Fate.SERVE
+        )
+    found = patient.findings()["ledgers-bad-copies"]
+    assert (found["danger"], found["examples"]) == ("risk", ["2"])
+    assert found["fix"].startswith("bkctl ledger verify 2,")
+
+
+def test_a_bookie_that_does_not_answer_is_no_finding_about_copies(patient: Patient) -> None:
+    patient.ledger(1, A, B, C)
+    patient.world.bookies[B].policy = lambda request: (
+        Fate.LOSE if isinstance(request, ReadRequest) else Fate.SERVE
+    )
+    assert "ledgers-bad-copies" not in patient.findings()
 
 
 def test_a_log_that_lost_a_ledger_is_a_loss(patient: Patient) -> None:
@@ -281,7 +311,7 @@ def test_notes_are_no_problem_and_are_counted(patient: Patient) -> None:
     patient.ledger(1, A, write_quorum=1)
     result = patient.doctor()
     assert result.status == 0
-    assert ": 1 note, and no problem found. The first and last entries of 1 " in result.err
+    assert ": 1 note, and no problem found. All copies of the first and last " in result.err
 
 
 def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:

@@ -56,7 +56,7 @@ def everything_wrong() -> ClusterSurvey:
             name: some()
             for name in (
                 "unreadable", "out_of_reach", "unanswered", "last_copy", "lacking", "unmarked",
-                "unmendable",
+                "unmendable", "bad_copies",
                 "marked_in_service", "lost", "single", "abandoned", "open_long", "refused_id",
                 "from_future",
             )
