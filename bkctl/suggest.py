@@ -83,6 +83,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie usage": ("bookie show", "disk usage --ledgers -c FILE"),
     "cluster compare|diff": (_COMPARE_BACKUP, "config diff FILE FILE"),
     "cluster doctor": ("doctor",),
+    "cluster df|usage": ("cluster map", "ledger list --total"),
     "root backup": ("cluster backup FILE",),
     "root check": ("doctor", "ledger verify --all"),
     "root compact": ("bookie gc BOOKIE_ID",),
@@ -126,6 +127,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root ping": ("cluster ping",),
     "root health": ("doctor",),
     "root support": ("debug bundle",),
+    "root df|usage": ("ledger list --total", "cluster map", "disk usage -c FILE"),
     "root under-replicated|underreplicated": _OF_LOST,
     "root verify": ("ledger verify --all",),
     "autorecovery off": ("autorecovery disable --for 30m",),
@@ -246,7 +248,7 @@ _THRESHOLDS: Final = (
     "the status is 5 if a bookie does not answer; `bkctl bench write --fail-if 'p99>50ms'` has "
     "thresholds"
 )
-_BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
+_BY_AGE: Final = "use --filter 'created>1d' for ledgers of the last day"
 
 _OPTIONS: Final[Mapping[str, str]] = {
     "--password|--sasl|--tls|--tls-ca|--user|--username": _SECURITY,
@@ -255,6 +257,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "cluster ping --fail-if": _THRESHOLDS,
     "cluster test --fail-if": _THRESHOLDS,
     "cluster status --all": "use --ledgers to count the ledgers; `bkctl bookie list` has bookies",
+    "disk entrylog --ledgers": "use --summary",
     "disk --dir": "name the directories as DIR, by --ledger-dir and --journal-dir, or by -c FILE",
     "cluster backup --compare|--diff": COMPARE_BACKUPS,
     "cluster restore --compare|--diff": COMPARE_BACKUPS,
@@ -305,6 +308,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger read --count|--head|--limit": _RANGE,
     "ledger read --tail|-n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw; with --out FILE the bytes go to FILE",
+    "doctor --brief|--short": "use -q: it prints only results and errors",
     "doctor --disk": "use --full 80%",
     "ledger read --entries": "give the range as an argument: `bkctl ledger read LEDGER_ID 5-9`",
     "ledger read --to": "use --out FILE",
@@ -321,7 +325,7 @@ OPTIONS: Final = _of_each_word(_OPTIONS)
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "--sort": ("--sort-by",),
-    "bench --duration": ("--for",),
+    "bench --duration|--seconds": ("--for",),
     "bench --max-p99|--p99-max": ("--fail-if", "p99>{}"),
     "bookie gc-status --all": (),
     "cluster format --override": ("--force",),
@@ -335,6 +339,8 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger list --by-rack|--rack|--racks": ("--columns", _RACKS),
     "ledger list --single-rack": ("--one-rack",),
     "ledger list -n": ("--limit",),
+    "ledger list --sum": ("--total",),
+    "ledger list --sum length|bytes|size": ("--total",),
     "ledger map --entry": ("{}",),
     "ledger read --all-bookies|--compare|--copies|--replicas": ("--bookie", "all"),
     "ledger read --entry": ("{}",),
@@ -384,6 +390,10 @@ ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
         "bkctl bookie gc",
         "missing argument 'BOOKIE_ID'",
     ): "for all bookies: `bkctl bookie list -o id | xargs -n1 bkctl bookie gc --wait`",
+    (
+        "bkctl ledger map",
+        "is not a whole number",
+    ): "name one ENTRY; without ENTRY the command shows all entries",
     ("bkctl ledger list", "is not KEY=VALUE"): "--filter custom=KEY keeps ledgers with any value",
     ("bkctl disk ", "unexpected argument: "): "name the bookie by -c FILE",
     ("bkctl export", " is not a ledger id"): "`bkctl export --log NAME --to DIR` exports a log",

@@ -99,16 +99,17 @@ class Emitter:
         self,
         values: Iterable[Any],
         kind: type,
-        result: Callable[[int], Any],
+        result: Callable[[Iterable[Any]], Any],
         *,
         limit: int | None = None,
     ) -> None:
-        """Print how many values the options' filters leave, at most ``limit``, as a ``result``."""
-        picked = itertools.islice(self._select(view_of(kind), values), limit)
-        number = sum(1 for _ in picked)
-        counted = result(number)
+        """Print the ``result`` of the values that the options' filters leave, at most ``limit``.
+
+        Its ``count`` is their number.
+        """
+        counted = result(itertools.islice(self._select(view_of(kind), values), limit))
         self._one(view_of(type(counted)), counted)
-        self.shown = number
+        self.shown = counted.count
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:

@@ -45,7 +45,7 @@ def list_marked(
     wants_all = (missing, not_missing, older_than_s) == (None, None, None)
     why = session.call(_why_unmarked) if wants_all and not first else []
     if count:
-        session.emitter.count(found, Mark, LedgerCount)
+        session.emitter.count(found, Mark, LedgerCount.of)
     elif detail:
         session.emit_all(_detailed(session, found), LedgerRepairState)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
 from bkclient.quorum.fragments import fewest_racks
 from bkctl.commands.ledger.entry_output import is_text
+from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import (
     ENTRY,
     LEDGER,
@@ -101,7 +102,13 @@ LEDGER_COLUMNS: Final = (
         cell=_last_entry,
         cell_of_none=True,
     ),
-    Column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    Column(
+        "length",
+        "Bytes of payload; none while not closed: the close writes the length to the metadata.",
+        _length,
+        Kind.BYTES,
+        rank=1,
+    ),
     Column(
         "stored",
         "Bytes of payload of all copies; none while not closed.",
@@ -213,6 +220,37 @@ class LedgerCount:
     """How many ledgers there are."""
 
     count: int = field("Number of ledgers.")
+
+    @classmethod
+    def of(cls, found: Iterable[Any]) -> LedgerCount:
+        """Count what is found."""
+        return cls(sum(1 for _ in found))
+
+
+@shown(
+    "totals",
+    sentence=lambda v: (
+        f"{counted(v.count, 'ledger')}; the {v.closed} closed ones have {human_bytes(v.length)}, "
+        f"{human_bytes(v.stored)} with all copies"
+    ),
+)
+class LedgerTotal:
+    """How many ledgers there are, and the bytes of those that are closed."""
+
+    count: int = field("Number of ledgers.")
+    closed: int = field("Number of closed ledgers. Only the bookies know the bytes of the others.")
+    length: int = field("Bytes of payload of the closed ledgers.", kind=Kind.BYTES)
+    stored: int = field("Bytes of payload of all copies of the closed ledgers.", kind=Kind.BYTES)
+
+    @classmethod
+    def of(cls, found: Iterable[LedgerSummary]) -> LedgerTotal:
+        """Add up the ledgers that are found."""
+        count = closed = length = stored = 0
+        for one in found:
+            count += 1
+            if (own := _length(one)) is not None:
+                closed, length, stored = closed + 1, length + own, stored + (_stored(one) or 0)
+        return cls(count, closed, length, stored)
 
 
 def _topic(value: Any) -> str | None:

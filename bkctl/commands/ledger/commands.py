@@ -266,6 +266,7 @@ ledger.command(
         option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
         option("--limit", type=click.IntRange(1), metavar="N", help="At most N of these ledgers."),
         flag("--count", help="Print only the number of ledgers."),
+        flag("--total", help="Print only the number of ledgers and the bytes of the closed ones."),
     ),
     effect=Effect.READ,
     examples="""

@@ -14,7 +14,7 @@ import attrs
 
 from bkclient.quorum.fragments import fewest_racks
 from bkctl.cli.parameter_types import LEDGER_ID
-from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary
+from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary, LedgerTotal
 from bkctl.output.views import evolve
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
@@ -64,8 +64,9 @@ def print_ledgers(
     after: LedgerId | None,
     limit: int | None,
     count: bool,
+    total: bool,
 ) -> None:
-    """Print ledgers in the order of their ids, as they are found; or only their number.
+    """Print ledgers in the order of their ids, as they are found; or only their number, or sum.
 
     Raises:
         UsageError: ``one_rack``, and no topology script is configured.
@@ -85,12 +86,13 @@ def print_ledgers(
         wanted,
         after=after,
         limit=None if picks else limit,
-        ids_only=wanted.is_open and not picks and (count or options.ids_only),
+        ids_only=wanted.is_open and not picks and not total and (count or options.ids_only),
     )
     if racks:
         found = ([evolve(one, racks=racks) for one in some] for some in found)
-    if count:
-        session.emitter.count(each(found), LedgerSummary, LedgerCount, limit=limit)
+    if count or total:
+        result = LedgerTotal.of if total else LedgerCount.of
+        session.emitter.count(each(found), LedgerSummary, result, limit=limit)
     else:
         session.emitter.stream(found, LedgerSummary, limit=limit if picks else None)
 

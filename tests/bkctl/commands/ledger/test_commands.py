@@ -388,6 +388,22 @@ def test_ledgers_are_listed_by_id_and_can_be_filtered(run: Run) -> None:
     assert [int(word, 16) for word in hexadecimal.split()] == [int(i) for i in ids]
 
 
+def test_a_total_adds_up_the_bytes_of_the_closed_ledgers_that_are_picked(run: Run) -> None:
+    listing = ("ledger", "list", "--meta", "batch=total-test")
+    ids = [run("ledger", "create", "--meta", "batch=total-test").id for _ in range(3)]
+    for size, ledger in enumerate(ids, 1):
+        run("ledger", "add", ledger, "x" * size)
+    for ledger in ids[1:]:
+        run("ledger", "close", ledger)
+    said = run(*listing, "--total").out
+    assert said == "3 ledgers; the 2 closed ones have 5 B, 10 B with all copies\n"
+    assert run(*listing, "--sum", "length").out == said
+    for given, (count, closed, length) in {"length>2": (1, 1, 3), "state=open": (1, 0, 0)}.items():
+        found = run(*listing, "--total", "--filter", given, "--json").json
+        assert (found["count"], found["closed"], found["length"]) == (count, closed, length)
+    assert run("ledger", "list", "--total", "-o", "id").out == run("ledger", "list", "--count").out
+
+
 def test_a_limit_counts_what_is_left_after_filters_and_in_the_order_asked_for(run: Run) -> None:
     listing = ("ledger", "list", "--meta", "batch=limit-test")
     ids = [run("ledger", "create", "--meta", "batch=limit-test").id for _ in range(4)]
