@@ -47,7 +47,7 @@ def _verified(v: LedgerVerification) -> str:
     entries = counted(v.entries, "entry")
     if last is not None and v.entries <= last:
         entries = f"{v.entries} of {counted(last + 1, 'entry')}"
-    read = f"{entries}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)}"
+    read = f"{entries}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)} of copies"
     state = "" if v.metadata.is_closed else f" ({v.metadata.state.word})"
     lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
     lines += map(_bad_sentence, v.bad)
@@ -67,7 +67,7 @@ declare_view(
     Column("sound", "Whether every copy exists and is intact."),
     Column("entries", "Entries looked at."),
     Column("copies", "Number of copies that the write quorum asks for."),
-    Column("size", "Bytes of payload read.", kind=Kind.BYTES),
+    Column("size", "Bytes of payload of all copies read.", kind=Kind.BYTES),
     Column(
         "bad",
         "Copies that are missing, damaged, differing or unreadable, by bookie.",

@@ -79,7 +79,7 @@ def test_what_is_known_of_the_writer_of_an_open_ledger_is_said(world: World) -> 
 def test_a_sound_ledger_is_told_in_a_line(world: World) -> None:
     ledger_id = closed_ledger(world, world.client(), 10, **STRIPED)
     said = run_in(world, "ledger", "verify", ledger_id).out
-    assert said == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B: all sound\n"
+    assert said == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B of copies: all sound\n"
 
 
 def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
@@ -91,7 +91,7 @@ def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
     found = run_in(world, "ledger", "verify", first, second, ok=False)
     assert found.status == ExitStatus.PROBLEMS
     assert found.out.splitlines()[1:] == [
-        f"ledger {second}: 10 entries, 27 of 30 copies, 189 B: not all sound",
+        f"ledger {second}: 10 entries, 27 of 30 copies, 189 B of copies: not all sound",
         f"  {there.bookie_id}  missing 3: entries 2-3, 9",
     ]
     assert "1 ledger of 2 with missing, damaged, wrong or unreadable copies" in found.err
@@ -111,7 +111,7 @@ def test_a_named_ledger_that_does_not_exist_stops_no_other(world: World) -> None
     ledger_id = closed_ledger(world, world.client(), 10, **STRIPED)
     found = run_in(world, "ledger", "verify", 999, ledger_id, ok=False)
     assert found.status == ExitStatus.PARTLY
-    assert found.out == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B: all sound\n"
+    assert found.out == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B of copies: all sound\n"
     assert "no such ledger: 999" in found.err
     for given, typed in ((("999",), ""), (("998", "999"), ""), (("-",), "999\n"), (("-",), "")):
         nothing = run_in(world, "ledger", "verify", *given, typed=typed, ok=False)
