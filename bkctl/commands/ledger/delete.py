@@ -19,6 +19,7 @@ from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import LEDGER, Kind, field, shown
+from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.control_characters import printable
 from wire.errors import BookKeeperError
@@ -122,13 +123,15 @@ def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     unknown = [one for one in found if one.unreadable is not None]
     if unknown and not forced:
         raise RefusedError(
-            f"{unknown[0].unreadable}: whether a client still adds to the ledger is unknown",
+            f"{unknown[0].unreadable}: whether a client still adds to the ledger is unknown"
+            f"{_all_kept(found)}",
             next_step="--force open-ledgers deletes it anyway",
         )
     alive = [one.ledger_id for one in found if one.stored and not one.stored.value.is_closed]
     if alive and not forced:
         raise RefusedError(
-            f"ledger {', '.join(map(str, alive[:10]))} is not closed: a client may still add to it",
+            f"ledger {', '.join(map(str, alive[:10]))} is not closed: a client may still add to it"
+            f"{_all_kept(found)}",
             next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledgers",
         )
 
@@ -145,10 +148,16 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
         name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
         raise RefusedError(
             f"ledger {', '.join(map(str, ids[:10]))} is a part of log {name}, which cannot be "
-            "read without it",
+            f"read without it{_all_kept(found)}",
             next_step=f"`bkctl log trim {name} --before INDEX:0` drops its oldest ledgers, or "
             "--force log-ledgers",
         )
+
+
+def _all_kept(found: Sequence[DeletionCandidate]) -> str:
+    """Return, for several ledgers, that a refusal of one keeps all of them."""
+    ids = [one.ledger_id for one in found]
+    return f"; none of these ledgers was deleted: {some_names(ids)}" if len(ids) > 1 else ""
 
 
 def loss(one: DeletionCandidate) -> str:

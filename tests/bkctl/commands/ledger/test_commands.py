@@ -515,6 +515,8 @@ def test_several_are_summed_up_and_none_is_no_error(run: Run) -> None:
     assert refused.status == ExitStatus.REFUSED
     assert [f"ledger {one}: " in refused.out for one in (*ids, open_one)] == [True] * 3
     assert f"ledger {open_one} is not closed" in refused.err
+    kept = ", ".join((ids[0], open_one, ids[1]))
+    assert f"; none of these ledgers was deleted: {kept}" in refused.err
     none = run("ledger", "delete", "-", "--yes", typed="")
     assert (none.out, none.err) == ("", "no ledger to delete\n")
 
