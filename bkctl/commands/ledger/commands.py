@@ -100,7 +100,8 @@ ledger.command(
     short_help="Create a ledger, fill it, close it.",
     help="""Create a ledger, add all of FILE or stdin, close it and print its id.
 
-    `bkctl ledger read` then returns the same bytes.
+    `bkctl ledger read` then returns the same bytes. For input with --length-prefixed it needs the
+    same option.
     """,
     params=(argument("path", metavar="[FILE | -]", default="-"), *NEW_LEDGER, *FRAMING),
     effect=Effect.REVERSIBLE,
@@ -110,7 +111,7 @@ ledger.command(
         bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log
           # three copies of each entry, with custom metadata
     """,
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.TERMINATED),
+    exits=(*CHANGE_FAILURES, ExitStatus.TERMINATED),
 )
 
 ledger.command(
@@ -119,8 +120,8 @@ ledger.command(
     help="""Print the payloads of LEDGER_ID's entries.
 
     The command reads an open ledger up to its last confirmed entry, and changes nothing without
-    --recover. A ledger that `bkctl ledger write` made is printed as its original bytes. With
-    --bookie the exit status is 8 if the bookie has no sound copy of an entry that it should have.
+    --recover. A ledger that `bkctl ledger write` made is printed as its original bytes; with
+    --length-prefixed, entries keep their ends in a file. With --bookie the exit status is 8 if the bookie has no sound copy of an entry that it should have.
     `--bookie all` prints bookie, state, size and SHA-256 of each copy; the exit status is 10 unless
     all copies are sound and equal. `bkctl ledger tail` prints the last entries.
     """,
@@ -157,8 +158,8 @@ ledger.command(
         bkctl ledger read 42  # all entries, one a line; binary entries as a hexdump on a terminal
         bkctl ledger read 42 10-19 -o jsonl
           # JSON with payloads in base64; as text with --entry-format string
-        bkctl ledger read 42 --out copy.bin
-          # the original bytes of a ledger that `bkctl ledger write` made
+        bkctl ledger read 42 --length-prefixed --out 42.bin
+          # copy all entries; `bkctl ledger write 42.bin --length-prefixed` makes a ledger of them
         bkctl ledger read 42 57 --bookie all
           # the copies of entry 57 side by side; their bytes with --hexdump
     """,

@@ -199,7 +199,7 @@ def choose_form(
     }[form]
 
 
-_FORM_OF_FRAMING = {b"chunks": "raw", b"whole": "raw", b"length-prefixed": "length-prefixed"}
+_FORM_OF_FRAMING = {b"chunks": "raw", b"whole": "raw"}
 
 
 def _entry_form(entry_format: str | None) -> str | None:

@@ -178,7 +178,7 @@ def write(
     """Create a ledger, add all of FILE or stdin, close it and print its id."""
     with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:
         new = new_ledger(session, **wanted)
-        custom = {**new.custom, FRAMING_KEY: source.framing_name.encode()}
+        custom = {FRAMING_KEY: source.framing_name.encode(), **new.custom}
         new = attrs.evolve(new, custom=custom)
         if session.dry_run:
             session.plan([plan_of(new), f"fill it from {path}", "close it"])

@@ -190,7 +190,6 @@ BINARY = bytes(range(256)) * 3000
         (BINARY, [], 1),
         (BINARY, ["--chunks", "64k"], 12),
         (b"no newline\0", ["--whole"], 1),
-        (b"\0\0\0\2ab\0\0\0\0\0\0\0\1\n", ["--length-prefixed"], 3),
         (b"", [], 0),
     ],
 )

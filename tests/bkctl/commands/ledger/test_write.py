@@ -17,6 +17,8 @@ from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.output.progress import Progress
 from bkctl.session.interrupt import Stop
+from tests.bkclient.worlds import World
+from tests.bkctl.support.world import run_in
 
 
 def _result(work: Any) -> Any:
@@ -135,3 +137,24 @@ class _Silent(ArgumentSource):
 
     def __init__(self) -> None:
         super().__init__(cast("Any", None), [])
+
+
+# How a ledger is read again ----------------------------------------------------------------------
+
+
+def test_a_copy_made_with_lengths_is_read_as_the_original() -> None:
+    world = World(3)
+    original = run_in(world, "ledger", "write", "-", "-o", "id", typed="a\nbc\n").id
+    prefixed = run_in(world, "ledger", "read", original, "--length-prefixed").out
+    assert prefixed == "\0\0\0\1a\0\0\0\2bc"
+    words = ("ledger", "write", "-", "--length-prefixed", "-o", "id")
+    copy = run_in(world, *words, typed=prefixed).id
+    assert run_in(world, "ledger", "read", copy).out == "a\nbc\n"
+    assert run_in(world, "ledger", "read", copy, "--length-prefixed").out == prefixed
+
+
+def test_a_framing_in_the_custom_metadata_that_is_given_counts() -> None:
+    world = World(3)
+    given = ("--meta", "bkctl.framing=chunks", "-o", "id")
+    ledger_id = run_in(world, "ledger", "write", "-", *given, typed="a\nbc\n").id
+    assert run_in(world, "ledger", "read", ledger_id).out == "abc"
