@@ -120,8 +120,8 @@ ledger.command(
     help="""Print the payloads of LEDGER_ID's entries.
 
     The command reads an open ledger up to its last confirmed entry, and changes nothing without
-    --recover. A ledger that `bkctl ledger write` made is printed as its original bytes; with
-    --length-prefixed, entries keep their ends in a file. With --bookie the exit status is 8 if the bookie has no sound copy of an entry that it should have.
+    --recover. A ledger that `bkctl ledger write` made is printed as its original bytes. With
+    --bookie the exit status is 8 if the bookie has no sound copy of an entry that it should have.
     `--bookie all` prints bookie, state, size and SHA-256 of each copy; the exit status is 10 unless
     all copies are sound and equal. `bkctl ledger tail` prints the last entries.
     """,

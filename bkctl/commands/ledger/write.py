@@ -18,17 +18,20 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from bkclient.admin import one_shot_adds
+from bkclient.errors import ClientLedgerFencedError
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.list_and_show import metadata_of
 from bkctl.output.progress import Progress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, field, shown
+from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import EntryId
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.commands.ledger.input_cutting import Cutter, Framing
     from bkctl.session.interrupt import Stop
@@ -199,7 +202,12 @@ def _write(session: Session, new: Any, source: StreamSource) -> Any:
             session.verbose(f"ledger {ledger_id} created")
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = EntryPump(session, writer, source, f"writing ledger {ledger_id}")
-        pump.run(stop)
+        try:
+            pump.run(stop)
+        except ClientLedgerFencedError as error:
+            if new.ledger_id is not None:
+                _undo_if_fenced_before(session, writer, error)
+            raise
         session.run(writer.close)
         session.interrupts.last_words = ""
         if stop.reason is not None:
@@ -215,6 +223,42 @@ def _write(session: Session, new: Any, source: StreamSource) -> Any:
         size=pump.size,
         seconds=time.monotonic() - began_s,
     )
+
+
+def _undo_if_fenced_before(
+    session: Session, writer: LedgerWriter, error: ClientLedgerFencedError
+) -> None:
+    """Delete a new ledger without a confirmed entry, unless another client has changed it.
+
+    Raises:
+        ConflictError: the ledger was deleted.
+    """
+    from bkctl.errors import ConflictError
+
+    ledger_id = writer.ledger_id
+    try:
+        was_ours = writer.last_add_confirmed < 0 and session.call(_delete_unchanged, writer)
+    except BookKeeperError:
+        was_ours = False
+    if was_ours:
+        session.failed = ""
+        raise ConflictError(
+            f"bookies still fence ledger {ledger_id}, which was deleted; no entry was added, and "
+            "the new ledger is deleted again",
+            next_step="leave out --ledger-id: a generated id is always new",
+        ) from error
+    session.failed += f"; `bkctl ledger delete {ledger_id} --force open-ledgers` deletes it"
+
+
+async def _delete_unchanged(client: Client, writer: LedgerWriter) -> bool:
+    """Delete a ledger that only its writer has changed; return whether it was deleted."""
+    stored = await client.read_metadata(writer.ledger_id)
+    token = stored.value.creator_token  # Each change of the metadata sets it to 0.
+    is_unchanged = token != 0 and token == writer.metadata.creator_token
+    if not is_unchanged or stored.value.state is not LedgerState.OPEN:
+        return False
+    await client.store.remove_ledger(writer.ledger_id, stored.version)
+    return True
 
 
 def _recover(ledger_id: LedgerId) -> str:

@@ -17,8 +17,11 @@ from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.output.progress import Progress
 from bkctl.session.interrupt import Stop
-from tests.bkclient.worlds import World
+from tests.bkclient.replication_world import TRIPLE, open_writer
+from tests.bkclient.worlds import Fate, World, is_add
 from tests.bkctl.support.world import run_in
+from wire.ids import LedgerId
+from wire.messages import Request
 
 
 def _result(work: Any) -> Any:
@@ -137,6 +140,47 @@ class _Silent(ArgumentSource):
 
     def __init__(self) -> None:
         super().__init__(cast("Any", None), [])
+
+
+# Ledgers with an id of the user's choice ---------------------------------------------------------
+
+
+def _deleted_ledger(world: World) -> LedgerId:
+    """Return the id of a ledger that was fenced and deleted; bookies still have its fence."""
+    writer = open_writer(world, world.client(), 2, **TRIPLE)
+    world.run(world.client().open_ledger(writer.ledger_id, recover=True)).close()
+    world.run(world.client().delete_ledger(writer.ledger_id))
+    return writer.ledger_id
+
+
+def test_a_ledger_that_old_fences_make_useless_is_deleted_again() -> None:
+    world = World(3)
+    old = _deleted_ledger(world)
+    words = ("ledger", "write", "-", "-W", 3, "--ledger-id", old)
+    refused = run_in(world, *words, typed="a\n", ok=False)
+    assert refused.status == ExitStatus.CONFLICT
+    assert f"bookies still fence ledger {old}, which was deleted; no entry was added" in refused.err
+    assert "leave out --ledger-id" in refused.err
+    assert "bkctl ledger recover" not in refused.err
+    assert run_in(world, "ledger", "list", "-o", "id").out == ""
+
+
+def test_a_new_ledger_that_another_client_recovers_is_kept_and_the_error_names_delete() -> None:
+    world = World(3)
+    old = _deleted_ledger(world)
+    recovers: list[object] = []
+
+    def recovered_meanwhile(request: Request) -> Fate:
+        if is_add(request) and not recovers:
+            recovers.append(world.start(world.client().open_ledger(old, recover=True)))
+        return Fate.SERVE
+
+    for bookie in world.bookies.values():
+        bookie.policy = recovered_meanwhile
+    words = ("ledger", "write", "-", "-W", 3, "--ledger-id", old)
+    refused = run_in(world, *words, typed="a\n", ok=False)
+    assert f"`bkctl ledger delete {old} --force open-ledgers` deletes it" in refused.err
+    assert run_in(world, "ledger", "list", "-o", "id").out == f"{old}\n"
 
 
 # How a ledger is read again ----------------------------------------------------------------------
