@@ -157,6 +157,8 @@ def _unanswered(uri: str) -> Iterator[None]:
     try:
         yield
     except Interrupted as error:
+        if uri in error.reason:
+            raise
         words = f"{error.reason}; {uri} had not answered yet"
         raise Interrupted(words, error.exit_status) from None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from bkctl.environment_and_streams import leave
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
+from bkctl.output.units import human_duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -78,6 +79,8 @@ class Interrupts:
         """``at_once`` is what a second signal calls, with a status and the last words."""
         self.last_words = ""
         """In which state a command leaves things that is ended at once."""
+        self.waits_for: Callable[[], str] = str
+        """Returns what the command does now: ``waiting for the cluster``; "" if that is unknown."""
         self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
@@ -130,6 +133,10 @@ class Interrupts:
             return
         elif self._stop and number == signal.SIGALRM:
             self._at_once(status, self.last_words)  # The safe point was not reached in time either.
+        if number == signal.SIGALRM:
+            words += f" after {human_duration(self._timeout_s)}"
+            if self._stop is None and (waits_for := self.waits_for()):
+                words += f", while {waits_for}"
         reason = Interrupted(words, status)
         if number == signal.SIGALRM:
             self._has_grace = True

@@ -43,6 +43,7 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
     owned = ctx.find_root().obj is None
     with Interrupts(options.timeout_s, at_once=host.leave) as interrupts:
         session = Session(host, options, effect, interrupts)
+        interrupts.waits_for = lambda: session.messages.waits_for
         ctx.find_root().meta[SESSION_META] = session
         try:
             if getattr(ctx.command, "takes_profile", True):

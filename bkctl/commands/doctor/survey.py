@@ -101,7 +101,8 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
         topology_error = error
         asked = ask_bookies.asked_bookies(session, None, with_racks=False)
     bookies = [_with_address(one) for one in asked]
-    with session.progress("looking at ledgers", unit="ledgers") as progress:
+    what = "looking at ledgers"
+    with session.progress(what, unit="ledgers") as progress, session.messages.waiting(what):
         now_ms = int(time.time() * 1000)
         cluster = session.call(examine_cluster, bookies, limits, now_ms, progress.update)
     with session.waiting_for_bookies():

@@ -55,7 +55,15 @@ def test_the_time_limit_is_a_signal_like_the_others() -> None:
     with pytest.raises(Interrupted) as caught, Interrupts(timeout_s=0.3):
         threading.Event().wait(60)
     assert caught.value.exit_status == 6
-    assert caught.value.reason == "time limit reached"
+    assert caught.value.reason == "time limit reached after 300ms"
+
+
+def test_the_time_limit_is_reported_with_what_was_waited_for() -> None:
+    with Interrupts(timeout_s=30) as interrupts:
+        interrupts.waits_for = lambda: "looking at ledgers"
+        with pytest.raises(Interrupted) as caught:
+            signal.raise_signal(signal.SIGALRM)
+    assert caught.value.reason == "time limit reached after 30s, while looking at ledgers"
 
 
 def test_the_handlers_of_before_come_back() -> None:
