@@ -53,8 +53,18 @@ class MetadataRestored:
 
 
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
-    """Write a ledger's metadata to a file that appears when it is complete."""
+    """Write a ledger's metadata to a file that appears when it is complete.
+
+    Raises:
+        RefusedError: stdout is to be written, and is a terminal.
+    """
     session.about = f"ledger {ledger_id}"
+    if path == "-" and session.host.stdout.isatty():
+        raise RefusedError(
+            "the metadata is binary, and contains the ledger's password; it is not shown on a "
+            "terminal",
+            next_step=f"`bkctl ledger show {ledger_id} -o json` shows it as text",
+        )
     stored = session.call(operations.read_metadata, ledger_id)
     data = encode_metadata(stored.value)
     if path == "-":

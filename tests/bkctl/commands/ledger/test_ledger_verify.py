@@ -305,6 +305,12 @@ def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) ->
     assert missing.status == ExitStatus.NOT_FOUND
 
 
+def test_stored_metadata_is_not_written_to_a_terminal(world: World) -> None:
+    refused = run_in(world, "ledger", "metadata", "dump", 3, "-", tty=True, ok=False)
+    assert (refused.status, refused.out) == (ExitStatus.REFUSED, "")
+    assert "`bkctl ledger show 3 -o json` shows it as text" in " ".join(refused.err.split())
+
+
 def test_a_ledger_that_is_not_there_is_not_found(world: World) -> None:
     for words in (("verify", 99), ("metadata", "dump", 99, "-"), ("read", 99, "--bookie", "a:1")):
         missing = run_in(world, "ledger", *words, "--json", ok=False)
