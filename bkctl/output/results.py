@@ -69,7 +69,8 @@ class Emitter:
     def _one(self, view: View, value: Any) -> None:
         self._see(view, value)
         field = view[view.id_field]
-        self._host.last[field.name] = flat(self._machine.plain(field, field.get(value)))
+        if (own_id := field.get(value)) is not None:
+            self._host.last[field.name] = flat(self._machine.plain(field, own_id))
         if self._form in {"table", "wide"}:
             self._pager.write_lines(self._tables.value_lines(view, value, self._head()))
             return

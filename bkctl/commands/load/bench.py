@@ -73,6 +73,7 @@ def _in_ms(latency_s: float | None) -> str:
         after="entries_per_s",
     ),
     Column("entry_size", "Mean payload of an entry.", kind=Kind.BYTES, after="bytes_per_s"),
+    id="ledger_id",
     kw_only=True,
 )
 class BenchResult:

@@ -67,6 +67,8 @@ class MachineForms:
 
     def _id_lines(self, field: Field, value: Any) -> Sequence[Any]:
         plain = self.plain(field, field.get(value))
+        if plain is None:
+            return ()
         return plain if isinstance(plain, list) else (plain,)
 
     def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:

@@ -170,6 +170,9 @@ def test_writing_is_measured_and_its_ledger_deleted() -> None:
     assert ledgers(world) == [kept["ledger_id"]]
     shown = run_in(world, "ledger", "show", kept["ledger_id"], "--json").json
     assert (shown["last_entry"], shown["state"]) == (59, "closed")
+    kept_id = run_in(world, "bench", "write", *SMALL, "--keep", "-o", "id").out
+    assert ledgers(world) == [kept["ledger_id"], kept_id.strip()]
+    assert run_in(world, "bench", "write", *SMALL, "-o", "id").out == ""
 
 
 @pytest.mark.parametrize(
