@@ -62,9 +62,13 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
 def _remind(session: Session) -> None:
     """Say where autorecovery is off: operators who forget it lose bookies unnoticed."""
     note = session.cluster.replication_note
-    if note is not None and session.reminds:
+    if note is None or not session.reminds:
+        return
+    about = f"autorecovery of {session.uri} is off {hash(note)}"  # A later pause has another note.
+    if about not in session.host.warned:
         from bkctl.output.autorecovery_pause import reminder
 
+        session.host.warned.add(about)
         session.messages.say(reminder(note))
 
 

@@ -207,6 +207,19 @@ def test_a_look_reminds_of_autorecovery_that_is_off() -> None:
     assert run(server, "ledger", "list", "--quiet").err.text == ""
 
 
+def test_a_shell_reminds_of_a_pause_once() -> None:
+    server = cluster()
+    host = MetadataReaderHost(server)
+
+    def said(reason: bytes) -> bool:
+        server.nodes["/ledgers/underreplication/disable"] = b'{"reason": "' + reason + b'"}'
+        before = len(host.err.text)
+        assert cli.run(["-u", URI, "ledger", "list"], host) == ExitStatus.DONE
+        return "disabled" in host.err.text[before:]
+
+    assert [said(reason) for reason in (b"a", b"a", b"b")] == [True, False, True]
+
+
 def test_bookies_are_listed_by_state() -> None:
     host = run(cluster(), "bookie", "list", "--no-ask", "-o", "jsonl")
     rows = [json.loads(line) for line in host.out.text.splitlines()]
