@@ -146,7 +146,8 @@ def _go(shell: Shell, name: str) -> click.Command:
     place = shell.program.place
 
     def go() -> None:
-        held = ", ".join(shell.program.held)
+        elsewhere = shell.where()[0] != name
+        held = ", ".join(shell.program.held) if elsewhere else ""
         if (
             held
             and shell.is_typed
@@ -155,7 +156,8 @@ def _go(shell: Shell, name: str) -> click.Command:
             )
         ):
             raise SystemExit(1)
-        shell.hand_back()
+        if elsewhere:
+            shell.hand_back()
         shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
         shell.current.clear()  # It was of another place.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
+import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -130,6 +133,8 @@ class Shell:
         self.tell(f"{self.name}: {text}")
 
     def tell(self, text: str) -> None:
+        if sys.stderr.isatty():
+            text = "\n".join(_wrapped(line, self.columns) for line in text.splitlines())
         click.echo(text, err=True)
 
     def run_tree(self, words: Sequence[str]) -> int:
@@ -187,6 +192,13 @@ class Shell:
             head = words[: len(words) - len(rest)]
             value = by_type[arguments[0].type.name]
             self.tell(f". stands for {value} here: {' '.join([*head, '.', *map(quoted, rest)])}")
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Return a line broken between words; a command in backquotes is one word."""
+    words = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), line)
+    lines = textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def _status_of(

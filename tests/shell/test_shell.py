@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -99,6 +101,23 @@ def test_only_what_can_be_used_is_taken(run: Printed) -> None:
     takes = "it takes book, none, or the name of a language; `help use` shows how\n"
     assert err == f"shelf: use: unknown 'cheese'; {takes}"
     assert run("use")[1] == ""
+
+
+def test_messages_on_a_terminal_are_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    with contextlib.redirect_stderr(Terminal()) as err:
+        _run(make_shell(), "use cheese x")
+    assert err.getvalue().splitlines() == [
+        "shelf: use: unknown 'cheese'; it takes",
+        "book, none, or the name of a language;",
+        "`help use` shows how",
+    ]
 
 
 def test_what_must_be_named_is_not_filled_in_but_for_a_dot(run: Printed) -> None:
@@ -262,6 +281,13 @@ def test_what_is_held_is_let_go_before_commands_go_elsewhere(run: Printed) -> No
     run.program.held = ["b1", "b2"]
     assert run("use latin") == ([0], "", "")
     assert run.program.held == []
+
+
+def test_what_is_held_stays_where_commands_go_already(run: Printed) -> None:
+    run("use latin")
+    run.program.held, run.shell.is_typed = ["b1"], True
+    assert run("use latin") == ([0], "", "")
+    assert run.program.held == ["b1"]
 
 
 def test_who_types_hears_what_became_of_it_and_a_script_only_of_failures(run: Printed) -> None:
