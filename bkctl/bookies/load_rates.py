@@ -65,6 +65,8 @@ class LoadFigures:
     latency_adds: int | None = None
     """Adds that the latencies are of."""
     latency_reads: int | None = None
+    latency_current: int = 0
+    """How many of these requests are of the current window, since the one before was empty."""
     journal_queue: int | None = None
     disk_used: float | None = None
     """Per cent of its fullest ledger directory in use."""
@@ -83,6 +85,11 @@ class _Page:
 
     def total(self, name: str, **labels: str) -> int:
         return int(sum(self._values(name, labels)))
+
+    def latency_requests(self, operation: str) -> tuple[int, int]:
+        """Return the requests that latencies are of, in the last window and in the current one."""
+        last = self.total(SEEN, operation=operation, window="last")
+        return last, 0 if last else self.total(SEEN, operation=operation, window="current")
 
     def most(self, name: str, **labels: str) -> float | None:
         return max(self._values(name, labels), default=None)
@@ -119,6 +126,7 @@ class _Page:
 def figures(samples: Iterable[MetricSample]) -> LoadFigures:
     """Return what the samples of a page come to."""
     page = _Page(samples)
+    adds, reads = (page.latency_requests(name) for name in ("ADD_ENTRY", "READ_ENTRY"))
     counts = (f"{ADD}_count", f"{READ}_count")
     return LoadFigures(
         adds=page.total(counts[0], success="true"),
@@ -132,8 +140,9 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
         read_p99_ms=page.quantile(READ, "0.99"),
         sync_p99_ms=page.quantile(SYNC, "0.99"),
         window_age_s=page.most(WINDOW_AGE),
-        latency_adds=page.total(SEEN, operation="ADD_ENTRY") if SEEN in page else None,
-        latency_reads=page.total(SEEN, operation="READ_ENTRY") if SEEN in page else None,
+        latency_adds=sum(adds) if SEEN in page else None,
+        latency_reads=sum(reads) if SEEN in page else None,
+        latency_current=adds[1] + reads[1],
         journal_queue=page.total(QUEUE) if QUEUE in page else None,
         # Java's says 0 until it has looked for the first time.
         disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,

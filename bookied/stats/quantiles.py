@@ -102,9 +102,12 @@ class Series:
         window = self._last or self._window
         return _middle(min(window)) if window else nan
 
-    def seen(self) -> int:
-        """Return how many values the quantiles are of."""
-        return sum((self._last or self._window).values())
+    def seen(self) -> tuple[int, int]:
+        """Return how many values are in the last window and in the current one.
+
+        The quantiles are of the last window, or of the current one if the last is empty.
+        """
+        return sum(self._last.values()), sum(self._window.values())
 
     def quantiles(self) -> list[float]:
         """Return the values at ``QUANTILES``; not a number where nothing was seen."""

@@ -458,10 +458,13 @@ def latency_window(figures: Iterable[LoadFigures]) -> str:
         return ""
     ages = sorted({round(one.window_age_s or 0) for one in known})
     when = " to ".join(f"{age}" for age in dict.fromkeys((ages[0], ages[-1])))
-    adds = counted(sum(one.latency_adds or 0 for one in known), "add")
-    reads = counted(sum(one.latency_reads or 0 for one in known), "read")
-    minute = f"in the minute that ended {when} s ago, or since then if that minute had none"
-    return f"latencies are of {adds} and {reads}, {minute}"
+    adds = sum(one.latency_adds or 0 for one in known)
+    reads = sum(one.latency_reads or 0 for one in known)
+    current = sum(one.latency_current for one in known)
+    minute = f"in the minute that ended {when} s ago"
+    if current:
+        minute = f"in the last {when} s" if current == adds + reads else f"{minute} or since then"
+    return f"latencies are of {counted(adds, 'add')} and {counted(reads, 'read')} {minute}"
 
 
 def known_latencies(figures: Mapping[BookieId, LoadFigures]) -> list[str]:

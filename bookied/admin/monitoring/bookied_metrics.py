@@ -68,7 +68,13 @@ def _server(server: BookieServer) -> Iterator[Family]:
         ({"operation": name}, stats.requests[name].success.least()) for name in (ADD, READ)
     )
     yield Family("bookied_request_min_ms", "gauge", least)
-    seen = tuple(({"operation": name}, stats.requests[name].success.seen()) for name in (ADD, READ))
+    seen = tuple(
+        ({"operation": name, "window": window}, count)
+        for name in (ADD, READ)
+        for window, count in zip(
+            ("last", "current"), stats.requests[name].success.seen(), strict=True
+        )
+    )
     yield Family("bookied_latency_requests", "gauge", seen)
 
 

@@ -48,7 +48,8 @@ def test_it_answers_before_during_and_after_the_start_and_is_published(tmp_path:
     assert "bookie_SERVER_STATUS 1\n" in page
     assert 'bookied_info{version="1.2",bookieId="b1",port="3181",state="writable"} 1' in page
     assert "bookied_config_warnings 3" in page
-    assert 'bookied_latency_requests{operation="ADD_ENTRY"} 0\n' in page
+    for window in ("last", "current"):
+        assert f'bookied_latency_requests{{operation="ADD_ENTRY",window="{window}"}} 0\n' in page
     assert "bookied_latency_window_age_seconds 0" in page
     info = done(world.store.service_info(BookieId("b1")))
     assert Endpoint("httpserver", 8080, "127.0.0.1", "http") in info.endpoints

@@ -85,15 +85,24 @@ class TestFigures:
     def test_a_page_of_ours_tells_of_when_and_of_how_many_requests_latencies_are(self) -> None:
         page = JAVA_PAGE + (
             "bookied_latency_window_age_seconds 12.3\n"
-            'bookied_latency_requests{operation="ADD_ENTRY"} 40\n'
-            'bookied_latency_requests{operation="READ_ENTRY"} 1\n'
+            'bookied_latency_requests{operation="ADD_ENTRY",window="last"} 40\n'
+            'bookied_latency_requests{operation="ADD_ENTRY",window="current"} 7\n'
+            'bookied_latency_requests{operation="READ_ENTRY",window="last"} 1\n'
         )
         one = told(page)
         assert (one.window_age_s, one.latency_adds, one.latency_reads) == (12.3, 40, 1)
         later = attrs.evolve(one, window_age_s=47.0)
         assert top_work.latency_window([one, later, told(JAVA_PAGE)]) == (
-            "latencies are of 80 adds and 2 reads, in the minute that ended 12 to 47 s ago, or "
-            "since then if that minute had none"
+            "latencies are of 80 adds and 2 reads in the minute that ended 12 to 47 s ago"
+        )
+        first = told(page.replace('"last"} 40', '"last"} 0').replace('"last"} 1', '"last"} 0'))
+        assert (first.latency_adds, first.latency_reads) == (7, 0)
+        assert (
+            top_work.latency_window([first])
+            == "latencies are of 7 adds and 0 reads in the last 12 s"
+        )
+        assert top_work.latency_window([first, one]) == (
+            "latencies are of 47 adds and 1 read in the minute that ended 12 s ago or since then"
         )
         assert top_work.latency_window([told(JAVA_PAGE)]) == ""
 
