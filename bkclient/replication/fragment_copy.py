@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import count, islice
 from typing import Final
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import SharedRun, for_each, rate_limit
+from bkclient.concurrency import RateLimit, SharedRun, for_each, rate_limit
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
@@ -39,7 +40,7 @@ from bkclient.replication.replica_check import OURS, LedgerView, places_that_ans
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
 from wire.frames.bulk_adds import Packed
-from wire.ids import BookieId, EntryId
+from wire.ids import BookieId, EntryId, LedgerId
 
 log = Logger()
 
@@ -62,17 +63,42 @@ class UnreadableEntryError(ReplicationError):
 
 
 class ByteRate:
-    """Keeps what is copied below so many bytes a second, by the size that entries have lately."""
+    """Keeps what is copied below so many bytes a second, by the size that entries have lately.
+
+    Of several ledgers the one with the lowest id goes first: so ledgers end one after another, and
+    an interruption loses only the copies of the ledgers that have not ended.
+    """
 
     def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
         """Limit to ``bytes_per_s``; 0 or less means no limit."""
-        self._limit = rate_limit(clock, bytes_per_s)
+        self._clock, self._limit = clock, rate_limit(clock, bytes_per_s)
+        self._waiting: list[tuple[LedgerId, int, Deferred[None]]] = []
+        self._numbers = count()
+        self._timer: IDelayedCall | None = None
         self.average_bytes = AVERAGE_BYTES_FIRST
 
-    async def entry(self) -> None:
-        """Wait until another entry may be read."""
-        if self._limit is not None:
-            await self._limit.turn(self.average_bytes)
+    async def entry(self, ledger_id: LedgerId) -> None:
+        """Wait until another entry of a ledger may be read."""
+        if self._limit is None:
+            return
+        if not self._waiting and not self._limit.wait_s:
+            self._limit.take(self.average_bytes)
+            return
+        turn: Deferred[None] = Deferred()
+        heappush(self._waiting, (ledger_id, next(self._numbers), turn))
+        if self._timer is None:
+            self._timer = self._clock.callLater(self._limit.wait_s, self._let_go, self._limit)
+        await turn
+
+    def _let_go(self, limit: RateLimit) -> None:
+        while self._waiting and not limit.wait_s:
+            turn = heappop(self._waiting)[-1]
+            if not turn.called:  # A cancelled turn is.
+                limit.take(self.average_bytes)
+                turn.callback(None)
+        self._timer = None
+        if self._waiting:
+            self._timer = self._clock.callLater(limit.wait_s, self._let_go, limit)
 
     def copied(self, size_bytes: int) -> None:
         """Learn how large entries are."""
@@ -268,7 +294,7 @@ class _FragmentCopy:
 
     async def _read(self, batch: list[EntryId]) -> list[Entry]:
         for _ in batch:
-            await self._repairer.rate.entry()
+            await self._repairer.rate.entry(self._ledger.ledger_id)
         bulk = self._fetcher.entries(self._ledger.metadata, batch)
         # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
         with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.

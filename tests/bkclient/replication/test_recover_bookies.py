@@ -30,6 +30,7 @@ from bkclient.replication.recover_bookies import (
 )
 from tests.bkclient.replication_world import (
     STRIPED,
+    TRIPLE,
     check_whole,
     closed_ledger,
     has_cookie,
@@ -428,6 +429,28 @@ def test_the_rate_of_the_options_wins_over_the_clients() -> None:
     world.kill(lost)
     Recover(world, [lost], bytes_per_s=50_000).finish()
     assert 1.8 < world.clock.seconds() < 2.3
+
+
+def test_ledgers_under_a_rate_end_one_after_another_and_stay_moved() -> None:
+    world = World(4)
+    client = world.client()
+    ledgers = []
+    for _ in range(4):
+        writer = open_writer(world, client, **TRIPLE)
+        world.run(writer.add_many([bytes(964)] * 100))
+        world.run(writer.close())
+        ledgers.append(writer.ledger_id)
+    lost = min(set.intersection(*(set(world.stored(one).ensemble) for one in ledgers)))
+    began_s = world.clock.seconds()
+    recover = Recover(world, [lost], bytes_per_s=50_000, at_once=4)
+    ended_s: dict[LedgerId, float] = {}
+    while not recover.running.done:
+        world.settle(0.1)
+        for move in recover.moves:
+            ended_s.setdefault(move.ledger_id, world.clock.seconds() - began_s)
+    assert list(ended_s) == ledgers
+    for number, took_s in enumerate(ended_s.values(), 1):
+        assert took_s == pytest.approx(2 * number, abs=1), "two seconds each, not eight"
 
 
 def test_after_an_interruption_it_goes_on_with_what_is_left() -> None:

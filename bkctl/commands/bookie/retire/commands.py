@@ -113,8 +113,9 @@ decommission = Command(
     `bkctl bookie decommission-status BOOKIE_ID` shows the ledgers that are left. Without BOOKIE_ID
     it removes the bookie of the settings file (-c).
 
-    --drain makes a running bookie read-only and copies its closed fragments to other bookies. Then
-    stop the bookie, and run the command again without --drain.
+    --drain makes a running bookie read-only and copies its closed fragments to other bookies. If
+    you interrupt it and run it again, finished ledgers stay moved. With --rate, ledgers finish one
+    after another. Then stop the bookie, and run the command again without --drain.
 
     If your settings name a topology script, the command names the ledgers that span too few racks,
     before and after the move. Bookies use their own script; check it there.
