@@ -177,6 +177,9 @@ class Lines(_MeasuredProgress):
                 self._print(now_s)
 
     def _print(self, now_s: float) -> None:
+        if not self._work[0] and not self._done:
+            print(f"{self._what} ({now_s - self._began_s:.0f} s)", file=self._out, flush=True)
+            return
         percent = f"{self.percent}, " if self.percent else ""
         items = f"{self._items:,} entries, " if self._items else ""
         left_s = self.left_s(now_s)

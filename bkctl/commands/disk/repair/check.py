@@ -33,6 +33,9 @@ _NO_START: Final = (
     "directories were moved, `bkctl disk expand -c FILE` if some were added"
 )
 
+_READ_AT_START: Final = {"cookies and marks", "journals"}
+"""Stages whose problems stop a start; a bookie starts with damaged entries."""
+
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
     from bkctl.session.session import Session
@@ -90,6 +93,8 @@ class Checking:
         self._findings = Findings()
         self._moved = MovedLedgers(session, self._findings)
         self._severities: Counter[Severity] = Counter()
+        self._stops_start = 0
+        """Problems that stop a start of the bookie."""
 
     def run(self, dirs: Dirs) -> Iterator[DiskFinding]:
         """Give what is wrong, as it is found.
@@ -115,6 +120,8 @@ class Checking:
                         if judged.kind == OTHER_DIRECTORIES and not is_copy:
                             judged = attrs.evolve(judged, severity=Severity.PROBLEM, fix=_NO_START)
                         self._severities[judged.severity] += 1
+                        if stage.title in _READ_AT_START:
+                            self._stops_start += judged.severity is Severity.PROBLEM
                         yield judged
 
     def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
@@ -152,6 +159,13 @@ class Checking:
             self._session.note(
                 "(whether autorecovery has moved these ledgers to other bookies is unknown: "
                 f"{self._moved.unasked})"
+            )
+        if not self._findings.is_live and not self._only_db:
+            problems = counted(self._stops_start, "problem")
+            self._session.note(
+                f"{problems} with cookies, marks or journals: the bookie does not start"
+                if self._stops_start
+                else "cookies, marks and journals do not stop a start of the bookie"
             )
         if self._severities[Severity.PROBLEM]:
             raise ProblemsError(

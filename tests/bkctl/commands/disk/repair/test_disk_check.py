@@ -52,6 +52,15 @@ def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: 
     assert snapshot(tmp_path) == before
 
 
+def test_it_says_whether_the_files_stop_a_start(tmp_path: Path) -> None:
+    words = damaged(tmp_path)
+    found = run("check", *words, ok=False)
+    assert "cookies, marks and journals do not stop a start of the bookie" in found.err
+    (tmp_path / "bookie/ledgers/current/VERSION").write_text("no cookie")
+    found = run("check", *words, ok=False)
+    assert "1 problem with cookies, marks or journals: the bookie does not start" in found.err
+
+
 def test_a_relative_path_is_the_same_directory_and_warnings_alone_end_with_9(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
