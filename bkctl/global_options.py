@@ -346,7 +346,7 @@ _DECLARED: Final = (
         metavar="FIELD=VALUE",
         multiple=True,
         help="Show only rows where FIELD matches VALUE; also != < <= > >=, ~ (contains) and !~. "
-        "'created>1h' keeps rows created in the last hour; 'custom!=KEY' keeps rows without "
+        "'created>1d' keeps rows of the last day; 'custom!=KEY' keeps rows without "
         "that key.",
     ),
     _option(

@@ -110,7 +110,8 @@ class Comparison:
         try:
             moment_ms = parse_moment_ms(self.text, now_s, utc=utc)
         except ValueError as error:
-            raise UsageError(f"{self}: {error}") from error
+            last_day = shlex.quote(f"{self.field}>1d")
+            raise UsageError(f"{self}: {error}", next_step=f"the last day: {last_day}") from error
         return attrs.evolve(self, moment_ms=moment_ms)
 
     def insist_number(self) -> None:

@@ -139,8 +139,9 @@ def test_a_time_without_a_zone_is_one_of_this_machine(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("word", ["yesterday", "90", "2026-01-32", "1x", "12:00", "9" * 400 + "d"])
 def test_what_is_no_time_is_refused(word: str) -> None:
-    with pytest.raises(UsageError, match="is not a time; try 2026-01-31, "):
+    with pytest.raises(UsageError, match="is not a time; try 2026-01-31, ") as refused:
         parse_comparison(f"x>{word}").of_time(NOON_S, utc=False)
+    assert refused.value.hint == "the last day: 'x>1d'"
 
 
 def test_a_space_before_a_unit_is_ignored() -> None:
