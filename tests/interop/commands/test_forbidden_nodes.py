@@ -90,7 +90,7 @@ def test_the_doctor_names_each_and_looks_at_all_others(cluster: Forbidden) -> No
     assert found.status == ExitStatus.PROBLEMS
     for path in (*FORBIDDEN[3:7], FORBIDDEN[8]):
         assert f"{path}: access denied by the ACL of the node" in found.out
-    assert "1 ledger has metadata that cannot be read; an auditor stops there: 2" in found.out
+    assert "ledger 2 has metadata that cannot be read; an auditor stops there" in found.out
     assert "cookie that cannot be read: 127.0.0.1:3181" in found.out
     assert "127.0.0.1:3182 is registered and does not answer, and 3 ledgers list it" in found.out
     assert "looked at 2 bookies and 4 ledgers" in found.err

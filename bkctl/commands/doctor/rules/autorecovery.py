@@ -110,8 +110,9 @@ def unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
-        f"{verb(some.count, 'is', 'are')} marked, and the bookies of each entry are registered: "
-        "a bookie returned, hangs, or lost some entries; workers check that and repair it"
+        f"{verb(some.count, 'is', 'are')} marked for repair, though all bookies with "
+        f"{verb(some.count, 'its', 'their')} entries are registered: a bookie was down, hangs or "
+        "lost entries; workers check that and repair it"
     )
     yield from ledger_finding(Severity.NOTE, "marks-in-service", some, what, "")
 

@@ -21,9 +21,11 @@ NAMED_MAX: Final = 5
 def ledger_finding(
     severity: Severity, name: str, some: LedgerSample, what: str, fix: str
 ) -> Iterator[ClusterFinding]:
-    """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
+    """Yield a finding about ledgers, if any; ``what`` follows their number, or the only id."""
     if some.count:
-        what = f"{counted(some.count, 'ledger')} {what}"
+        is_named = some.count == 1 and some.first
+        subject = f"ledger {some.first[0]}" if is_named else counted(some.count, "ledger")
+        what = f"{subject} {what}"
         yield ClusterFinding(severity, name, what, fix=fix, examples=some.first, count=some.count)
 
 
