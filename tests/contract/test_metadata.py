@@ -827,8 +827,8 @@ class TestSiblingNodes:
     def test_nodes_beside_the_root_are_read_with_value_version_and_names(self, driver: Any) -> None:
         async def scenario() -> None:
             store = await driver.open()
-            tree = getattr(store, "_tree", None)
-            if tree is None:
+            tree = store._tree
+            if driver.name == "sqlite":
                 return  # A file holds nothing of other programs.
             await tree.create(zk_paths.beside("/other"))
             for name in ("b", "a"):
@@ -1370,8 +1370,8 @@ class TestElection:
     def test_a_node_that_is_not_a_vote_keeps_nobody_from_being_elected(self, driver: Any) -> None:
         async def scenario() -> None:
             store = await driver.open()
-            tree = getattr(store, "_tree", None)
-            if tree is None:
+            tree = store._tree
+            if driver.name == "sqlite":
                 return  # A file has votes only.
             await store.elect(B1)
             await tree.create(f"{zk_paths.ELECTION}/V_x")

@@ -546,6 +546,7 @@ class TestCancelledCalls:
     def test_a_lock_that_one_has_taken_can_be_released(self, files: SqliteDriver) -> None:
         async def scenario() -> None:
             store = await files.open()
+            assert await store.acquire_lock(L0)  # So that the next one begins with its write.
             call = Deferred.fromCoroutine(store.acquire_lock(L1))
             call.cancel()
             with pytest.raises(CancelledError):

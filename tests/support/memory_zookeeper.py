@@ -22,6 +22,7 @@ from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     Fired,
+    Made,
     Node,
     NodeExistsError,
     NodeVersionError,
@@ -452,12 +453,12 @@ class MemoryTree:
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> str:
+    ) -> Made:
         """See ``Tree``."""
 
-        def apply() -> str:
+        def apply() -> Made:
             owner = self._session_id if ephemeral else 0
-            return self._cluster.create(path, value, owner, sequence=sequence)
+            return Made(self._cluster.create(path, value, owner, sequence=sequence))
 
         return await self._do("create", path, apply)
 

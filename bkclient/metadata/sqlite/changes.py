@@ -1,16 +1,11 @@
-"""What changed in the file, in order, and who is told of it."""
+"""What changed in the file, in order."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from typing import Final
 
-from twisted.logger import Logger
-
 from bkclient.metadata.sqlite.database import DamagedRowError, Key
-
-log = Logger()
 
 CHANGES_KEPT: Final = 10_000
 
@@ -49,35 +44,3 @@ class RowChanges:
         return last, self._connection.execute(
             "SELECT kind, key FROM change WHERE n > ? ORDER BY n", (number,)
         ).fetchall()
-
-
-class FileWatch:
-    """Calls ``changed`` after each change of what it watches; implements ``Watch``."""
-
-    def __init__(
-        self,
-        forget: Callable[[FileWatch], object],
-        kinds: frozenset[str],
-        key: Key | None,
-        called: Callable[[], None],
-    ) -> None:
-        self._forget, self._kinds, self._key, self._called = forget, kinds, key, called
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Call it no more."""
-        self._cancelled = True
-        self._forget(self)
-
-    def tell(self, changes: set[tuple[str, Key]] | None) -> None:
-        """Call it if one of these changes concerns it; ``None`` may concern everybody."""
-        if self._cancelled or not (changes is None or any(map(self._concerns, changes))):
-            return
-        try:
-            self._called()
-        except Exception:  # noqa: BLE001 - one watcher's bug must not keep others from hearing
-            log.failure("a metadata watch failed")
-
-    def _concerns(self, change: tuple[str, Key]) -> bool:
-        kind, key = change
-        return kind == "all" or (kind in self._kinds and self._key in {None, key})

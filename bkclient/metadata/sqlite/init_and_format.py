@@ -1,20 +1,11 @@
-"""Making, formatting and removing a cluster in a file."""
+"""Formatting and removing a cluster in a file, each in one transaction; and its rows as nodes."""
 
 from __future__ import annotations
 
-import uuid
-
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo, Version
-from bkclient.metadata.errors import (
-    AlreadyInitializedError,
-    ClusterInUseError,
-    IncompatibleLayoutError,
-    NotInitializedError,
-)
-from bkclient.metadata.sqlite.database import Key
-from bkclient.metadata.sqlite.rows import META, Rows
-from bkclient.metadata.sqlite.store_part import (
+from bkclient.metadata.api import Version
+from bkclient.metadata.errors import ClusterInUseError, NotInitializedError
+from bkclient.metadata.sqlite.paths import (
     AVAILABLE,
     COOKIE,
     CURSORS,
@@ -24,33 +15,19 @@ from bkclient.metadata.sqlite.store_part import (
     MARK,
     READ_ONLY,
     VOTE,
-    SqlitePart,
+    path_of,
 )
-from bkclient.metadata.stored_values import decode_instance_id, known_layout
-from wire.ids import BookieId, LedgerId
+from bkclient.metadata.sqlite.rows import META, Rows
+from bkclient.metadata.sqlite.tree import SqliteTree
+from bkclient.metadata.stored_values import known_layout
+from bkclient.metadata.tree.init_and_format import TreeAdmin
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 
-class SqliteAdmin(SqlitePart):
+class SqliteAdmin(TreeAdmin):
     """Implements ``ClusterAdmin``."""
 
-    async def initialize(self, layout: str | None = None) -> str:
-        """See ``ClusterAdmin``; makes the file where there is none."""
-        name, instance_id = layout or zk_paths.HIERARCHICAL.name, self._new_instance_id()
-        if name not in zk_paths.LAYOUTS or name == zk_paths.LEGACY.name:
-            raise IncompatibleLayoutError(f"no new cluster can have the layout {name!r}")
-
-        def make(rows: Rows, _session_id: int) -> None:
-            if rows.layout is not None:
-                raise AlreadyInitializedError(f"{self._uri}: a cluster already exists")
-            rows.insert(META, zk_paths.INSTANCE_ID, instance_id.encode())
-            _insert_layout(rows, name)
-
-        await self._write(make, needs_cluster=False, create=True)
-        return instance_id
-
-    def _new_instance_id(self) -> str:
-        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+    _tree: SqliteTree
 
     async def format(self) -> str:
         try:
@@ -63,13 +40,15 @@ class SqliteAdmin(SqlitePart):
             for kind in (LEDGER, MARK, LOCK, COOKIE, LOG, CURSORS):
                 rows.delete_all(kind)
             rows.sequences.restart(LEDGER)
-            for key in (zk_paths.LAYOUT, zk_paths.INSTANCE_ID):
+            for key, value in (
+                (zk_paths.INSTANCE_ID, instance_id.encode()),
+                (zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name]))),
+            ):
                 if rows.get(META, key) is not None:
                     rows.delete(META, key)
-            rows.insert(META, zk_paths.INSTANCE_ID, instance_id.encode())
-            _insert_layout(rows, name)
+                rows.insert(META, key, value)
 
-        await self._write(clear)
+        await self._tree.write(clear)
         return instance_id
 
     async def nuke(self, *, keep_versions: bool = False) -> None:  # noqa: ARG002
@@ -79,70 +58,28 @@ class SqliteAdmin(SqlitePart):
             registered = [*rows.all(AVAILABLE), *rows.all(READ_ONLY)]
             if registered:
                 raise ClusterInUseError(
-                    f"{self._uri}: bookies are registered: {', '.join(map(str, registered[:5]))}"
+                    f"{self._tree.uri}: bookies are registered: "
+                    f"{', '.join(map(str, registered[:5]))}"
                 )
             rows.delete_everything()
 
         try:
-            await self._write(remove, needs_cluster=False)
+            await self._tree.write(remove, needs_cluster=False)
         except NotInitializedError:
             return
-
-    async def layout(self) -> LayoutInfo:
-        return await self._read(lambda rows, _: stored_layout(rows))
-
-    async def instance_id(self) -> str | None:
-        row = await self._read(
-            lambda rows, _: rows.get(META, zk_paths.INSTANCE_ID), needs_cluster=False
-        )
-        if row is None:
-            return None
-        return decode_instance_id(f"{self._uri}{zk_paths.INSTANCE_ID}", row.value)
+        self._layout_found = None
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``; inner nodes are those that ZooKeeper would need."""
-        return await self._read(dump_rows)
-
-    async def health_check_enabled(self) -> bool:
-        return not await self._has_meta(zk_paths.DISABLE_HEALTH_CHECK)
-
-    async def set_health_check_enabled(self, *, enabled: bool) -> None:
-        await self._set_switch(
-            zk_paths.DISABLE_HEALTH_CHECK, "the bookies' health check", enabled=enabled
-        )
-
-
-def stored_layout(rows: Rows) -> LayoutInfo:
-    """Return the layout of a file that has a cluster."""
-    assert rows.layout is not None, "checked before every step"
-    return known_layout(rows.layout)
-
-
-def _insert_layout(rows: Rows, name: str) -> None:
-    rows.insert(META, zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name], 1)))
+        return await self._tree.read(dump_rows)
 
 
 def dump_rows(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
     """Return what the rows would be in ZooKeeper, but for logs."""
-    layout = zk_paths.LAYOUTS[stored_layout(rows).name]
-
-    def path_of(kind: str, key: Key) -> str:
-        if kind == LEDGER:
-            return layout.path_of(LedgerId(int(key)))
-        if kind == MARK:
-            return zk_paths.mark(LedgerId(int(key)))
-        if kind == LOCK:
-            return zk_paths.lock(LedgerId(int(key)))
-        if kind == VOTE:
-            return f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}{int(key):010d}"
-        if kind == COOKIE:
-            return zk_paths.cookie(BookieId(str(key)))
-        if kind == META:
-            return str(key)
-        return zk_paths.registration(BookieId(str(key)), read_only=kind == READ_ONLY)
-
+    assert rows.layout is not None, "checked before every step"
+    layout = zk_paths.LAYOUTS[known_layout(rows.layout).name]
     found = {
-        path_of(kind, key): (row.value, row.version)
+        path_of(kind, key, layout): (row.value, row.version)
         for kind in (LEDGER, MARK, LOCK, VOTE, COOKIE, META, AVAILABLE, READ_ONLY)
         for key, row in rows.all(kind).items()
     }

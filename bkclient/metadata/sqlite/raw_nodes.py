@@ -8,23 +8,16 @@ from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode, Version, Versioned
-from bkclient.metadata.errors import (
-    NotFoundError,
-    NotInitializedError,
-)
+from bkclient.metadata.api import StoredNode, Version
+from bkclient.metadata.errors import NotFoundError, NotInitializedError
 from bkclient.metadata.sqlite.database import Key
-from bkclient.metadata.sqlite.init_and_format import dump_rows, stored_layout
+from bkclient.metadata.sqlite.init_and_format import dump_rows
+from bkclient.metadata.sqlite.paths import COOKIE, CURSORS, LEDGER, LOG, MARK, path_of, row_of
 from bkclient.metadata.sqlite.rows import META, Rows
-from bkclient.metadata.sqlite.store_part import (
-    COOKIE,
-    CURSORS,
-    LEDGER,
-    LOG,
-    MARK,
-    SqlitePart,
-)
-from bkclient.metadata.zk_paths import LedgerLayout
+from bkclient.metadata.sqlite.tree import SqliteTree
+from bkclient.metadata.stored_values import known_layout
+from bkclient.metadata.tree.logs import TOMBSTONE
+from bkclient.metadata.tree.store_part import TreePart
 from wire.ids import LedgerId
 
 _AT_ONCE: Final = 500
@@ -33,25 +26,25 @@ _OF_SESSIONS: Final = (
     f"{zk_paths.LOCKS}/",
     f"{zk_paths.ELECTION}/",
 )
-_META: Final = frozenset({
-    zk_paths.LAYOUT, zk_paths.INSTANCE_ID, zk_paths.DISABLE_HEALTH_CHECK,
-    zk_paths.UNDERREPLICATION_LAYOUT, zk_paths.REPLICATION_DISABLED, zk_paths.LOST_BOOKIE_DELAY,
-    *zk_paths.CHECK_TIMES.values(),
-})  # fmt: skip
+
+_KEPT: Final = frozenset({META, COOKIE, LOG, CURSORS, MARK, LEDGER})
+"""The kinds of rows that a backup brings back."""
 
 
-class SqliteRaw(SqlitePart):
+class SqliteRaw(TreePart):
     """Implements ``RawNodes``."""
+
+    _tree: SqliteTree
 
     async def nodes(
         self, path: str = "", *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
         try:
-            found, ctimes = await self._read(_all)
+            found, ctimes = await self._tree.read(_all)
         except NotInitializedError:
             found, ctimes = {}, {}
         if path not in found:
-            raise NotFoundError(f"{self._uri}: there is no node {path or '/'}")
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
         children = Counter(zk_paths.parent(one) for one in found if not zk_paths.is_top(one))
         wanted = [
             StoredNode(one, *found[one], children[one], _is_ephemeral(one), ctimes.get(one, 0))
@@ -61,14 +54,13 @@ class SqliteRaw(SqlitePart):
         for start in range(0, len(wanted), _AT_ONCE):
             yield tuple(wanted[start : start + _AT_ONCE])
 
-    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
+    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:  # noqa: ARG002
         """See ``RawNodes``; inner nodes are not rows.
 
         Raises:
             MetadataStoreError: a file cannot hold this node.
         """
-        found = zk_paths.LAYOUTS[layout]
-        keys = {node.path: _key_of(node, found) for node in nodes}
+        keys = {node.path: _kept_as(node) for node in nodes}
         differing: list[str] = []
 
         def add(rows: Rows, _session_id: int) -> None:
@@ -79,14 +71,16 @@ class SqliteRaw(SqlitePart):
                 there = rows.get(*place)
                 if there is None:
                     rows.insert(*place, node.value, ctime_ms=node.ctime_ms)
+                elif place[0] == LOG and there.value == TOMBSTONE:
+                    rows.update(*place, node.value)
                 elif there.value != node.value:
                     differing.append(node.path)
 
-        await self._write(add, needs_cluster=False, create=True)
+        await self._tree.write(add, needs_cluster=False, create=True)
         return differing
 
     async def skip_ledger_ids(self, last: LedgerId, layout: str) -> None:  # noqa: ARG002
-        await self._write(
+        await self._tree.write(
             lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1),
             needs_cluster=False,
             create=True,
@@ -96,20 +90,26 @@ class SqliteRaw(SqlitePart):
 def _all(rows: Rows, session_id: int) -> tuple[dict[str, tuple[bytes, Version]], dict[str, int]]:
     """Return values and versions by path, and when each ledger was created."""
     beside: dict[str, tuple[bytes, Version]] = {}
-    for kind, top, path_of in (
-        (LOG, zk_paths.LOGS, zk_paths.log),
-        (CURSORS, zk_paths.CURSORS, zk_paths.cursors),
-    ):
+    dumped = dump_rows(rows, session_id)
+    assert rows.layout is not None, "checked before every step"
+    layout = zk_paths.LAYOUTS[known_layout(rows.layout).name]
+    for kind, top in ((LOG, zk_paths.LOGS), (CURSORS, zk_paths.CURSORS)):
         found = rows.all(kind).items()
         if found:
             beside[top] = (b"", 0)
-            beside |= {path_of(str(key)): (row.value, row.version) for key, row in found}
-    dumped = dump_rows(rows, session_id)
-    layout = zk_paths.LAYOUTS[stored_layout(rows).name]
-    ctimes = {
-        layout.path_of(LedgerId(int(key))): row.ctime_ms for key, row in rows.all(LEDGER).items()
-    }
+            beside |= {path_of(kind, key, layout): (row.value, row.version) for key, row in found}
+    ctimes = {path_of(LEDGER, key, layout): row.ctime_ms for key, row in rows.all(LEDGER).items()}
     return {"": (b"", 0), **dumped, **beside}, ctimes
+
+
+def _kept_as(node: StoredNode) -> tuple[str, Key] | None:
+    """Return which row a node is; None for one that is inner, or only there while it is used."""
+    place = None if node.path == zk_paths.ELECTION else row_of(node.path)
+    if place is not None and place[0] in _KEPT:
+        return place
+    if node.value and node.path != zk_paths.ELECTION:
+        raise MetadataStoreError(f"{node.path} cannot be stored in a SQLite file")
+    return None
 
 
 def _is_ephemeral(path: str) -> bool:
@@ -121,36 +121,3 @@ def _is_at_or_below(path: str, top: str, depth: int | None) -> bool:
         return False
     level = path.count("/") - top.count("/")
     return depth is None or level <= depth
-
-
-def _key_of(node: StoredNode, layout: LedgerLayout) -> tuple[str, Key] | None:
-    """Return which row a node is; None for an inner one."""
-    path = node.path
-    name = path.rpartition("/")[2]
-    if path in _META:
-        return META, path
-    if path.startswith(f"{zk_paths.COOKIES}/"):
-        return COOKIE, name
-    if path.startswith(f"{zk_paths.LOGS}/"):
-        return LOG, name
-    if path.startswith(f"{zk_paths.CURSORS}/"):
-        return CURSORS, zk_paths.source_of_cursors(name)
-    if path.startswith(f"{zk_paths.MARKS}/"):
-        ledger_id = zk_paths.marked_ledger(path)
-        return None if ledger_id is None else (MARK, ledger_id)
-    ledger_id = layout.id_of(path)
-    if ledger_id is not None:
-        return LEDGER, ledger_id
-    if node.value and path != zk_paths.ELECTION:
-        raise MetadataStoreError(f"{path} cannot be stored in a SQLite file")
-    return None
-
-
-class SqliteSiblings(SqlitePart):
-    """Implements ``SiblingNodes``: a file holds one cluster and nothing of another program."""
-
-    async def read_sibling(self, path: str) -> Versioned[bytes]:
-        raise NotFoundError(f"{self._uri}: there is no node {path}")
-
-    async def sibling_names(self, path: str) -> list[str]:
-        raise NotFoundError(f"{self._uri}: there is no node {path}")

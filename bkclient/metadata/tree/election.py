@@ -71,13 +71,11 @@ class TreeElection(TreePart):
             return self._vote
         vote = await self._vote_in_tree()
         if vote is None:
-            vote = await create_with_parents(
-                self._tree,
-                f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}",
-                value,
-                ephemeral=True,
-                sequence=True,
+            prefix = f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}"
+            made = await create_with_parents(
+                self._tree, prefix, value, ephemeral=True, sequence=True
             )
+            vote = made.path
         self._vote = vote
         return vote
 

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError, LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import (
+    Made,
     NodeExistsError,
     NoNodeError,
     create_with_parents,
@@ -114,10 +115,10 @@ class TreeLedgerIds(TreePart):
             )
         )
 
-    def _number_of(self, path: str) -> int | None:
+    def _number_of(self, made: Made) -> int | None:
         """Return the number a parent's sequence has given, or ``None`` past 31 bits."""
-        self._in_background(path)
-        number = zk_paths.sequence_of(path)
+        self._in_background(made.path)
+        number = zk_paths.sequence_of(made.path)
         return number if 0 <= number < SHORT_IDS_END else None
 
     async def _next_long(self) -> LedgerId:

@@ -58,22 +58,25 @@ class TreeLedgers(TreePart):
         value, path = encode_for_write(metadata), await self._path_of(ledger_id)
         for attempt in range(ATTEMPTS_MAX):
             try:
-                await create_with_parents(self._tree, path, value)
+                return (await create_with_parents(self._tree, path, value)).version
             except AnswerLostError as error:
                 if attempt + 1 == ATTEMPTS_MAX:
                     raise
                 if is_allocated:
-                    await self._insist_created(ledger_id, metadata.creator_token, error)
-                    break
+                    return await self._version_of_own(ledger_id, value, metadata, error)
             except NodeExistsError as error:
-                await self._insist_created(ledger_id, metadata.creator_token, error)
-                break
-            else:
-                break
-        return 0
+                return await self._version_of_own(ledger_id, value, metadata, error)
+        raise AssertionError("the last attempt returns or raises")
 
-    async def _insist_created(self, ledger_id: LedgerId, token: int, error: Exception) -> None:
-        """Raise ``LedgerExistsError`` unless the stored metadata is what we have created."""
+    async def _version_of_own(
+        self, ledger_id: LedgerId, value: bytes, metadata: LedgerMetadata, error: Exception
+    ) -> Version:
+        """Return the version of what we have created: 0, no longer the current, if it has changed.
+
+        Raises:
+            LedgerExistsError: the stored metadata is not ours.
+        """
+        token = metadata.creator_token
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
             stored = decode_metadata(node.value)
@@ -83,6 +86,7 @@ class TreeLedgers(TreePart):
             is_ours = token != 0 and stored.creator_token == token
         if not is_ours:
             raise LedgerExistsError(f"ledger {ledger_id} exists, or has existed") from error
+        return node.stat.version if node.value == value else 0
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         try:

@@ -44,13 +44,12 @@ class TreeLogs(TreePart):
     async def create_log(self, name: str, record: bytes) -> Version:
         check_log_name(name)
         try:
-            await create_with_parents(self._tree, zk_paths.log(name), record)
+            return (await create_with_parents(self._tree, zk_paths.log(name), record)).version
         except NodeExistsError as error:
             version = await replace_tombstone(self._tree, zk_paths.log(name), record)
             if version is None:
                 raise log_exists(name) from error
             return version
-        return 0
 
     async def read_log(self, name: str) -> Versioned[bytes]:
         check_log_name(name)
@@ -162,8 +161,7 @@ class TreeCursors(TreePart):
         path = zk_paths.cursors(source)
         try:
             if version == NEW:
-                await create_with_parents(self._tree, path, value)
-                return 0
+                return (await create_with_parents(self._tree, path, value)).version
             return await self._tree.set(path, value, version)
         except (NodeExistsError, NoNodeError, NodeVersionError) as error:
             raise cursors_changed(source) from error

@@ -80,6 +80,13 @@ class Node:
     stat: Stat
 
 
+class Made(NamedTuple):
+    """A node that was made, and its first version."""
+
+    path: str
+    version: Version = 0
+
+
 class NodeValue(NamedTuple):
     """What is read of very many nodes."""
 
@@ -140,8 +147,8 @@ class Tree(Protocol):
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> str:
-        """Make a node; return its path, which has ten digits more for a ``sequence``.
+    ) -> Made:
+        """Make a node; its path has ten digits more for a ``sequence``.
 
         Raises:
             NodeExistsError, NoNodeError: as they say.
@@ -204,7 +211,7 @@ async def retry_until_answered(
 
 async def create_with_parents(
     tree: Tree, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-) -> str:
+) -> Made:
     """Make a node and what is missing above it, but never the root.
 
     Loops, since another client may prune an empty parent before the node is in it (metadata.md H6).
@@ -326,7 +333,11 @@ class StandingWatch:
 
     async def start(self) -> StandingWatch:
         """Set the watch for the first time. Its errors are the caller's."""
-        await self._arm(self.fire)
+        try:
+            await self._arm(self.fire)
+        except BaseException:
+            self.cancel()
+            raise
         return self
 
     def cancel(self) -> None:

@@ -14,6 +14,7 @@ from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     Fired,
+    Made,
     Node,
     NodeExistsError,
     Stat,
@@ -157,7 +158,7 @@ class KazooTree:
         ephemeral: bool = False,
         sequence: bool = False,
         open_to_all: bool = False,
-    ) -> str:
+    ) -> Made:
         made: str = await self._write(
             "create",
             lambda kazoo: kazoo.create_async(
@@ -170,7 +171,7 @@ class KazooTree:
             path,
             value,
         )
-        return made[len(self._root) :]
+        return Made(made[len(self._root) :])
 
     async def _write(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str, value: bytes

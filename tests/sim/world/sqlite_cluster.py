@@ -24,9 +24,10 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.sqlite.one_thread import OneThread
+from bkclient.metadata.sqlite.paths import COOKIE, LEDGER, LOG, MARK
 from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.store import SqliteMetadata
-from bkclient.metadata.sqlite.store_part import COOKIE, LEDGER, LOG, MARK, SqliteOptions
+from bkclient.metadata.sqlite.tree import SqliteTree
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
 from tests.support.memory_zookeeper import Fault, TreeOperation
@@ -92,32 +93,47 @@ class SimSession:
 
     def suspend(self) -> None:
         """Let other processes have the file locked, whenever this one wants to write."""
-        if self._store.thread is not None:
-            self._store.thread.is_locked_out = True
+        if self._store.tree.thread is not None:
+            self._store.tree.thread.is_locked_out = True
 
     def resume(self) -> None:
-        if self._store.thread is not None:
-            self._store.thread.is_locked_out = False
+        if self._store.tree.thread is not None:
+            self._store.tree.thread.is_locked_out = False
 
     def expire(self) -> None:
         """Let the lease be over, though its owner lives."""
         self._store.cluster.expire(self.session_id)
 
 
+class SimTree(SqliteTree):
+    """The tree of a file, with a simulated thread."""
+
+    def __init__(self, cluster: SqliteCluster, session: FileSession, **how: Any) -> None:
+        super().__init__(cluster.uri, session, poll_interval_s=0.2, **how)
+        self._cluster = cluster
+        self.thread: SimThread | None = None
+
+    def _new_thread(self) -> OneThread:
+        self.thread = SimThread(self._cluster, self._reactor, self._noticed)
+        return self.thread
+
+
 class SimSqlite(SqliteMetadata):
     """The driver, in one process of the world."""
 
     def __init__(
-        self, cluster: SqliteCluster, session: FileSession, options: Any, process: Any
+        self,
+        cluster: SqliteCluster,
+        session: FileSession,
+        tree: SimTree,
+        process: Any,
+        chance: Random,
     ) -> None:
-        super().__init__(cluster.uri, session, options, reactor=process)
-        self.cluster, self.file_session, self.process = cluster, session, process
-        self.thread: SimThread | None = None
+        super().__init__(
+            tree, clock=process, chance=chance, lock_owner="sim", registration_wait_s=None
+        )
+        self.cluster, self.file_session, self.process, self.tree = cluster, session, process, tree
         self.session = SimSession(self)
-
-    def _new_thread(self) -> OneThread:
-        self.thread = SimThread(self.cluster, self.process, self._noticed)
-        return self.thread
 
 
 class SqliteCluster:
@@ -158,15 +174,8 @@ class SqliteCluster:
             session_timeout_s=session_timeout_s,
             busy_timeout_s=0.0,
         )
-        options = SqliteOptions(
-            session_timeout_s=session_timeout_s,
-            chance=chance,
-            lock_owner="sim",
-            registration_wait_s=session_timeout_s * 1.5 + 1,
-            mark_times=True,
-            poll_interval_s=0.2,
-        )
-        store = SimSqlite(self, session, options, clock)
+        tree = SimTree(self, session, reactor=clock, session_timeout_s=session_timeout_s)
+        store = SimSqlite(self, session, tree, clock, chance)
         self._stores.append(store)
         return store
 
