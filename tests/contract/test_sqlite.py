@@ -17,11 +17,12 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.errors import IncorrectParameterError, MetadataStoreError, MetadataVersionError
-from bkclient.metadata import open_metadata
+from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import SessionEvent
 from bkclient.metadata.errors import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
+    NoSuchLogError,
     NotInitializedError,
 )
 from bkclient.metadata.sqlite.changes import CHANGES_KEPT
@@ -29,6 +30,8 @@ from bkclient.metadata.sqlite.database import file_system_of
 from bkclient.metadata.sqlite.rows import Rows
 from bkclient.metadata.sqlite.session import Database, FileSession
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
+from bkclient.metadata.tree.logs import TOMBSTONE
+from bkclient.metadata.tree.nodes import NoNodeError
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
 from tests.support import reactor
@@ -554,6 +557,46 @@ class TestCancelledCalls:
             assert await store.lock_owner(L1) is not None
             await store.release_lock(L1)
             assert await store.lock_owner(L1) is None
+
+        files.run(scenario())
+
+
+class TestOwners:
+    def test_what_another_session_owns_is_not_deleted(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            owner, late = await files.open(), await files.open()
+            assert await owner.acquire_lock(L0)
+            with pytest.raises(NoNodeError):  # As where the lock was still its own when it looked.
+                await late._tree.delete(zk_paths.lock(L0))
+            assert await late.lock_owner(L0) is not None
+
+        files.run(scenario())
+
+
+class TestRemovedLogs:
+    def test_nothing_stays_in_the_file_that_an_older_release_could_misread(
+        self, files: SqliteDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            first = await store.create_log("events", b"record")
+            await store.remove_log("events")
+            with sqlite3.connect(files.path) as connection:
+                found = connection.execute("SELECT key FROM node WHERE kind = 'log'").fetchall()
+            connection.close()
+            assert found == []
+            assert await store.create_log("events", b"another") > first
+
+        files.run(scenario())
+
+    def test_a_removed_log_of_a_backup_is_no_log(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            await store._tree.create(zk_paths.log("events"), TOMBSTONE)
+            assert await store.list_logs() == []
+            with pytest.raises(NoSuchLogError):
+                await store.remove_log("events")
+            assert await store.create_log("events", b"record") == 1
 
         files.run(scenario())
 

@@ -58,7 +58,7 @@ def row_of(path: str) -> tuple[str, Key] | None:
         return VOTE, zk_paths.sequence_of(name)
     if kind is not None:
         return kind, zk_paths.source_of_cursors(name) if kind == CURSORS else name
-    for layout in (zk_paths.HIERARCHICAL, zk_paths.LONG, zk_paths.FLAT):
+    for layout in (zk_paths.HIERARCHICAL, zk_paths.LONG, zk_paths.FLAT, zk_paths.LEGACY):
         ledger_id = layout.id_of(path)
         if ledger_id is not None:
             return LEDGER, ledger_id

@@ -13,16 +13,22 @@ from typing import Any
 from bkclient.concurrency import wall_clock
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, Watch
+from bkclient.metadata.api import ANY, DamagedMark, Version, Watch
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.init_and_format import SqliteAdmin
-from bkclient.metadata.sqlite.paths import LEDGER, LOCK, MARK
+from bkclient.metadata.sqlite.paths import LEDGER, LOCK, LOG, MARK
 from bkclient.metadata.sqlite.raw_nodes import SqliteRaw
 from bkclient.metadata.sqlite.rows import Rows
 from bkclient.metadata.sqlite.session import FileSession
 from bkclient.metadata.sqlite.tree import SqliteTree
 from bkclient.metadata.stored_values import IDS_AT_ONCE
-from bkclient.metadata.tree.nodes import ATTEMPTS_MAX, Fired, StandingWatch
+from bkclient.metadata.tree.logs import TOMBSTONE, check_log_name, log_changed, no_log
+from bkclient.metadata.tree.nodes import (
+    ATTEMPTS_MAX,
+    Fired,
+    NodeVersionError,
+    StandingWatch,
+)
 from bkclient.metadata.tree.store import TreeMetadata
 from bkclient.metadata.tree.underreplication.branch import readable_mark
 from wire.ids import LedgerId
@@ -61,12 +67,26 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, TreeMetadata):
         await self._ledger_layout()
         return LedgerId(await self._tree.write(lambda rows, _: rows.sequences.take(LEDGER)))
 
-    async def skip_ledger_ids(self, last: LedgerId, layout_name: str) -> None:  # noqa: ARG002
-        await self._tree.write(
-            lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1),
-            needs_cluster=False,
-            create=True,
-        )
+    async def remove_log(self, name: str, version: Version = ANY) -> None:
+        """See ``LogStore``; a file gives no version twice, so nothing stays of a removed log."""
+        check_log_name(name)
+
+        def remove(rows: Rows, _session_id: int) -> None:
+            row = rows.get(LOG, name)
+            if row is None or row.value == TOMBSTONE:
+                raise no_log(name)
+            rows.delete(LOG, name, version)
+
+        try:
+            await self._tree.write(remove)
+        except NodeVersionError as error:
+            raise log_changed(name, version) from error
+
+    async def list_logs(self) -> list[str]:
+        def names(rows: Rows, _session_id: int) -> list[str]:
+            return sorted(str(key) for key, row in rows.all(LOG).items() if row.value != TOMBSTONE)
+
+        return await self._tree.read(names)
 
     async def list_underreplicated(
         self, damaged: DamagedMark | None = None

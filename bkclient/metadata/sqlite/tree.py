@@ -127,11 +127,21 @@ class SqliteTree(FileClient):
         return await self.write(lambda rows, _: rows.update(kind, key, value, version))
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        """See ``Tree``; an inner node counts as one with children."""
+        """See ``Tree``; an inner node counts as one with children.
+
+        What another session owns counts as gone: ours may have ended since the caller looked.
+        """
         if row_of(path) is None:
             raise NotEmptyError(f"{path} has children")
         kind, key = self._place(path)
-        await self.write(lambda rows, _: rows.delete(kind, key, version))
+
+        def remove(rows: Rows, session_id: int) -> None:
+            row = rows.get(kind, key)
+            if row is not None and row.owner not in {0, session_id}:
+                raise NoNodeError(f"{path} is another session's")
+            rows.delete(kind, key, version)
+
+        await self.write(remove)
 
     def _place(self, path: str) -> tuple[str, Key]:
         place = row_of(path)
