@@ -573,6 +573,26 @@ class TestOwners:
         files.run(scenario())
 
 
+class TestWatches:
+    def test_watches_outlive_a_cluster_that_is_removed_and_made_again(
+        self, files: SqliteDriver
+    ) -> None:
+        async def scenario() -> None:
+            store, other = await files.open(), await files.open()
+            told: list[str] = []
+            await store.watch_replication_enabled(lambda: told.append("switch"))
+            await store.watch_bookies(lambda: told.append("bookies"))
+            await other.nuke()
+            await files.until(lambda: {*told} == {"switch", "bookies"})
+            await other.initialize()
+            told.clear()
+            await other.set_replication_enabled(enabled=False)
+            await other.register(B1, info(B1), read_only=False)
+            await files.until(lambda: {*told} == {"switch", "bookies"})
+
+        files.run(scenario())
+
+
 class TestRemovedLogs:
     def test_nothing_stays_in_the_file_that_an_older_release_could_misread(
         self, files: SqliteDriver

@@ -372,6 +372,10 @@ class StandingWatch:
                 await self._arm(self.fire)
             except MetadataUnavailableError:
                 await self._tree.until_connected()
+            except NotInitializedError as error:
+                # The watch on a file is set, and another cluster may be made in it.
+                log.warn("a metadata watch: {error}", error=error)
+                return
             else:
                 return
 
