@@ -115,8 +115,13 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, TreeMetadata):
         for _ in range(ATTEMPTS_MAX):
             # It writes: locks of expired sessions go first.
             marked = await self._tree.write(partial(unlocked, self._chance.random()))
-            if marked is None or await self._try_lock(zk_paths.mark(LedgerId(marked))) is not None:
-                return None if marked is None else LedgerId(marked)
+            if marked is None:
+                return None
+            ledger_id = LedgerId(marked)
+            if await self._try_lock(zk_paths.mark(ledger_id)) is not None:
+                if await self._mark_value(ledger_id) is not None:
+                    return ledger_id
+                await self.release_lock(ledger_id)  # Another worker has just repaired it.
         return None
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
