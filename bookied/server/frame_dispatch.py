@@ -27,6 +27,9 @@ _LENGTH: Final = struct.Struct(">i")
 READS_IN_ONE: Final = 8
 """Reads taken in bulk that count as one request: together they take about as long."""
 
+PAGES_IN_ONE: Final = 8
+"""Pages of the index that adds begin, likewise; 1,000 ledgers may need one at the same time."""
+
 READ_REQUEST_BYTES: Final = 128 * 1024
 """So many bytes of entries count as one request: reading and sending them takes about as long."""
 
@@ -108,9 +111,10 @@ class FrameDispatch:
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
-        Adds that are taken in bulk do not count, but for pages of the index that they need, and of
-        reads ``READS_IN_ONE`` count as one, as do ``READ_REQUEST_BYTES`` of their entries, and each
-        ledger that is taken into memory. A TLS handshake always waits for its turn.
+        Adds that are taken in bulk do not count, but ``PAGES_IN_ONE`` pages of the index that they
+        begin count as one. Of reads ``READS_IN_ONE`` count as one, as do ``READ_REQUEST_BYTES`` of
+        their entries, and each ledger that is taken into memory. A TLS handshake always waits for
+        its turn.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -152,9 +156,9 @@ class FrameDispatch:
                     admission.begin_handshake(data[at:])
                     return
             elif admission.check is None and at >= plain_until:
-                pages_max = requests_max - self.requests_taken
+                pages_max = (requests_max - self.requests_taken) * PAGES_IN_ONE
                 at = self._fast_adds.take(data, at, self._replies, pages_max)
-                self.requests_taken += self._fast_adds.new_pages
+                self.requests_taken += -(-self._fast_adds.new_pages // PAGES_IN_ONE)
                 is_new = is_new or at > begin
                 if at == end:
                     break

@@ -93,7 +93,7 @@ class FastAdds:
         self.is_gathering = False
         """Whether what is taken waits for ``store``."""
         self.new_pages = 0
-        """How many pages of the index the last ``take`` made ready; each takes 0.05 ms or more."""
+        """How many pages of the index the last ``take`` began; each takes 0.01 ms and a read."""
 
     @property
     def unstored_bytes(self) -> int:

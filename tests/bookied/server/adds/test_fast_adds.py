@@ -18,6 +18,7 @@ from bookied.errors import IndexTruncatedError
 from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
+from bookied.server.frame_dispatch import PAGES_IN_ONE
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.reads.reads_from_memory import AnswerLimits, FastReadResult, FastReads
 from bookied.server.rules.add_requests import Writes
@@ -322,14 +323,14 @@ def test_adds_that_have_a_page_of_the_index_each_have_turns(tmp_path: Path, *, d
     serving = Serving(tmp_path, db=db)
     client = serving.connect()
     client.ask(add_of_size(0, 5))
-    pages = 3 * SLICE_REQUESTS
+    pages = 3 * SLICE_REQUESTS * PAGES_IN_ONE
     frames = [frame_of(ProtocolVersion.V2, page << 10) for page in range(1, pages)]
     client.connection.dataReceived(b"".join(frames))
     state = serving.storage.ledgers.lookup(5)
     assert state is not None
     # DbLedgerStorage keeps locations without their page: each of 10,000 ledgers needs them anew
     # after a checkpoint.
-    assert state.last_entry >> 10 == (pages - 1 if db else SLICE_REQUESTS)
+    assert state.last_entry >> 10 == (pages - 1 if db else SLICE_REQUESTS * PAGES_IN_ONE)
     serving.take_turns()
     serving.sync()
     assert state.last_entry >> 10 == pages - 1
