@@ -95,7 +95,7 @@ class LogRemoval:
         """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
 
         Raises:
-            NoSuchLogError: there is no such log, or another than that with ``log_id``.
+            NoSuchLogError: there is no such log, or its id is not ``log_id``.
             LogInUseError: it has entries, and ``force`` is not given.
         """
         ledgers = LedgerList(self._client, name)

@@ -227,13 +227,13 @@ class LedgerCount:
         return cls(sum(1 for _ in found))
 
 
-@shown(
-    "totals",
-    sentence=lambda v: (
-        f"{counted(v.count, 'ledger')}; the {v.closed} closed ones have {human_bytes(v.length)}, "
-        f"{human_bytes(v.stored)} with all copies"
-    ),
-)
+def _total_sentence(total: LedgerTotal) -> str:
+    closed = "the closed one has" if total.closed == 1 else f"the {total.closed} closed ones have"
+    length, stored = human_bytes(total.length), human_bytes(total.stored)
+    return f"{counted(total.count, 'ledger')}; {closed} {length}, {stored} with all copies"
+
+
+@shown("totals", sentence=_total_sentence)
 class LedgerTotal:
     """How many ledgers there are, and the bytes of those that are closed."""
 

@@ -400,6 +400,8 @@ def test_a_total_adds_up_the_bytes_of_the_closed_ledgers_that_are_picked(run: Ru
     for given, (count, closed, length) in {"length>2": (1, 1, 3), "state=open": (1, 0, 0)}.items():
         found = run(*listing, "--total", "--filter", given, "--json").json
         assert (found["count"], found["closed"], found["length"]) == (count, closed, length)
+    said = run(*listing, "--total", "--filter", "length>2").out
+    assert said == "1 ledger; the closed one has 3 B, 6 B with all copies\n"
     assert run("ledger", "list", "--total", "-o", "id").out == run("ledger", "list", "--count").out
 
 
