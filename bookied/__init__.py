@@ -1,1 +1,1 @@
-"""A bookie: stores entries, answers clients, keeps its place in the cluster."""
+"""The bookie daemon: stores entries, answers clients and registers in the cluster."""

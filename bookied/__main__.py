@@ -1,6 +1,7 @@
-"""``bookied``: arguments and settings to a running bookie, signals to its end.
+"""The program ``bookied``: from arguments and settings to a bookie that runs until a signal.
 
-Every way to end is one line on stderr and an exit status of its own (``BookieExitStatus``).
+However the process ends, it writes one line to stderr and has an exit status of
+``BookieExitStatus``.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ from wire.control_characters import printable
 from wire.errors import BookKeeperError
 
 ABANDON_S: Final = 15.0
-"""How long a failed bookie has to release its parts before the process ends without that."""
+"""Seconds that a failed bookie has to release its resources before the process ends anyway."""
 
 GC_THRESHOLD_OF_START: Final = 20_000
-"""Objects made since the last look for garbage before there is another one; most then stay."""
+"""Allocated objects between two garbage collections during the start; most objects stay."""
 
 GC_THRESHOLDS: Final = (*gc.get_threshold()[:2], 100)
-"""Those of Python, for a bookie that serves, but for full collections, which are a tenth as often.
+"""Python's thresholds for a bookie that serves, except that full collections are ten times rarer.
 
-One stops the reactor for 50 ms where clients have 10,000 requests in progress, and frees a hundred
-objects: young garbage goes with the other collections.
+With 10,000 requests in progress, a full collection stops the reactor for 50 ms and frees a hundred
+objects. The other collections free young garbage.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one bookie until it is told to stop; return the exit status."""
+    """Run one bookie until a signal stops it; return the exit status."""
     open_closed_streams(keep_output=False)
     given = sys.argv[1:] if arguments is None else arguments
     options = parse_options(given)
@@ -96,7 +97,7 @@ def _run(
     findings: Findings,
     options: DaemonOptions,
 ) -> int:
-    gc.disable()  # What is loaded stays: looking through it for garbage is a seventh of a start.
+    gc.disable()  # Loaded modules stay: a garbage collection of them takes a seventh of a start.
     from bookied.process.log_output import Logging
 
     os.umask(os.umask(0o777) | config.umask)
@@ -144,8 +145,8 @@ def _run(
 class Process:
     """The process around one bookie: its reactor, signals, service manager and exit status.
 
-    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker. ``level_of``
-    returns from which level on the settings want a log.
+    With ``autorecovery_only`` the process runs an auditor and a replication worker, and no bookie.
+    ``level_of`` returns the lowest log level that the settings ask for.
     """
 
     def __init__(
@@ -200,13 +201,13 @@ class Process:
         return self._status
 
     def _say_goodbye(self, error: BaseException) -> None:
-        """Say on stderr why it ends, and in the log where that is a file or read by machines."""
+        """Write why the process ends to stderr, and to the log if it is a file or in JSON."""
         if not self._logging.is_plain_stderr:
             self._log.critical("{error}", error=_message_of(error), exit_status=int(self._status))
         if not self._logging.is_stderr or self._logging.is_plain_stderr:
             _end(error, self._status)
 
-    # The bookie's life ---------------------------------------------------------------------------
+    # Start and stop ------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         from bookied.process.heap_trim import HeapTrim
@@ -248,8 +249,8 @@ class Process:
                 self._start_extension.stop()
         if self._collects_at_start:
             self._collect()
-        # Or each full collection would stop the reactor for 40 ms to look at what was loaded. Such
-        # a collection now would free less than a thousand objects.
+        # Without this, each full collection stops the reactor for 40 ms to visit loaded modules. A
+        # collection at this point would free fewer than a thousand objects.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self._notifier.notify("READY=1")
@@ -257,19 +258,19 @@ class Process:
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
 
     def _begin_watchdog(self) -> None:
-        """Send the service manager its watchdog's sign of life, where it wants one."""
+        """Send the service manager its watchdog message, if the service manager asks for it."""
         timeout_s = self._notifier.watchdog_s
         if timeout_s is None:
             return
         from bookied.process.watchdog import Watchdog
 
-        engine = getattr(self._service, "engine", None)  # Autorecovery alone has none.
+        engine = getattr(self._service, "engine", None)  # Only a bookie has an engine.
         journals = () if engine is None else engine.journals
         alive = partial(self._notifier.notify, "WATCHDOG=1")
         Watchdog(self._reactor, journals, alive, timeout_s=timeout_s).start()
 
     def _begin_admin(self) -> None:
-        """Serve HTTP where it is wanted; what it needs is loaded only then."""
+        """Serve HTTP if the settings ask for it; the modules for HTTP are loaded only then."""
         if not (self._config.http_enabled or self._config.serves_stats_alone):
             return
         if self._autorecovery_only:
@@ -288,7 +289,10 @@ class Process:
         self._admin.start()
 
     def _begin_repair_metrics(self) -> None:
-        """Serve metrics alone: the settings are a bookie's, which may run here and has the API."""
+        """Serve only metrics.
+
+        The settings are a bookie's, and a bookie on this host may serve the API.
+        """
         if not self._config.serves_stats_alone:
             self._log.info("only bookies serve HTTP, and this process is not a bookie")
             return
@@ -303,7 +307,7 @@ class Process:
     async def _abandon(self, error: BookKeeperError) -> None:
         self._signals.is_stopping = True
         self._notifier.notify("STOPPING=1", f"STATUS={error}")
-        # What failed may also hang: a disk that does not answer must not keep the process.
+        # The release may hang, too: a disk that does not answer must not keep the process alive.
         self._reactor.callLater(ABANDON_S, self._end_at_once, error)
         await self._service.abandon()
         self._end_with(error)
@@ -397,7 +401,7 @@ class Process:
             self._log.warn("changed settings that need a restart: {later}", later=later)
 
     def _obey(self, config: BookieConfig) -> None:
-        """Go by other values of the settings that can change meanwhile."""
+        """Apply the settings that can change while the bookie runs."""
         self._config = config
         self._logging.set_level(self._level_of(config))
         if self._service is not None and not self._autorecovery_only:
@@ -426,7 +430,7 @@ class Process:
 
 
 def _report_settings(log: Any, config: BookieConfig, findings: Findings) -> None:
-    """Log what the settings are, and what is wrong with them."""
+    """Log the settings that are not the defaults, and the problems in the settings."""
     from twisted.logger import LogLevel
 
     for level, text in remarks(os.environ):
@@ -442,13 +446,13 @@ def _report_settings(log: Any, config: BookieConfig, findings: Findings) -> None
 
 
 def _message_of(error: BaseException) -> str:
-    """Return what is said of an error: what is wrong, and what to do where that is known."""
+    """Return the message of an error, with its hint if it has one."""
     hint = error.hint if isinstance(error, BookKeeperError) else ""
     return f"{error}; {hint}" if hint else str(error)
 
 
 def _status_of(error: BaseException) -> int:
-    """Return what the process ends with: the error's own status, where it is about a bookie."""
+    """Return the exit status of an error: its own if it has a status of a bookie, else FATAL."""
     from bookied.errors import StartError, StorageError
 
     if isinstance(error, (BookieStopError, StartError)):

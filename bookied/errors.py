@@ -1,8 +1,8 @@
-"""What goes wrong with a bookie's disks: damage, a failed start, a failed write.
+"""Errors of a bookie's disks, start and stop, with their return codes and exit statuses.
 
-Damage is a ``CorruptError`` naming the file, the offset and what was expected there (storage.md
-section 18 lists when each is raised and what it means for a running bookie). What a client is told
-is ``return_code``; what the process exits with is ``exit_status`` (commands.md section 6.1).
+A damaged file is a ``CorruptError`` with the file, the offset and the expected content (storage.md
+section 18 lists when each error is raised and what it means for a running bookie). ``return_code``
+is the answer to a client, ``exit_status`` the status of the process (commands.md section 6.1).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wire.errors import BookieError, BookKeeperError
 from wire.records.cookie import CookieDifference
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Numbers of an ``OSError`` of a disk or quota that is full: what failed may succeed later."""
+"""The ``OSError`` numbers of a full disk or quota: a later attempt may succeed."""
 
 
 class StorageError(BookKeeperError):
-    """The bookie's storage could not do what was asked."""
+    """The bookie's storage could not carry out an operation."""
 
 
 class CorruptError(StorageError):
@@ -32,12 +32,12 @@ class CorruptError(StorageError):
     exit_status = 7
 
     def __init__(self, path: Path | str, offset: int | None, expected: str) -> None:
-        """Name the place.
+        """Name the file, the place and the expected content.
 
         Args:
             path: the file.
-            offset: bytes from its start, or None for the file as a whole.
-            expected: what should be there and what is.
+            offset: bytes from its start, or None for the complete file.
+            expected: the expected content and the found content.
         """
         at = "" if offset is None else f" at offset {offset}"
         super().__init__(f"{path}{at}: {expected}")
@@ -70,7 +70,7 @@ class DirectoryEmptiedError(CorruptError):
 
 
 class LastMarkError(CorruptError):
-    """The file is not a mark: a mark has 16 bytes, and no negative number."""
+    """The file is not a valid mark: a mark has 16 bytes and no negative number."""
 
 
 class EntryLogFormatError(CorruptError):
@@ -78,11 +78,11 @@ class EntryLogFormatError(CorruptError):
 
 
 class EntryLogRecordError(CorruptError):
-    """An entry log record is impossible; the rest of that log cannot be scanned."""
+    """An entry log record is invalid; the rest of the entry log cannot be scanned."""
 
 
 class LedgersMapError(CorruptError):
-    """The ledgers map of an entry log cannot be trusted; the log has to be scanned."""
+    """The ledgers map of an entry log is invalid; the entry log must be scanned."""
 
 
 class MissingLogError(CorruptError):
@@ -94,11 +94,11 @@ class MissingEntryError(CorruptError):
 
 
 class BadEntryLengthError(CorruptError):
-    """The index points at something that is not a record."""
+    """The index points to bytes that are not a record."""
 
 
 class WrongEntryError(CorruptError):
-    """The index points at an entry of ledger ``ledger_id``, or at overwritten ids."""
+    """The index points to an entry of ledger ``ledger_id``, or to overwritten ids."""
 
     ledger_id: int
 
@@ -116,7 +116,7 @@ class IndexCutError(IndexTruncatedError):
 
 
 class IndexEntryError(CorruptError):
-    """The index holds an impossible location."""
+    """The index contains an invalid location."""
 
 
 class DbRecordError(CorruptError):
@@ -146,13 +146,13 @@ class DatabaseInUseError(StorageError):
 
 
 class LedgerPlaceError(StorageError):
-    """A ledger is in a directory where it would not be found."""
+    """A ledger is in a directory where the bookie does not look for it."""
 
     exit_status = 7
 
 
 class StorageKindError(StorageError):
-    """The directories hold another kind of index than ``ledgerStorageClass`` says."""
+    """The directories contain another kind of index than ``ledgerStorageClass`` names."""
 
     exit_status = 7
 
@@ -162,17 +162,20 @@ class NoWritableDirError(StorageError):
 
 
 class IndexFullError(NoWritableDirError):
-    """The index of some ledgers found no space in any directory; that of all others is written."""
+    """The index of some ledgers found no space in any directory.
+
+    The index of all others is written.
+    """
 
     def __init__(self, directory: Path, ledger_ids: Collection[int]) -> None:
-        """Name one of the directories that have no space, and the ledgers."""
+        """Name the ledgers and one of the full directories."""
         some = ", ".join(map(str, sorted(ledger_ids)[:10]))
         super().__init__(f"{directory}: no space for the index of ledger {some}")
         self.directory, self.ledger_ids = directory, frozenset(ledger_ids)
 
 
 class DiskWriteFailedError(StorageError):
-    """A write or sync failed; only a restart with a replay can repair that."""
+    """A write or sync failed; only a restart, which replays the journal, can repair that."""
 
     exit_status = 5
     hint: ClassVar[str] = (
@@ -191,33 +194,35 @@ class StartError(BookKeeperError):
 
 
 def return_code(error: Exception) -> ReturnCode:
-    """Return what a client is told: a refusal as it is, any trouble with the disk as EIO."""
+    """Return the code that a client receives: a refusal's own code, EIO for any disk error."""
     return error.rc if isinstance(error, BookieError) else ReturnCode.EIO
 
 
 class BookieExitStatus(enum.IntEnum):
-    """What the process returns."""
+    """The exit statuses of the process."""
 
     OK = 0
-    """Stopped because it was asked to."""
+    """The bookie stopped on request."""
     INVALID_CONFIGURATION = 1
-    """A bad option, settings file, address or directory."""
+    """An option, settings file, address or directory is invalid."""
     CANNOT_START_NOW = 2
-    """A passing cause: metadata service out of reach, port or directories in use."""
+    """The cause may pass: the metadata service cannot be reached, or port or directories are in
+    use.
+    """
     SESSION_LOST = 3
-    """The metadata session was lost, and the service stayed out of reach."""
+    """The metadata session was lost and could not be renewed in time."""
     NOT_REGISTERED = 4
-    """The bookie could not register, or another one holds its registration."""
+    """The bookie could not register, or another process has registered its id."""
     FATAL = 5
-    """Something failed for good while it ran: a journal, a disk, a part of ours."""
+    """A part of the running bookie failed for good: a journal, a disk, or the program."""
     WRONG_IDENTITY = 6
-    """Cookie or instance id do not fit; a restart will not help."""
+    """The cookie or the instance id does not match; a restart will not help."""
     DAMAGED = 7
-    """What is on the disks is broken or missing; a restart will not help."""
+    """Data on the disks is damaged or missing; a restart will not help."""
     WARNINGS = 9
-    """``--check-config`` found only warnings, as ``bkctl config check`` says it."""
+    """``--check-config`` found only warnings; the status of ``bkctl config check``, too."""
     PROBLEMS = 10
-    """``--check-config`` found what a start would refuse."""
+    """``--check-config`` found settings that a start would refuse."""
 
 
 MEANING: Final = {
@@ -233,7 +238,7 @@ MEANING: Final = {
     BookieExitStatus.WARNINGS: "--check-config found warnings",
     BookieExitStatus.PROBLEMS: "--check-config found errors",
 }
-"""As help and manual say it."""
+"""The meaning of each status in help and manual."""
 
 OF_AUTORECOVERY: Final = (
     BookieExitStatus.OK,
@@ -244,7 +249,7 @@ OF_AUTORECOVERY: Final = (
     BookieExitStatus.WARNINGS,
     BookieExitStatus.PROBLEMS,
 )
-"""What ``bookied autorecovery`` can end with; it is to be started again after a lost session."""
+"""The statuses of ``bookied autorecovery``; after a lost session it must be started again."""
 
 
 class BookieStopError(BookKeeperError):
@@ -254,13 +259,13 @@ class BookieStopError(BookKeeperError):
 
 
 class AddressError(BookieStopError):
-    """The bookie's own address cannot be found, or must not be used."""
+    """The bookie's own address cannot be determined, or must not be used."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class OpenFilesError(BookieStopError):
-    """The process may open too few files to keep what a bookie promises."""
+    """The limit on open files is too low for a bookie."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
@@ -273,7 +278,7 @@ class ThreadsError(BookieStopError):
 
 
 class SecurityStartError(BookieStopError):
-    """Keys, certificates or passwords that the settings ask for cannot be used."""
+    """Keys, certificates or passwords named in the settings cannot be used."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
@@ -297,13 +302,13 @@ class PortInUseError(BookieStopError):
 
 
 class MetadataStartError(BookieStopError):
-    """The metadata service cannot be reached, or holds no cluster."""
+    """The metadata service cannot be reached, or contains no cluster."""
 
     exit_status = BookieExitStatus.CANNOT_START_NOW
 
 
 class WrongLayoutError(BookieStopError):
-    """The metadata service is not of the kind that was configured."""
+    """The metadata service has another layout than the settings name."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
@@ -340,7 +345,7 @@ class DamagedError(BookieStopError):
 
 
 class NoSpaceError(BookieStopError):
-    """The disks are full, and the settings forbid a read-only bookie."""
+    """The disks are full, and the settings forbid the read-only mode."""
 
     exit_status = BookieExitStatus.FATAL
 
@@ -352,25 +357,25 @@ class RunTimeError(BookieStopError):
 
 
 class UnflushedStopError(BookieStopError):
-    """At its stop the bookie could not write entries that only its journals hold."""
+    """The bookie stopped without writing entries that are only in its journals."""
 
 
 class StopTimeoutError(BookieStopError):
-    """The bookie did not stop in time: a disk hangs, or is very slow."""
+    """The bookie did not stop in time: a disk hangs or is very slow."""
 
     exit_status = BookieExitStatus.FATAL
 
 
-# What an operator asks for and does not get
+# Requests of an operator that fail
 
 
 class NotServingError(BookKeeperError):
-    """The bookie has not started yet, or stops."""
+    """The bookie is starting or stopping."""
 
 
 class TooMuchError(BookKeeperError):
-    """The answer would take too much of the bookie's memory."""
+    """The answer would need too much of the bookie's memory."""
 
 
 class ChangeRefusedError(BookKeeperError):
-    """The settings of the bookie forbid it."""
+    """The bookie's settings forbid the change."""

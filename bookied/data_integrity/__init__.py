@@ -1,1 +1,1 @@
-"""Data integrity (BP-46): a bookie that lost data says so, and fetches it back from its peers."""
+"""Data integrity (BP-46): a bookie detects lost data and copies it from other bookies."""

@@ -1,14 +1,15 @@
-"""Repairs a bookie that lost data: what it may have forgotten goes into limbo, then comes back.
+"""Repair of a bookie that lost data: ledgers go into limbo, then their entries are copied back.
 
-Two steps, as in BookKeeper 4.18.0, DataIntegrityCheckImpl and EntryCopierImpl (BP-46). Before the
-bookie serves, ``mark``: every ledger that the metadata places here exists again, and one that is
-not closed and grows here goes into limbo, fenced: asked for it the bookie says that it does not
-know, so that no reader takes its "no such entry" for an answer. While it serves, ``repair``:
-ledgers in limbo are recovered from the others, missing entries copied. A flag in the storage
-survives until all of that is done.
+The check has two steps, as in BookKeeper 4.18.0, DataIntegrityCheckImpl and EntryCopierImpl
+(BP-46). ``mark`` runs before the bookie serves. It creates every ledger that the metadata places on
+this bookie. If a ledger is not closed and this bookie is in its last fragment, ``mark`` fences
+the ledger and puts it into limbo. The bookie then answers "unknown state" for the ledger, so that
+no reader counts "no such entry" as an answer. ``repair`` runs while the bookie serves. It recovers
+the ledgers in limbo from the other bookies and copies missing entries. A flag in the storage
+remains set until both steps have succeeded.
 
-Unlike Java's, copies are verified by their digest, and a ledger's master key comes from its
-metadata where that has the password.
+Unlike Java's, the copier verifies the digests of the copies, and takes a ledger's master key from
+the metadata if the metadata has the password.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from wire.ledger_metadata import LedgerMetadata
 log = Logger()
 
 PAUSE_S: Final = 0.02
-"""Between two looks whether the storage has written what it was given."""
+"""Seconds between two checks whether the storage can accept more entries."""
 
 LOOKED_UP_AT_ONCE: Final = 1000
-"""Entries of one look into the index for what is missing."""
+"""Entries that one lookup compares with the index."""
 
 
 @attrs.define
 class RepairProgress:
-    """How far a check came. ``failed`` are ledgers to try again."""
+    """The counts of one repair. ``failed`` ledgers are to be tried again."""
 
     ledgers: int = 0
     recovered: int = 0
@@ -66,13 +67,14 @@ class IntegrityCheck:
     _clock: IReactorTime
 
     async def mark(self, reason: str) -> int:
-        """Let ledgers exist that should; put what may be forgotten into limbo, return how many.
+        """Create the missing ledgers, and put ledgers that may lack entries or fences into limbo.
 
-        On return all of it is durable. The bookie must not serve before.
+        Return the number of ledgers in limbo. On return all changes are durable. The bookie must
+        not serve before.
 
         Raises:
-            MetadataStoreError: the ledgers are not known.
-            StorageError: it could not be written down. So for ``OSError``.
+            MetadataStoreError: the ledgers cannot be listed or read.
+            StorageError, OSError: the storage cannot write the changes.
         """
         log.warn("data may be missing ({reason}): comparing with the metadata", reason=reason)
         await self._storage.set_needs_check(needed=True)
@@ -92,13 +94,14 @@ class IntegrityCheck:
         return limbo
 
     async def repair(self) -> RepairProgress:
-        """Recover what is in limbo and copy what is missing; nothing where no check is needed.
+        """Recover the ledgers in limbo and copy missing entries; do nothing if no check is needed.
 
-        The flag that asks for it goes only when nothing failed; else call again after a while.
+        The flag of the check is removed only if no ledger failed. Otherwise call ``repair`` again
+        after a pause.
 
         Raises:
-            MetadataStoreError: the ledgers are not known.
-            StorageError: entries could not be written. So for ``OSError``.
+            MetadataStoreError: the ledgers cannot be listed or read.
+            StorageError, OSError: the storage cannot write entries.
         """
         found = RepairProgress()
         if not self._storage.needs_check:
@@ -157,17 +160,17 @@ class IntegrityCheck:
     async def _ledgers_kept_here(
         self, progress: RepairProgress | None = None
     ) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
-        """Yield the ledgers that belong here, with their metadata.
+        """Yield the ledgers that the metadata places on this bookie, with their metadata.
 
-        During the repair a ledger with unreadable metadata counts as failed, and the others go on.
-        Before that the error is raised: what the ledger may lack here is unknown.
+        ``repair`` counts a ledger with unreadable metadata as failed and goes on. For ``mark`` the
+        error is raised: the entries that the ledger lacks are unknown.
         """
         async for ids in self._ledgers.ledger_ranges():
             for ledger_id in ids:
                 try:
                     metadata = (await self._ledgers.read_ledger(ledger_id)).value
                 except NoSuchLedgerError:
-                    continue  # Deleted since it was listed.
+                    continue  # The ledger was deleted after it was listed.
                 except MetadataSerializationError as error:
                     if progress is None:
                         raise
@@ -179,7 +182,7 @@ class IntegrityCheck:
 
 
 def _key_of(metadata: LedgerMetadata) -> bytes:
-    """Return the master key, empty where the metadata has no password."""
+    """Return the master key; empty if the metadata has no password."""
     return b"" if metadata.password is None else master_key(metadata.password)
 
 
@@ -189,20 +192,20 @@ def belongs_here(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
 
 
 def may_have_forgotten(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
-    """Return whether an entry or a fence may be lost that only this bookie knows.
+    """Return whether the bookie may have lost an entry or a fence that no other source proves.
 
-    Of a ledger that is not closed, the bookies of the last fragment alone know where it ends, and
-    whether its writer was fenced. A ledger like that goes into limbo until it was recovered from
-    others.
+    Only the bookies of the last fragment of a ledger that is not closed know the last entry, and
+    whether the writer was fenced. The ledger stays in limbo until it is recovered from the other
+    bookies.
     """
     return not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble
 
 
 def entries_owed(metadata: LedgerMetadata, bookie_id: BookieId) -> Iterator[EntryId]:
-    """Give the entries that the bookie has to hold, ascending.
+    """Yield the entries that the bookie must store, ascending.
 
-    They are all up to the last one if the ledger is closed, else those before the fragment that
-    still grows: these are in the ledger for sure.
+    For a closed ledger these are all entries. For an open ledger these are the entries before the
+    last fragment, which are certainly part of the ledger.
     """
     for fragment in fragments_of(metadata, None):
         if bookie_id in fragment.ensemble:
@@ -213,10 +216,10 @@ READS_AHEAD: Final = 64
 
 
 class OtherBookies:
-    """Recovers ledgers and reads entries of the other bookies.
+    """A client that recovers ledgers and reads entries from the other bookies.
 
-    The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what
-    is being repaired, and the client turns to the next.
+    The client also asks this bookie. For data under repair, this bookie answers "unknown state" or
+    "no such entry", and the client asks the next bookie.
     """
 
     def __init__(self, client: Client) -> None:
@@ -226,8 +229,8 @@ class OtherBookies:
         """Recover the ledger and return its metadata.
 
         Raises:
-            NoSuchLedgerError: it was deleted.
-            ClientError: it cannot be recovered now.
+            NoSuchLedgerError: the ledger was deleted.
+            ClientError: the ledger cannot be recovered now.
         """
         with closing(await self._client.open_ledger(ledger_id)) as reader:
             return reader.metadata
@@ -235,11 +238,11 @@ class OtherBookies:
     async def packets(
         self, ledger_id: LedgerId, wanted: Sequence[EntryId]
     ) -> AsyncIterator[tuple[EntryId, bytes]]:
-        """Give the verified packets of some entries, ascending; some are read ahead.
+        """Yield the verified packets of the entries ``wanted``, ascending; up to 64 are read ahead.
 
         Raises:
-            NoSuchLedgerError: it was deleted.
-            ClientError: one cannot be read now.
+            NoSuchLedgerError: the ledger was deleted.
+            ClientError: an entry cannot be read now.
         """
         metadata = (await self._client.read_metadata(ledger_id)).value
         keys = self._client.keys_of(ledger_id, metadata)

@@ -1,8 +1,8 @@
-"""Cookies where data integrity is checked: one that does not fit asks for repair, not for a stop.
+"""Cookie checks of a bookie with data integrity: a wrong cookie leads to a repair, not to a stop.
 
-Agrees with BookKeeper 4.18.0, DataIntegrityCookieValidation: cookies are compared whole, a cookie
-that is missing from the metadata while directories have one still needs an operator, and new ones
-are written only after what may be lost was put into limbo.
+Agrees with BookKeeper 4.18.0, DataIntegrityCookieValidation: all fields of the cookies are
+compared. If only the metadata lacks the cookie, an operator must decide. New cookies are written
+only after the ledgers that may lack data are in limbo.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wire.records.cookie import Cookie, CookieDifference, cookie_differences, en
 
 @attrs.frozen
 class StaleCookies:
-    """Cookies that do not fit: why, and at which version the stored one is."""
+    """The differences between the cookies, and the version of the cookie in the metadata."""
 
     reason: str
     version: Version
@@ -52,11 +52,13 @@ class IntegrityCookies:
     highest_ledger: HighestLedger
 
     async def check(self) -> StaleCookies | None:
-        """Return what does not fit; None where all do. A new bookie's cookies are written.
+        """Return the differences between the cookies, None if they agree.
+
+        Write a new bookie's cookies.
 
         Raises:
-            WrongIdentityError: an operator has to look: the cluster has no id, or its cookie is
-                gone; directories were exchanged; or cookies may not be written
+            WrongIdentityError: an operator must decide: the cluster has no id, or the metadata
+                has no cookie; directories were exchanged; or the settings forbid new cookies
                 (``dataIntegrityStampMissingCookies``).
             BadCookieError: a VERSION file cannot be read.
             MetadataStoreError: the store failed.
@@ -84,9 +86,10 @@ class IntegrityCookies:
         return StaleCookies("; ".join(map(str, differing)), stored.version)
 
     async def stamp(self, version: Version) -> None:
-        """Write the cookie everywhere, the metadata first: what is cut short is found again.
+        """Write the cookie to the metadata, then to each directory.
 
-        What the directories have lost is made up for, or remembered elsewhere, by now.
+        If this is interrupted, the next check finds the difference again. The data that the
+        directories lost is replaced, or noted elsewhere, before this call.
         """
         cookie = encode_cookie(self._master)
         await self.store.write_cookie(self._id, cookie, version)
@@ -113,7 +116,7 @@ class IntegrityCookies:
         await self.stamp(NEW)
 
     async def _note_doubt(self) -> None:
-        """Put down that the fences of all ledgers there are may be unknown here."""
+        """Note in the journal directories that fences of all existing ledgers may be lost."""
         note_doubt(self.files, self.found.journals, await self.highest_ledger())
 
     def _differences(

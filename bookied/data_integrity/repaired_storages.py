@@ -1,4 +1,4 @@
-"""The storages of a bookie as the integrity check needs them."""
+"""The storages of a bookie, with the operations that the integrity check needs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from wire.ids import EntryId, LedgerId
 
 
 class RepairedStorages:
-    """All methods belong to the reactor's thread; errors are the storage's.
+    """The storages of a bookie under repair.
 
-    What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
-    Nothing goes through a journal: what is copied is durable with ``flush``, and until then the
-    flag of the storage stands for it.
+    All methods belong to the reactor's thread and raise the storage's errors. Methods about one
+    ledger raise ``NoSuchLedgerError`` if the ledger was deleted, except ``ensure``. No method
+    writes to the journal: copied entries are durable after ``flush``. Until then the flag of the
+    check in the storage makes a restart repeat the repair.
     """
 
     def __init__(
@@ -29,13 +30,13 @@ class RepairedStorages:
         flush: Callable[[], Awaitable[None]],
         needs_check: bool,
     ) -> None:
-        """Take the storages, open.
+        """Use open storages.
 
         Args:
-            storages: DbLedgerStorage, which alone can keep limbo and flag.
-            run_blocking: runs what blocks elsewhere, and never during a checkpoint.
-            flush: makes all durable, never beside another flush.
-            needs_check: whether the flag is set.
+            storages: DbLedgerStorage, the only kind that stores limbo and the flag.
+            run_blocking: runs blocking work in a thread, never during a checkpoint.
+            flush: makes all entries durable; never runs beside another flush.
+            needs_check: True if the flag is set.
         """
         assert storages.integrity_flag.is_kept
         self._storages, self._run_blocking, self._flush = storages, run_blocking, flush
@@ -43,16 +44,16 @@ class RepairedStorages:
 
     @property
     def needs_check(self) -> bool:
-        """Whether a check that began has not ended yet; survives a restart."""
+        """True from the begin of a check until a repair without failures, also across restarts."""
         return self._needs_check
 
     async def set_needs_check(self, *, needed: bool) -> None:
-        """Note it; durable on return."""
+        """Set or remove the flag of the check; durable on return."""
         await self._run_blocking(partial(self._storages.integrity_flag.set, needed=needed))
         self._needs_check = needed
 
     def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
-        """Let the ledger exist, with this master key unless it has one."""
+        """Create the ledger if it is missing; set its master key if it has none."""
         storage = self._storages.of(ledger_id)
         state = storage.ledgers.lookup(ledger_id)
         if state is None:
@@ -74,9 +75,9 @@ class RepairedStorages:
         self._storages.of(ledger_id).ledgers.set_limbo(self._state(ledger_id), limbo=False)
 
     async def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
-        """Return those of some entries, ascending, that are not here.
+        """Return the entries of ``wanted`` that this bookie does not store, in the same order.
 
-        The index may have an entry whose log was lost: it is looked for there.
+        An index may list entries whose entry log is lost, so the entry logs are read, too.
         """
         reads, state = self._storages.of(ledger_id).reads, self._state(ledger_id)
         found = {entry_id: reads.read_memory(state, entry_id) for entry_id in wanted}
@@ -86,21 +87,21 @@ class RepairedStorages:
         return [entry_id for entry_id in wanted if entry_id in missing]
 
     def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
-        """Keep an entry; durable with the next ``flush``."""
+        """Store an entry; durable after the next ``flush``."""
         self._storages.of(ledger_id).adds.add(self._state(ledger_id), entry_id, packet)
 
     @property
     def is_busy(self) -> bool:
-        """Whether so much is unwritten that nothing should be added now."""
+        """True if more than half of the allowed unwritten bytes wait to be written."""
         storages = self._storages
         return storages.unwritten_bytes > storages.limits.unwritten_bytes_max // 2
 
     async def flush(self) -> None:
-        """Return once all that was done is durable."""
+        """Return when all changes so far are durable."""
         await self._flush()
 
     def _state(self, ledger_id: LedgerId) -> CachedLedger:
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
-        if state is None:  # Garbage collection has dropped it meanwhile.
+        if state is None:  # Garbage collection has removed the ledger.
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         return state

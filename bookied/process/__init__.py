@@ -1,1 +1,1 @@
-"""The process: command line, logging, systemd, watchdog."""
+"""The process of a bookie: command line, limits, signals, logging, systemd and watchdog."""

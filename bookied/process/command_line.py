@@ -1,7 +1,7 @@
-"""The command line of ``bookied``: options in, settings out.
+"""The command line of ``bookied``: from options to settings.
 
-The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main); what they set
-overrides ``BK_<key>`` in the environment, which overrides the file.
+The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main). Options override
+``BK_<key>`` in the environment, and the environment overrides the file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _EPILOG_WIDTH: Final = 100
 
 
 class DaemonOptions(argparse.Namespace):
-    """What was given on the command line."""
+    """The parsed command line."""
 
     autorecovery_only: bool
     conf: Path | None
@@ -70,11 +70,14 @@ class DaemonOptions(argparse.Namespace):
     def __init__(self) -> None:
         super().__init__()
         self.settings: dict[str, str] = {}
-        """By Java's keys, as text for a settings file."""
+        """Settings set by options: Java's key to the text that a settings file would have."""
 
 
 def parse_options(arguments: Sequence[str]) -> DaemonOptions:
-    """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
+    """Return the options.
+
+    End the process with status 0 after help, and 1 if an option is invalid.
+    """
     if arguments[:1] == ["stop"]:
         bookie_parser().error(f"`bookied stop` {LEFT_TO_SYSTEMD}")
     if arguments[:1] == [AUTORECOVERY]:
@@ -83,7 +86,7 @@ def parse_options(arguments: Sequence[str]) -> DaemonOptions:
 
 
 def bookie_parser() -> argparse.ArgumentParser:
-    """Return what reads the options of a bookie; the manual is made from it too."""
+    """Return the parser of a bookie's options; the manual is made from the parser."""
     parser = _Parser(
         prog="bookied",
         description="Store ledgers for BookKeeper clients: one bookie, in the foreground.",
@@ -113,7 +116,7 @@ def bookie_parser() -> argparse.ArgumentParser:
 
 
 def autorecovery_parser() -> argparse.ArgumentParser:
-    """Return what reads the options of ``bookied autorecovery``."""
+    """Return the parser of the options of ``bookied autorecovery``."""
     parser = _Parser(
         prog="bookied autorecovery",
         description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
@@ -171,22 +174,22 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(options: DaemonOptions, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
-    """Return the settings that file, environment and command line make together.
+    """Return the settings of the file, the environment and the command line.
 
     Raises:
-        PropertiesError: a settings file cannot be read, or an option cannot be understood.
+        PropertiesError: a settings file cannot be read, or an option is invalid.
         ConfigError: a value is refused.
     """
     properties = _properties(options, environ, BookieConfig, ClientConfig)
     config, findings = load_bookie_config(properties, strict=options.strict_config)
-    if options.autorecovery_only:  # It has no use for a bookie's directories.
+    if options.autorecovery_only:  # Autorecovery uses no directory of the bookie.
         findings = tuple(one for one in findings if one.key not in DIRECTORY_KEYS)
     path = settings_file(options, environ)
     return config, findings if path is None else (*findings, *changeable_by_others(str(path)))
 
 
 def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> ClientConfig:
-    """Return the client's settings of the same sources; for autorecovery, which is a client.
+    """Return the client settings of the same sources; autorecovery uses a client.
 
     Raises:
         PropertiesError, ConfigError: as for ``configure``.
@@ -195,7 +198,7 @@ def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> Clie
 
 
 def origins(options: DaemonOptions, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return where each setting that is set comes from, by its key.
+    """Return the source of each setting, by its key.
 
     Raises:
         PropertiesError: a settings file cannot be read.
@@ -222,13 +225,13 @@ def _properties(options: DaemonOptions, environ: Mapping[str, str], *classes: ty
 
 
 def log_level(options: DaemonOptions, environ: Mapping[str, str], config: BookieConfig) -> str:
-    """Return the level to log at: the option, else the environment's, else the settings'."""
+    """Return the lowest log level: the option's, else the environment's, else the settings'."""
     given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
     return given if given in LEVELS else config.log_level
 
 
 def log_path(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to log to, ``None`` for stderr; the names are those of Java's scripts."""
+    """Return the log file, ``None`` for stderr; the variables are those of Java's scripts."""
     directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
     if options.log_file is not None or not (directory or name):
         return options.log_file
@@ -236,7 +239,7 @@ def log_path(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:
 
 
 class _OptionFormatter(argparse.RawDescriptionHelpFormatter):
-    """Writes help as ``bkctl`` does: sections and sentences begin with a capital."""
+    """A formatter whose sections and sentences begin with a capital, as in ``bkctl``."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
@@ -250,22 +253,25 @@ class _OptionFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Ends with status 1 on nonsense, as Java's launcher does; 2 means something else here."""
+    """A parser that ends with status 1 for an invalid option, as Java's launcher.
+
+    2 has another meaning.
+    """
 
     def error(self, message: str) -> None:  # type: ignore[override]
         self.exit(1, f"bookied: {message}; see bookied --help\n")
 
     def add_setting(self, names: str, key: str, value: str | None, what: str, **more: Any) -> None:
-        """Add the options of these names, which set a key of the settings file."""
+        """Add options with the names ``names`` that set ``key`` of the settings file."""
         more |= {"default": argparse.SUPPRESS, "dest": key, "metavar": value, "help": what}
         self.add_argument(*names.split(), action=_Setting, **more)
 
 
 def _settings(options: DaemonOptions) -> dict[str, str]:
-    """Return what the options set, by Java's keys, as text for a settings file."""
+    """Return the settings that the options set: Java's key to the text of a settings file."""
     found = dict(options.settings)
     if "zkServers" in found:
-        found.setdefault("metadataServiceUri", "")  # It overrides the file's.
+        found.setdefault("metadataServiceUri", "")  # An empty URI overrides the file's URI.
     elif "zkLedgersRootPath" in found:
         raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
     for override in options.overrides:
@@ -277,7 +283,7 @@ def _settings(options: DaemonOptions) -> dict[str, str]:
 
 
 class _Setting(argparse.Action):
-    """Sets the key of a settings file that is its ``dest``; an option without value says true."""
+    """An action that sets the settings key ``dest``; an option without a value sets ``true``."""
 
     def __call__(self, _parser: object, options: Any, value: Any, _name: object = None) -> None:
         if value == []:

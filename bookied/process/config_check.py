@@ -1,4 +1,4 @@
-"""What ``bookied --check-config`` prints about settings, and how it ends."""
+"""The output and exit status of ``bookied --check-config``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATUS_OF_CHECK: Final = {
     Severity.WARNING: BookieExitStatus.WARNINGS,
     Severity.ERROR: BookieExitStatus.PROBLEMS,
 }
-"""As ``bkctl config check`` ends."""
+"""The exit statuses, as of ``bkctl config check``."""
 
 
 def check_config(
@@ -26,7 +26,10 @@ def check_config(
     client_config: ClientConfig | None,
     findings: Findings,
 ) -> int:
-    """Show what is odd about settings that can be used, and about the files that they name."""
+    """Print the problems of the settings and of the files that they name.
+
+    Return the exit status.
+    """
     if not options.autorecovery_only:
         findings = (*findings, *check_files(config))
     if client_config is not None:
@@ -36,7 +39,7 @@ def check_config(
 
 
 def show_findings(findings: Findings) -> int:
-    """Print what is odd or wrong, and whether the settings can be used; return the exit status."""
+    """Print the findings, and whether the settings can be used; return the exit status."""
     for found in findings:
         sys.stdout.write(f"{found.severity.value}: {found}\n")
     worst_of_all = worst(findings)

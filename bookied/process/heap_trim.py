@@ -1,4 +1,4 @@
-"""Memory that the C library keeps after a flood, given back to the system.
+"""Return of freed memory to the system after a flood of requests.
 
 glibc keeps freed memory that lies below memory in use: after 1,500 TLS connections 57 MB stayed.
 """
@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThreadPool
 LOOK_EVERY_S: Final = 60.0
 
 KEPT_BYTES_MAX: Final = 32 << 20
-"""Freed memory that stays with the process. To give back 100 MB takes 10 ms."""
+"""Bytes of freed memory that the process keeps. The return of 100 MB takes 10 ms."""
 
 
 class _HeapInfo(ctypes.Structure):
@@ -31,7 +31,7 @@ class _HeapInfo(ctypes.Structure):
 
 
 class HeapTrim:
-    """Gives freed memory back where more than ``KEPT_BYTES_MAX`` stayed free between two looks."""
+    """A job that returns memory when more than ``KEPT_BYTES_MAX`` were free at two checks."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -42,7 +42,7 @@ class HeapTrim:
         self._free_before = 0
 
     def begin(self, reactor: Any) -> None:
-        """Look every minute, in a thread. Another C library than glibc is left alone."""
+        """Check every minute, in a thread; do nothing with another C library than glibc."""
         if self._info is not None and self._trim is not None:
             pool = reactor.getThreadPool()
             looking = LoopingCall(lambda: deferToThreadPool(reactor, pool, self.look))
@@ -50,7 +50,7 @@ class HeapTrim:
             looking.start(LOOK_EVERY_S, now=False)
 
     def look(self) -> None:
-        """Give memory back if enough was free at this look and at the one before."""
+        """Return memory to the system if enough was free at this check and at the previous one."""
         assert self._info is not None
         assert self._trim is not None
         free = self._info().fordblks

@@ -1,4 +1,4 @@
-"""Variables of Java's start scripts that have no effect here, to warn about."""
+"""Variables of Java's start scripts that bookied ignores, with a warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OF_THE_JVM: Final = (
 
 
 def remarks(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield level and text of what is to be said of the environment."""
+    """Yield (log level, text) for each variable that bookied ignores."""
     if path := environ.get(LOG_CONF):
         yield "warn", f"{LOG_CONF}={path} is not read: {_INSTEAD}"
     if found := [name for name in OF_THE_JVM if environ.get(name)]:

@@ -1,9 +1,9 @@
-"""How the daemon's log lines look: text in the order of Java's, or one JSON object a line.
+"""The format of the daemon's log: text in the order of Java's lines, or one JSON object a line.
 
-Text: ISO time with comma milliseconds, level, thread and logger in brackets, message, and in braces
-the attributes that the message does not hold. Attribute names are written as Java writes them
-(``ledger_id`` as ``ledgerId``).
-Rotation is left to the platform; a log file is opened anew on request.
+A text line has the ISO time with comma and milliseconds, the level, thread and logger in brackets,
+the message, and in braces the attributes that the message does not contain. Attribute names are
+written as in Java (``ledger_id`` as ``ledgerId``). The platform rotates the file; the bookie
+reopens it on request.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 REPEATS_MAX: Final = 20
-"""Events of one kind that are written within ``REPEAT_S``; more are only counted."""
+"""Events of one kind that are written within ``REPEAT_S``; further events are only counted."""
 
 REPEAT_S: Final = 10.0
 
 TEXT_CHARS_MAX: Final = 8192
-"""A longer message or attribute is cut: a peer may have chosen its length."""
+"""Characters of a message or attribute; a longer text, perhaps from a peer, is cut."""
 
 TRACEBACK_CHARS_MAX: Final = 65536
-"""Of a longer traceback the end is written, which names the error."""
+"""Characters of a traceback; of a longer traceback only the end is written, with the error."""
 
 _OURS: Final = ("bookied", "bkclient", "wire")
 _LEVEL_NAMES: Final = {"critical": "FATAL"}
@@ -47,7 +47,7 @@ _NOT_ATTRIBUTES: Final = frozenset({"isError", "failure", "why", "format", "mess
 
 
 def text_line(event: LogEvent) -> str:
-    """Return ``event`` as a line of text; a failure's traceback follows on lines of its own."""
+    """Return ``event`` as a line of text; the lines of a traceback follow."""
     when = datetime.fromtimestamp(event["log_time"]).astimezone()
     stamp = f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond // 1000:03d}"
     in_message = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
@@ -81,7 +81,7 @@ def json_line(event: LogEvent) -> str:
 
 @implementer(ILogObserver)
 class LineObserver:
-    """Writes each event as a line; from any thread, one line at a time."""
+    """An observer that writes each event as one line; callable from any thread."""
 
     def __init__(self, out: TextIO, line: Callable[[LogEvent], str]) -> None:
         self._out, self._line = out, line
@@ -94,7 +94,7 @@ class LineObserver:
             self._out.flush()
 
     def write_to(self, out: TextIO) -> TextIO:
-        """Write to ``out`` from now on; return what was written to before."""
+        """Write to ``out`` from now on; return the previous stream."""
         with self._lock:
             before, self._out = self._out, out
         return before
@@ -108,10 +108,10 @@ class _Repeats:
 
 @implementer(ILogObserver)
 class RepeatLimiter:
-    """Lets ``REPEATS_MAX`` events of one kind through in ``REPEAT_S``, then counts them.
+    """A filter that passes ``REPEATS_MAX`` events of one kind in ``REPEAT_S`` and counts the rest.
 
-    A kind is a logger and an unformatted message. The count is told with the next event of that
-    kind that passes, as the attribute ``suppressed``. It keeps as many kinds as the program has.
+    A kind is a logger and an unformatted message, so there are as many kinds as the program has.
+    The next event of the kind that passes has the count as the attribute ``suppressed``.
     """
 
     def __init__(self, observer: ILogObserver) -> None:
@@ -132,7 +132,7 @@ class RepeatLimiter:
 
 
 class Logging:
-    """The process's log: where it goes, in which form, from which level on."""
+    """The log of the process: its stream or file, format and lowest level."""
 
     def __init__(
         self, *, level: str = "info", form: str = "text", file: Path | None = None
@@ -151,21 +151,21 @@ class Logging:
         self.set_level(level)
 
     def begin(self) -> None:
-        """Take all of the process's log events from now on."""
+        """Write all log events of the process from now on."""
         limiter = RepeatLimiter(self._observer)
         filtering = FilteringLogObserver(limiter, [self._predicate])
         globalLogBeginner.beginLoggingTo([filtering], redirectStandardIO=False)
 
     def set_level(self, level: str) -> None:
-        """Write events of our own from ``level`` on, and warnings of the libraries."""
+        """Write events of this program from ``level`` on, and warnings of the libraries."""
         for namespace in _OURS:
             self._predicate.setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))
 
     def reopen(self) -> None:
-        """Open the log file anew, after something has moved it away.
+        """Open the log file again, after another program has moved it.
 
         Raises:
-            OSError: it cannot be opened; the old one is kept.
+            OSError: the file cannot be opened; the log continues in the old file.
         """
         if self._file is not None:
             self._observer.write_to(_open(self._file)).close()
@@ -200,7 +200,7 @@ def _cut(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Return ``text`` with characters that begin a line, or drive a terminal, as escapes."""
+    """Return ``text`` with line breaks and terminal control characters as escapes."""
     return _printable(text, lambda one: repr(one)[1:-1])
 
 

@@ -1,15 +1,18 @@
-"""The version of this distribution. Leans on nothing: `bkctl --version` needs no more."""
+"""The version of this distribution.
+
+It imports little: `bkctl --version` imports only this module.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 RELEASE: Final = "4.18.0"
-"""The BookKeeper release whose protocol, files and metadata are spoken."""
+"""The BookKeeper release with the same protocol, files and metadata."""
 
 
 def own_version() -> str:
-    """Return the number of the installed version."""
+    """Return the installed version."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

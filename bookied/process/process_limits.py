@@ -1,4 +1,4 @@
-"""Limits of the process that a bookie needs: open files, threads, and the size of a file."""
+"""The limits that a bookie checks at its start: open files, threads and file size."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from bookied.errors import OpenFilesError, ThreadsError
 log = Logger()
 
 OPEN_FILES_MIN: Final = 128
-"""A bookie keeps what it promises with so many; see tests/live/bookied/test_few_descriptors.py."""
+"""The lowest limit with which a bookie works; see tests/live/bookied/test_few_descriptors.py."""
 
 THREADS_MIN: Final = 48
-"""A start takes as many: RocksDB opens its files with 16, and aborts the process without them."""
+"""Threads that a start needs: RocksDB opens files with 16, and aborts the process without them."""
 
 _SMALL_STACK_BYTES: Final = 64 * 1024
 
 
 def raise_open_files_limit() -> None:
-    """Raise the limit on open files as far as allowed."""
+    """Raise the limit on open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def insist_enough_open_files() -> None:
-    """Refuse a limit under which a checkpoint, a stop or clients would fail later.
+    """Refuse a limit with which a checkpoint, a stop or a client would fail later.
 
     Raises:
-        OpenFilesError: it is one.
+        OpenFilesError: the limit is too low.
     """
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if 0 <= allowed < OPEN_FILES_MIN:
@@ -44,10 +44,10 @@ def insist_enough_open_files() -> None:
 
 
 def insist_enough_threads(config: BookieConfig) -> None:
-    """Refuse a limit under which a part would fail later.
+    """Refuse a limit with which a thread could not start later.
 
     Raises:
-        ThreadsError: it is one.
+        ThreadsError: the limit is too low.
     """
     may_end, begun = threading.Event(), list[threading.Thread]()
     stack_bytes = threading.stack_size(_SMALL_STACK_BYTES)
@@ -66,7 +66,7 @@ def insist_enough_threads(config: BookieConfig) -> None:
 
 
 def warn_of_small_files(config: BookieConfig) -> None:
-    """Warn of a limit on the size of a file that a journal or an entry log reaches."""
+    """Log a warning if a journal or an entry log can reach the limit on the file size."""
     allowed = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     needed = max(config.journal_bytes_max, config.log_bytes_max)
     if 0 <= allowed < needed:

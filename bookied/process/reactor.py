@@ -1,4 +1,4 @@
-"""The reactor of a bookie's process: Twisted's, with less to do for each event."""
+"""The reactor of a bookie's process: Twisted's reactor with less work for each event."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ if sys.platform == "linux":
         """Do nothing."""
 
     class PromptReactor(EPollReactor):
-        """Reads and writes as Twisted's reactor of this system does.
+        """A reactor that reads and writes as Twisted's reactor of this system.
 
-        Twisted notes for its log which connection each event is for. That takes 5 µs, as long as
-        some requests, and nothing of ours is logged with it.
+        Twisted notes in its log context which connection each event belongs to. That takes 5 µs, as
+        long as some requests, and bookied's log does not use the note.
         """
 
         before_event: Callable[[object], object] = staticmethod(_nothing)
-        """Called before each event of several, with the reader or writer, and with None after all.
+        """Called before each of several events with the reader or writer, and with None after all
+        events.
 
-        An event that comes alone has no others to be gathered with, and costs no call.
+        A single event cannot be gathered with others, so there is no call for it.
         """
 
         def doPoll(self, timeout: float | None) -> None:
-            """Wait for events, at most so many seconds, and tell whom they are for."""
+            """Wait at most ``timeout`` seconds, and pass each event to its reader or writer."""
             events = self._poller.poll(timeout, len(self._selectables))
             before_event = self.before_event if len(events) > 1 else _nothing
             try:
                 for fd, event in events:
                     selectable = self._selectables.get(fd)
-                    if selectable is not None:  # It may have gone with an event before.
+                    # A previous event may have removed the reader or writer.
+                    if selectable is not None:
                         before_event(selectable)
                         self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
             finally:
@@ -43,6 +45,6 @@ if sys.platform == "linux":
 
 
 def install() -> None:
-    """Have ``twisted.internet.reactor`` be this one, where there is one for the system."""
+    """Make this reactor ``twisted.internet.reactor``, if it exists for this system."""
     if sys.platform == "linux":
         installReactor(PromptReactor())  # type: ignore[no-untyped-call]

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends to ``NOTIFY_SOCKET``, or nowhere when it is not set; never fails, never waits."""
+    """A sender to ``NOTIFY_SOCKET``.
+
+    It never fails or waits, and does nothing if that is not set.
+    """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -20,14 +23,14 @@ class Notifier:
 
     @property
     def watchdog_s(self) -> float | None:
-        """How long the manager waits between two ``WATCHDOG=1``; None where it waits for none."""
+        """The time within which the manager expects ``WATCHDOG=1``; None if it expects none."""
         usec, pid = self._environ.get("WATCHDOG_USEC", ""), self._environ.get("WATCHDOG_PID", "")
         if not usec.isdigit() or not int(usec) or pid not in {"", str(os.getpid())}:
             return None
         return int(usec) / 1e6
 
     def notify(self, *assignments: str) -> None:
-        """Send e.g. ``"READY=1"``, ``"STATUS=replaying"``."""
+        """Send assignments such as ``"READY=1"`` and ``"STATUS=replaying"``."""
         if self._address[:1] not in {"/", "@"}:
             return
         address = self._address.replace("@", "\0", 1)

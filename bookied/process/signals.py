@@ -1,6 +1,6 @@
 """The signals of a bookie's process, and the stacks of its threads for SIGQUIT.
 
-What a stop does, in which order: ``bookied.service.start_and_stop``.
+``bookied.service.start_and_stop`` defines the order of a stop.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @attrs.frozen(kw_only=True)
 class SignalActions:
-    """What each signal starts; all are called on the reactor."""
+    """The action of each signal; the reactor calls them."""
 
     stop: Callable[[], object]
-    """The first SIGTERM or SIGINT; the second ends the process at once."""
+    """SIGTERM and SIGINT: stop; a second signal ends the process at once."""
     reopen: Callable[[], object]
     """SIGHUP: open the log file again, and read the settings."""
     collect: Callable[[], object]
@@ -39,16 +39,16 @@ class ProcessSignals:
     """The signal handlers of one process.
 
     Args:
-        reactor: where the actions are called.
-        actions: what each signal starts.
+        reactor: calls the actions in its thread.
+        actions: the action of each signal.
     """
 
     def __init__(self, reactor: IReactorFromThreads, actions: SignalActions) -> None:
         self._reactor, self._actions = reactor, actions
         self.is_stopping = False
-        """Whether the next stop signal ends the process at once."""
+        """True if the next stop signal ends the process at once."""
         self.is_over = False
-        """Whether the exit status is known, so that a stop signal changes nothing any more."""
+        """True if the exit status is fixed, and a stop signal changes nothing."""
 
     def begin(self) -> None:
         """Install the handlers."""
@@ -60,13 +60,14 @@ class ProcessSignals:
             signal.SIGQUIT: self._actions.dump,
         }
         for number, action in handlers.items():
-            # Python's handlers run between two instructions of whatever runs: get out of there.
+            # Python runs handlers between two instructions of any code: leave that code first.
             signal.signal(number, lambda *_, then=action: self._reactor.callFromThread(then))
 
     def end(self) -> None:
         """Ignore stop signals.
 
-        The interpreter's end restores the system's handlers, except those of ignored signals.
+        When the interpreter ends, it restores the system's handlers, except those of ignored
+        signals.
         """
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
@@ -81,7 +82,7 @@ class ProcessSignals:
 
 
 def thread_stacks() -> Iterator[tuple[int, str]]:
-    """Yield the id of each thread with its stack in one line, the innermost function first."""
+    """Yield (thread id, stack in one line, the innermost function first) for each thread."""
     for number, frame in sys._current_frames().items():  # noqa: SLF001  # there is no other way
         yield (
             number,

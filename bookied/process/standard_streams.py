@@ -1,4 +1,4 @@
-"""Standard streams that are closed: before the process began (``2>&-``), or while it runs."""
+"""Standard streams that are closed before the process starts (``2>&-``) or while it runs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 def open_closed_streams(*, keep_output: bool = True) -> None:
-    """Put something behind 0, 1 and 2 where there is nothing, before a file gets that number.
+    """Open the closed ones of the streams 0, 1 and 2, before a file gets their number.
 
-    Or the next journal would be number 2, and what a library tells stderr would be written into it.
-    Input is at its end then, and errors go nowhere. Output that is to be kept cannot be written,
-    and fails as it does elsewhere: ``Bad file descriptor``.
+    Otherwise the next journal could get number 2, and a library's message to stderr would be
+    written into it. Input then is at its end, and errors are dropped. With ``keep_output``, a write
+    to a closed output fails as elsewhere: ``Bad file descriptor``.
     """
     flags = (os.O_RDONLY, os.O_RDONLY if keep_output else os.O_WRONLY, os.O_WRONLY)
     for number, name in enumerate(_STREAMS):
         if not _is_open(number):
-            # The lowest free number is this one: those below it are open by now.
+            # The new descriptor gets this number: the lower numbers are open.
             os.set_inheritable(os.open(os.devnull, flags[number]), True)
             setattr(sys, name, _opened(number))
 
 
 def outlive_stderr() -> None:
-    """Drop what is written to stderr once its reader has gone, as behind a pipe to ``head``.
+    """Drop output to stderr after its reader has ended, such as ``head`` behind a pipe.
 
-    Or the work would end there, perhaps in the middle, or its exit status would be that of the
-    telling. A stderr that is not the process's own stays as it is.
+    Otherwise the work would end in the middle, or the exit status would be that of the failed
+    write. A stderr that is not the process's own stays unchanged.
     """
     if sys.stderr is sys.__stderr__ and sys.stderr is not None:
         raw = io.BufferedWriter(_Lossy(sys.stderr.fileno(), "w", closefd=False))
@@ -43,7 +43,7 @@ def outlive_stderr() -> None:
 
 
 class _Lossy(io.FileIO):
-    """A file that takes everything, whatever becomes of it."""
+    """A file whose writes never fail."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         with contextlib.suppress(OSError):

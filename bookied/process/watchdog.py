@@ -1,8 +1,8 @@
-"""When the service manager is told that the bookie lives (systemd's watchdog, ``sd_notify(3)``).
+"""The messages to systemd's watchdog that the bookie works (``sd_notify(3)``).
 
-It is told from the reactor, so that one that hangs tells nothing, and only while the journals make
-progress: a bookie whose disk has stopped answering takes adds that it will never acknowledge. The
-service manager then ends it, and clients go elsewhere.
+The reactor sends them, so that a reactor that hangs sends none. They are sent only while the
+journals make progress: a bookie whose disk does not answer accepts adds that it never acknowledges.
+Without messages the service manager ends the bookie, and clients use other bookies.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 TELLS_IN_TIMEOUT: Final = 4
-"""How often it is told within the time that the service manager waits."""
+"""Messages within the time-out of the service manager."""
 
 log = Logger()
 
 
 class WatchedJournal(Protocol):
-    """What has work queued and gets it done: a journal."""
+    """A journal, as the watchdog sees it."""
 
     @property
     def queued_bytes(self) -> int:
-        """How much waits."""
+        """The bytes that wait to be written."""
 
     @property
     def committed_bytes(self) -> int:
-        """How much was done since its start."""
+        """The bytes written since the start."""
 
     @property
     def space_error(self) -> Exception | None:
-        """Why it can only wait for space: a restart would not help."""
+        """The error of a journal without space; a restart would not help."""
 
 
 @attrs.frozen
 class _JournalProgress:
-    """How far a journal was, and since when it is no further."""
+    """The committed bytes of a journal, and the time since which they are unchanged."""
 
     committed_bytes: int
     since_s: float
 
 
 class WatchedProgress:
-    """Whether each journal that has something to write wrote some of it within ``stuck_s``."""
+    """A check that each journal with queued bytes writes some of them within ``stuck_s``."""
 
     def __init__(self, *, stuck_s: float) -> None:
         self._stuck_s = stuck_s
         self._seen: dict[int, _JournalProgress] = {}
 
     def stuck(self, journals: Sequence[WatchedJournal], now_s: float) -> list[int]:
-        """Return which of the journals make none, by their places."""
+        """Return the indexes of the journals without progress."""
         found = []
         for place, journal in enumerate(journals):
             before = self._seen.get(place)
@@ -66,7 +66,7 @@ class WatchedProgress:
 
 
 class Watchdog:
-    """Tells ``alive`` a few times within ``timeout_s``, while there is reason to."""
+    """A timer that calls ``alive`` within ``timeout_s`` while all journals make progress."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Watchdog:
         self._loop.clock = clock
 
     def start(self) -> None:
-        """Begin to tell, now that it serves."""
+        """Start the timer; call this when the bookie serves."""
         self._loop.start(self._every_s)
 
     def _check(self) -> None:

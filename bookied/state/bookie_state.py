@@ -1,4 +1,4 @@
-"""What a bookie is doing, as a table: starting, writable, read-only, stopping, stopped."""
+"""The states of a bookie as a table: starting, writable, read-only, stopping, stopped."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from wire.errors import LocalProtocolError
 
 
 class State(enum.Enum):
-    """Where a bookie is in its life."""
+    """A state of a bookie."""
 
     STARTING = "starting"
-    """No client is served, nothing is registered."""
+    """The bookie serves no client and is not registered."""
     WRITABLE = "writable"
     READ_ONLY = "read-only"
     STOPPING = "stopping"
-    """No new connections; requests in progress are finished."""
+    """The bookie accepts no connection and finishes the requests in progress."""
     STOPPED = "stopped"
 
 
 class Event(enum.Enum):
-    """What moves it on."""
+    """An event that changes the state."""
 
     STARTED = "started"
     STARTED_READ_ONLY = "started read-only"
     TURN_READ_ONLY = "turn read-only"
     TURN_WRITABLE = "turn writable"
     STOP = "stop"
-    """Asked for, or for a failure."""
+    """A request to stop, or a failure."""
     DRAINED = "drained"
 
 
@@ -42,7 +42,7 @@ TRANSITIONS: Final = {
     (State.READ_ONLY, Event.STOP): State.STOPPING,
     (State.STOPPING, Event.DRAINED): State.STOPPED,
 }
-"""A pair that is absent must not happen."""
+"""The next state for each state and event; other pairs must not occur."""
 
 SERVING: Final = frozenset({State.WRITABLE, State.READ_ONLY})
 """The states in which a bookie is registered and answers."""
@@ -55,10 +55,10 @@ class BookieLifecycle:
         self.now = State.STARTING
 
     def move(self, event: Event) -> State:
-        """Return the state that ``event`` leads to.
+        """Return the state after ``event``.
 
         Raises:
-            LocalProtocolError: it leads nowhere from here.
+            LocalProtocolError: the event must not occur in the present state.
         """
         after = TRANSITIONS.get((self.now, event))
         if after is None:

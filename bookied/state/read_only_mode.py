@@ -1,9 +1,10 @@
-"""Whether a bookie takes adds: as its settings, its operator and its disks have it.
+"""Read-only mode: set by the settings, by an operator, or because of the disks.
 
-When a disk counts as full is decided in ``bookied.directories.disk_fullness``.
+``bookied.directories.disk_fullness`` decides when a disk is full.
 
-Read-only while any of the three says so; agrees with BookKeeper 4.18.0, BookieStateManager. Adds
-of high priority (recovery) are taken in read-only mode too while some disk has space for them.
+The bookie is read-only while any of the three asks for it; agrees with BookKeeper 4.18.0,
+BookieStateManager. A read-only bookie still accepts adds of high priority (recovery) while a disk
+has space for them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = Logger()
 
 @attrs.frozen(kw_only=True)
 class ModeEffects:
-    """What a change of mode is put into effect by."""
+    """The functions that apply a change of the mode."""
 
     allow: Callable[[Writes], None]
     register: Callable[[State], None]
@@ -38,9 +39,9 @@ class ModeEffects:
 
 
 class ReadOnlyMode:
-    """The reasons to be read-only, and the moves between ``WRITABLE`` and ``READ_ONLY``.
+    """The reasons to be read-only, and the changes between ``WRITABLE`` and ``READ_ONLY``.
 
-    Before the bookie serves nothing is put into effect; ``started`` does so at once.
+    No change is applied before the bookie serves; ``started`` applies the mode.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ReadOnlyMode:
         *,
         kept: PersistedMode | None = None,
     ) -> None:
-        """Begin with what was ``kept`` from before the start."""
+        """Begin with ``kept``, the mode that the previous process stored."""
         self._config, self._state = config, state
         self._clock, self._effects = clock, effects
         self._status = kept or PersistedMode()
@@ -62,24 +63,24 @@ class ReadOnlyMode:
 
     @property
     def read_only(self) -> bool:
-        """Whether there is any reason for it."""
+        """True if there is a reason to be read-only."""
         by_hand = self._config.force_read_only or self.is_read_only_by_hand
         is_unable = self._lacks_descriptors or self._lacks_journal_space
         return by_hand or is_unable or self._verdict.read_only or self._out_of_space
 
     @property
     def is_read_only_by_hand(self) -> bool:
-        """Whether an operator has made it so."""
+        """True if an operator has made the bookie read-only."""
         return self._status.by_hand and self._status.read_only
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether the next look at the disks is awaited, for a write has found no space."""
+        """True if a write found no space, until the next check of the disks."""
         return self._out_of_space
 
     @property
     def writes(self) -> Writes:
-        """Which adds may be taken."""
+        """The adds that the bookie may accept."""
         if not self.read_only:
             return Writes.ALL
         if self._lacks_descriptors or self._lacks_journal_space or self._out_of_space:
@@ -87,28 +88,28 @@ class ReadOnlyMode:
         return Writes.HIGH_PRIORITY if self._verdict.high_priority_allowed else Writes.NONE
 
     def begin(self, verdict: DiskVerdict) -> None:
-        """Take the first look at the disks into account.
+        """Note the result of the first check of the disks.
 
         Raises:
-            NoSpaceError: they are full, and the bookie may not be read-only.
+            NoSpaceError: the disks are full, and the settings forbid the read-only mode.
         """
         self._verdict = verdict
         if verdict.read_only and not self._config.read_only_mode:
             raise NoSpaceError(_full_message(verdict.full))
 
     def started(self) -> None:
-        """Say that the bookie is registered as ``read_only`` had it; put the mode into effect."""
+        """Apply the mode, after the bookie has registered with ``read_only``."""
         self._state.move(Event.STARTED_READ_ONLY if self.read_only else Event.STARTED)
         self._effects.allow(self.writes)
         if self.read_only != self._status.read_only and not self._config.force_read_only:
             self._keep(read_only=self.read_only)
 
     def disks_changed(self, verdict: DiskVerdict, *, out_of_space: bool = False) -> None:
-        """Obey what a look at the disks has found.
+        """Apply the result of a check of the disks.
 
         Args:
-            verdict: about all of them.
-            out_of_space: a write that found no space still finds none.
+            verdict: the result for all disks.
+            out_of_space: True if a write still finds no space.
         """
         self._verdict, self._out_of_space = verdict, out_of_space
         if verdict.read_only and not self._config.read_only_mode:
@@ -117,7 +118,7 @@ class ReadOnlyMode:
             self._put_into_effect()
 
     def out_of_space(self, directory: Path) -> None:
-        """Obey a write that found no space, until the next look at the disks says otherwise."""
+        """Refuse adds after a write found no space, until the next check of the disks."""
         self._out_of_space = True
         if not self._config.read_only_mode and self._state.now in SERVING:
             self._effects.failed(NoSpaceError(_full_message((directory,))))
@@ -125,9 +126,9 @@ class ReadOnlyMode:
             self._put_into_effect()
 
     def lacks_descriptors(self, lacks: bool) -> None:  # noqa: FBT001 -- the one thing that is told
-        """Take no adds while checkpoints cannot open files: nothing else frees memory and journals.
+        """Refuse adds while checkpoints, which free memory and journals, cannot open files.
 
-        Of ``readOnlyModeEnabled`` this does not depend: it passes by itself.
+        This does not depend on ``readOnlyModeEnabled``, because the state ends without an operator.
         """
         if lacks != self._lacks_descriptors:
             self._lacks_descriptors = lacks
@@ -138,7 +139,10 @@ class ReadOnlyMode:
             self._put_into_effect()
 
     def journal_space(self, error: BookKeeperError | None) -> None:
-        """Take no adds while a journal has no space: ``error`` says which; None: all have some."""
+        """Refuse adds while a journal has no space: ``error`` names the journal.
+
+        None: all have space.
+        """
         self._lacks_journal_space = error is not None
         if error is not None:
             log.warn("adds are refused until the journal has space: {error}", error=error)
@@ -148,13 +152,13 @@ class ReadOnlyMode:
             self._put_into_effect()
 
     def set_by_hand(self, *, read_only: bool) -> None:
-        """Obey the operator, who alone can take it back."""
+        """Apply an operator's choice; only an operator can end a read-only mode by hand."""
         self._status = PersistedMode(read_only, wall_ms(self._clock), by_hand=read_only)
         if not self._put_into_effect():
             self._effects.keep(self._status)
 
     def _put_into_effect(self) -> bool:
-        """Move between the modes if they call for it; say whether it did."""
+        """Change the mode if the reasons require it; return whether it changed."""
         if self._state.now not in SERVING:
             return False
         writes = self.writes

@@ -1,10 +1,10 @@
-"""Keeps one bookie registered for as long as it serves.
+"""The registration of a bookie in the metadata store, from its start to its stop.
 
-The metadata session may be lost while the bookie goes on serving: the registration vanishes with
-it and is made anew in the session that follows, in the mode the bookie is in by then. A session
-that stays away, or an entry that another process keeps, ends the bookie (metadata.md section 14;
-Java 4.18.0 does the same but for its tries without pause). So does a missing cookie: the bookie was
-decommissioned while it had no registration. Java's bookie serves on, and its next start fails.
+If the metadata session is lost, the registration vanishes and the bookie goes on serving. It
+registers again in the next session, in the mode that it has then. The bookie ends if it gets no
+session in time, or if another process keeps the registration (metadata.md section 14; Java 4.18.0
+does the same, but tries without pause). The bookie also ends if its cookie is missing: it was
+decommissioned while it had no registration. Java's bookie goes on, and its next start fails.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 10.0
 
 GIVE_UP_S: Final = 600.0
-"""How long a bookie serves without a registration before it stops."""
+"""Seconds that a bookie serves without a registration before it stops."""
 
 log = Logger()
 
 
 class Registration:
-    """One bookie's entry in the metadata store, writable or read-only.
+    """The registration of one bookie, writable or read-only.
 
-    ``failed`` is called once, when the bookie cannot be registered for good; it gets the reason.
-    All methods belong to the reactor's thread.
+    ``failed`` is called once, with the reason, if the bookie cannot be registered for good. All
+    methods belong to the reactor's thread.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Registration:
         give_up_s: float = GIVE_UP_S,
         failed: Callable[[BookieStopError], None],
     ) -> None:
-        """Prepare a registration; nothing is written before ``register``.
+        """Prepare a registration; only ``register`` writes it.
 
         Args:
             store: a connected store.
-            clock: for pauses between tries.
-            bookie_id: the name to register.
-            info: what clients are told.
-            give_up_s: how long to try after a lost session.
-            failed: told why the bookie must stop.
+            clock: for pauses between attempts.
+            bookie_id: the id to register.
+            info: the addresses and properties that clients read.
+            give_up_s: seconds of attempts after a lost session.
+            failed: called with the reason why the bookie must stop.
         """
         self._store, self._clock = store, clock
         self._bookie_id, self._info = bookie_id, info
@@ -80,8 +80,8 @@ class Registration:
         """Register, and stay registered until ``unregister``.
 
         Raises:
-            RegistrationError: another session holds the entry and stays, or the store refuses.
-            WrongIdentityError: the bookie has no cookie any more.
+            RegistrationError: another session keeps the registration, or the store refuses.
+            WrongIdentityError: the metadata store has no cookie of the bookie.
         """
         self._wanted, self._read_only = True, read_only
         if self._watch is None:
@@ -92,7 +92,7 @@ class Registration:
             raise self._reason(error) from error
 
     async def set_read_only(self, *, read_only: bool) -> None:
-        """Change the mode; while the store is away, it is changed as soon as it is back."""
+        """Change the mode; without a connection to the store, as soon as it is connected again."""
         self._read_only = read_only
         try:
             await self._write()
@@ -102,12 +102,12 @@ class Registration:
             self._fail(self._reason(error))
 
     async def settled(self) -> None:
-        """Wait for what is being written to the store: it is there by then, or could not be."""
+        """Return when a write to the store that is in progress has succeeded or failed."""
         async with self._one_at_a_time:
             return
 
     async def unregister(self) -> None:
-        """Take the entry away; one that cannot be reached goes with the session."""
+        """Delete the registration; if the store cannot be reached, it expires with the session."""
         self._wanted = False
         if self._watch is not None:
             self._watch.cancel()
@@ -138,13 +138,14 @@ class Registration:
     async def _write(self) -> None:
         async with self._one_at_a_time:
             is_current = False
-            while not is_current:  # Or the entry went with a session that was lost meanwhile.
+            # Try again if a session was lost during the write: the registration vanished with it.
+            while not is_current:
                 read_only, sessions_lost = self._read_only, self._sessions_lost
                 await self._store.register(self._bookie_id, self._info, read_only=read_only)
                 if not self.is_registered:
                     await self._insist_cookie()
                 is_current = sessions_lost == self._sessions_lost
-            if not self._wanted:  # ``unregister`` was quicker than what this has written.
+            if not self._wanted:  # ``unregister`` was called during this write.
                 await self._store.unregister(self._bookie_id)
                 return
             self.is_registered = True
@@ -152,9 +153,10 @@ class Registration:
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)
 
     async def _insist_cookie(self) -> None:
-        """Raise ``WrongIdentityError`` where the cookie has gone; take the entry away again.
+        """Raise ``WrongIdentityError`` and delete the registration if the cookie is missing.
 
-        The entry comes first: who removes a cookie looks for the entry afterwards.
+        The registration is written before this check, because an operator who deletes a cookie
+        checks the registration afterwards.
         """
         try:
             await self._store.read_cookie(self._bookie_id)
@@ -191,7 +193,7 @@ class Registration:
                 return
 
     def _wait(self, pause_s: float) -> Deferred[None]:
-        """Pause between tries; a session that is back ends it."""
+        """Wait between attempts; a new session ends the wait."""
         self._pause = Deferred()
         later = self._clock.callLater(pause_s, self._end_pause, self._pause)
         return self._pause.addBoth(self._paused, later)
