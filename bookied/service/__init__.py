@@ -1,1 +1,1 @@
-"""A bookie, and autorecovery, as services: built from their parts, started, and stopped."""
+"""The services of a process: a bookie or autorecovery, with their start and stop."""

@@ -1,7 +1,7 @@
 """Autorecovery as a process of its own: ``bookied autorecovery``.
 
-It has what ``BookieService`` has towards the process around it: ``start``, ``stop``, ``abandon``,
-``dump`` and a word when it cannot go on.
+For the process around it, the service has the interface of ``BookieService``: ``start``, ``stop``,
+``abandon``, ``dump``, and a callback for a failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = Logger()
 
 
 class AutoRecoveryService:
-    """One auditor and one worker's life. All methods belong to the reactor's thread.
+    """An auditor and a replication worker. All methods belong to the reactor's thread.
 
     ``failed`` is called at most once, when they cannot go on.
     """
@@ -50,10 +50,10 @@ class AutoRecoveryService:
         self.stats = RepairStats()
 
     async def start(self) -> None:
-        """Return once it stands for election and looks for marks.
+        """Return when the auditor stands for election and the worker waits for marks.
 
         Raises:
-            BookieStopError: it cannot; what was begun is undone.
+            BookieStopError: the service cannot start; all started parts have ended.
         """
         await self._starting.run(self._start)
 
@@ -71,7 +71,8 @@ class AutoRecoveryService:
         self._progress("repairing")
 
     def _ended(self, failure: Failure) -> None:
-        self._running = None  # Or who lets go of everything would wait for what tells them to.
+        # Without this, the release below would wait for the task that calls it.
+        self._running = None
         if failure.check(CancelledError) is not None:
             return
         error = failure.value
@@ -81,14 +82,14 @@ class AutoRecoveryService:
         self._tell_failed(error)
 
     async def stop(self) -> None:
-        """End what is in progress and close the session; safe to call again."""
+        """End the work in progress and close the session; safe to call again."""
         self._starting.stop_wanted = True
         if self._running is None:
             await self._starting.ended()
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Release everything. The next worker takes up repairs in progress."""
+        """Release all resources. Another worker continues the repairs in progress."""
         if self._released:
             return
         self._released = True
@@ -102,10 +103,10 @@ class AutoRecoveryService:
         await self.parts.close()
 
     def reload(self) -> None:
-        """Read keys and certificates again; connections that are there go on as they are."""
+        """Read keys and certificates again; existing connections are unchanged."""
         if self.parts.greeting is not None:
             self.parts.greeting.reload()
 
     def dump(self) -> dict[str, object]:
-        """Return what an operator wants to know."""
+        """Return the state for an operator: a description and a value for each part."""
         return {"metadata session": f"{self.parts.store.session_id:#x}"}

@@ -1,4 +1,4 @@
-"""What a bookie does for itself beside serving: it collects garbage, and repairs ledgers."""
+"""The background work of a bookie: garbage collection and autorecovery."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def ledger_garbage(
     config: BookieConfig, parts: Dependencies, membership: ClusterMembership
 ) -> LedgerGarbage:
-    """Return what asks the metadata which ledgers of a bookie are gone."""
+    """Return an object that looks up in the metadata which ledgers of a bookie are deleted."""
     return LedgerGarbage(
         parts.store,
         parts.clock,
@@ -40,7 +40,10 @@ def ledger_garbage(
 
 
 class Collectors:
-    """All methods belong to the reactor's thread."""
+    """The garbage collectors of a bookie, one for each storage.
+
+    All methods belong to the reactor's thread.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Collectors:
         storages: Storages,
         effects: CollectorEffects,
     ) -> None:
-        """Make a collector for each storage; ``start`` begins."""
+        """Make a collector for each storage; ``start`` starts them."""
         self._direct = parts.threads
         settings = CollectorSettings.of(config, direct=parts.threads)
         count = len(storages)
@@ -61,18 +64,18 @@ class Collectors:
         }
 
     def settings_changed(self, config: BookieConfig) -> None:
-        """Go by other settings; see ``Collector.settings_changed``."""
+        """Apply changed settings; see ``Collector.settings_changed``."""
         settings = CollectorSettings.of(config, direct=self._direct)
         for collector in self._collectors.values():
             collector.settings_changed(settings)
 
     def start(self) -> None:
-        """Collect every so often from now on."""
+        """Start the collections at intervals."""
         for collector in self._collectors.values():
             collector.start()
 
     async def stop(self) -> None:
-        """Begin nothing more; return when all that is in progress has come to a safe point."""
+        """Start no further collection; return when those in progress have reached a safe point."""
         stopping = [Deferred.fromCoroutine(one.stop()) for one in self._collectors.values()]
         await gatherResults(stopping)
 
@@ -82,32 +85,32 @@ class Collectors:
         return gatherResults(asked)
 
     def statuses(self) -> Iterator[CollectorStatus]:
-        """Give what each collector does and has done, in the order of the storages."""
+        """Yield the state of each collector, in the order of the storages."""
         for collector in self._collectors.values():
             yield collector.status
 
     def stats(self) -> Iterator[CollectorStats]:
-        """Give how long each takes for what, in the order of the storages."""
+        """Yield the durations of each collector's work, in the order of the storages."""
         for collector in self._collectors.values():
             yield collector.stats
 
     @property
     def suspended(self) -> SuspendedCompactions:
-        """Which compactions an operator or a disk has suspended in any storage."""
+        """The compactions that an operator or a disk has suspended in any storage."""
         return reduce(or_, (one.suspensions.all for one in self._collectors.values()))
 
     @property
     def suspended_by_hand(self) -> SuspendedCompactions:
-        """Which compactions an operator has suspended."""
+        """The compactions that an operator has suspended."""
         return reduce(or_, (one.suspensions.by_hand for one in self._collectors.values()))
 
     def suspend(self, suspended: SuspendedCompactions) -> None:
-        """Obey the operator in all storages; see ``Suspensions``."""
+        """Suspend or resume compactions in all storages, for an operator; see ``Suspensions``."""
         for collector in self._collectors.values():
             collector.suspensions.suspend_by_hand(suspended)
 
     def disks_changed(self, verdict: DiskVerdict) -> None:
-        """Obey what a look at the disks has found: each for the directories of its storage."""
+        """Apply the result of a check of the disks to each storage's directories."""
         for storage, collector in self._collectors.items():
             own = set(storage.directories.all)
             collector.disks_changed(
@@ -117,10 +120,10 @@ class Collectors:
 
 
 class BackgroundWork:
-    """Begins when the bookie serves; before that all its methods do nothing."""
+    """Background work that starts when the bookie serves; before, its methods do nothing."""
 
     def __init__(self, config: BookieConfig) -> None:
-        """Begin nothing yet."""
+        """Prepare; nothing starts."""
         self._config = config
         self.collectors: Collectors | None = None
         self.autorecovery: AutoRecoveryBesideBookie | None = None
@@ -132,18 +135,18 @@ class BackgroundWork:
         effects: CollectorEffects,
         bookie_id: BookieId,
     ) -> None:
-        """Collect garbage and, where the settings say so, repair ledgers from now on."""
+        """Start garbage collection and, if the settings ask for it, autorecovery."""
         self.collectors = Collectors(self._config, parts, storages, effects)
         self.collectors.start()
         self._start_autorecovery(parts, bookie_id)
 
     def _start_autorecovery(self, parts: Dependencies, bookie_id: BookieId) -> None:
-        """Begin to repair, in a metadata session apart from the registration's."""
+        """Start autorecovery in a metadata session of its own, apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
             from bookied.autorecovery.sessions import AutoRecoveryBesideBookie
 
             self.autorecovery = AutoRecoveryBesideBookie(
-                # Who lists the locks on ledgers sees which bookie's worker has each.
+                # A list of the locks on ledgers then shows the bookie whose worker has each lock.
                 partial(parts.open_store, lock_owner=bookie_id),
                 partial(make_client, parts),
                 self._config,
@@ -154,12 +157,12 @@ class BackgroundWork:
             self.autorecovery.start()
 
     def disks_changed(self, verdict: DiskVerdict) -> None:
-        """Obey what a look at the disks has found."""
+        """Apply the result of a check of the disks."""
         if self.collectors is not None:
             self.collectors.disks_changed(verdict)
 
     def settings_changed(self, config: BookieConfig) -> None:
-        """Collect by other settings."""
+        """Apply changed settings of the collection."""
         self._config = config
         if self.collectors is not None:
             self.collectors.settings_changed(config)
@@ -167,17 +170,20 @@ class BackgroundWork:
     def collect_garbage(
         self, *, major: bool = True, minor: bool = True
     ) -> Deferred[list[CollectorStatus]] | None:
-        """Collect garbage now, compaction included where it is allowed; None before it serves."""
+        """Collect garbage now, with compaction if it is allowed; None before the bookie serves."""
         if self.collectors is None:
             return None
         return self.collectors.collect(major=major, minor=minor)
 
     async def stop_autorecovery(self) -> None:
-        """Repair no more; its locks and its vote are given back."""
+        """Stop autorecovery; its locks and its vote are deleted."""
         if self.autorecovery is not None:
             await self.autorecovery.stop()
 
     async def stop_collecting(self) -> None:
-        """Collect no more; return when what is in progress has come to a safe point."""
+        """Stop the collectors.
+
+        Return when the collections in progress have reached a safe point.
+        """
         if self.collectors is not None:
             await self.collectors.stop()

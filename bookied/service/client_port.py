@@ -1,4 +1,4 @@
-"""The port on which a bookie serves its clients, with what keeps strangers out of it."""
+"""The port on which a bookie serves its clients, with its TLS and authentication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bookied.service.dependencies import Dependencies
 from bookied.storage.ledger_storage.storage_limits import StorageLimits
 
 SPARE_FILES: Final = 256
-"""Journals, marks, the metadata service, the log, and what a moment needs."""
+"""Descriptors for journals, marks, the metadata service, the log, and short use."""
 
 _UNLIMITED: Final = 2**62
 
@@ -32,7 +32,7 @@ _UNLIMITED: Final = 2**62
 def _connections_max(
     config: BookieConfig, open_files_max: int | None, storage: StorageLimits
 ) -> int | None:
-    """Return how many connections clients may have: of the descriptors, those storage leaves."""
+    """Return the largest number of client connections, which storage leaves descriptors for."""
     asked = config.connections_max or None
     if open_files_max is None:
         return asked
@@ -45,12 +45,12 @@ def _connections_max(
 def connection_settings(
     config: BookieConfig, open_files_max: int | None, storage: StorageLimits
 ) -> ConnectionSettings:
-    """Return how many connections there may be, and what each may do.
+    """Return the number of connections and the limits of each.
 
     Args:
         config: the bookie's settings.
-        open_files_max: how many descriptors the process may have; None if unknown.
-        storage: what storage takes of them.
+        open_files_max: the process's limit on descriptors; None if unknown.
+        storage: the limits of the storage, with its descriptors.
     """
     count_max = _connections_max(config, open_files_max, storage)
     return ConnectionSettings(
@@ -77,7 +77,7 @@ def _timeouts(config: BookieConfig) -> Timeouts:
 
 
 def server_limits(config: BookieConfig, storage: StorageLimits) -> ServerLimits:
-    """Return how much of the requests of all connections may be in memory."""
+    """Return the limits on memory for the requests of all connections."""
     return ServerLimits(
         in_flight_bytes_max=config.journal_queue_bytes_max,
         unwritten_bytes_max=storage.unwritten_bytes_max,
@@ -96,13 +96,13 @@ log = Logger()
 
 
 class ClientPort:
-    """Bound early, so that no other process takes it; served once there is a bookie to answer."""
+    """A port that is bound early, before another process can take it, and served later."""
 
     def __init__(self, config: BookieConfig, parts: Dependencies) -> None:
-        """Load keys and passwords; what is off is not even loaded.
+        """Load keys and passwords; modules of features that are off are not loaded.
 
         Raises:
-            SecurityStartError: one of them cannot be used.
+            SecurityStartError: a key or password cannot be used.
         """
         self._config, self._parts = config, parts
         self._tls, self._auth = _open_security(config, parts)
@@ -114,11 +114,11 @@ class ClientPort:
         return self._tls is not None
 
     def bind(self) -> int:
-        """Take the port that the settings name, or a free one; return it.
+        """Bind the port of the settings, or a free port; return the port.
 
         Raises:
-            PortInUseError: another process has it.
-            AddressError: the address is not ours, or we may not have the port.
+            PortInUseError: another process uses the port.
+            AddressError: the address is not of this host, or the process may not use the port.
         """
         parts = self._parts
         host = listen_host(self._config, parts.host)
@@ -126,7 +126,7 @@ class ClientPort:
         return self._bound.port
 
     def serve(self, bookie: Bookie, storage: StorageLimits) -> None:
-        """Answer clients from now on."""
+        """Start answering clients."""
         assert self._bound is not None
         config, parts = self._config, self._parts
         self.server = BookieServer(
@@ -150,7 +150,7 @@ class ClientPort:
             self.server.on_synced(done)
 
     def reload(self) -> None:
-        """Read keys, certificates and passwords again; connections that are there go on."""
+        """Read keys, certificates and passwords again; existing connections are unchanged."""
         for one in (self._tls, self._parts.greeting):
             if one is not None:
                 one.reload()
@@ -162,7 +162,7 @@ class ClientPort:
             self.server.access = attrs.evolve(self.server.access, auth=self._auth)
 
     def settings_changed(self, config: BookieConfig, storage: StorageLimits | None) -> None:
-        """Go by other limits; ``storage`` has its own once it is open."""
+        """Apply changed limits; ``storage`` has the limits of an open storage."""
         self._config = config
         if self.server is not None and storage is not None:
             self.server.take(
@@ -171,12 +171,15 @@ class ClientPort:
             )
 
     async def close(self) -> None:
-        """Take no new connections."""
+        """Accept no further connections."""
         if self._bound is not None:
             await self._bound.close()
 
     async def drain(self, wait_s: float) -> None:
-        """Let clients take their last answers for this long, then cut them off."""
+        """Wait at most ``wait_s`` until clients have read their last answers.
+
+        Close their connections.
+        """
         if self.server is not None:
             await self.server.drain(wait_s)
 
@@ -200,7 +203,7 @@ def _open_security(
 
 
 def open_port_warning(config: BookieConfig, listen_host: str, port: int) -> str | None:
-    """Return what to say of a port that every host can use, with the settings; else ``None``.
+    """Return a warning, with the settings, about a port that every host can use; else ``None``.
 
     Java's bookie is as open by default. ``listen_host`` is empty for all addresses of the machine.
     """

@@ -1,4 +1,4 @@
-"""The integrity check as a part of the bookie's life: cookies, marks before it serves, repair."""
+"""The integrity check of a bookie: cookies and marks before it serves, repair while it serves."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ T = TypeVar("T")
 
 
 class UncancelledRuns:
-    """Runs what must not be left in the middle: a thread would go on with it beside the next.
+    """A runner of work that must not stop in the middle.
 
-    All methods belong to the reactor's thread.
+    A thread of cancelled work would go on beside the next work. All methods belong to the reactor's
+    thread.
     """
 
     def __init__(self) -> None:
         self._under_way: set[Deferred[Any]] = set()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
-        """Begin; return what fires with the value. Cancelling that ends the waiting only."""
+        """Start the work; return a Deferred of its value. Its cancellation ends only the wait."""
         waiting: Deferred[T] = Deferred()
         running = Deferred.fromCoroutine(work)
         self._under_way.add(running)
@@ -55,7 +56,7 @@ class UncancelledRuns:
         return waiting
 
     async def ended(self) -> None:
-        """Return once nothing is in progress any more, however it has ended."""
+        """Return when no work is in progress, whether it succeeded or failed."""
         while self._under_way:
             await next(iter(self._under_way))
 
@@ -63,11 +64,14 @@ class UncancelledRuns:
 log = Logger()
 
 AGAIN_S: Final = 30.0
-"""Between two attempts where the first left something to do."""
+"""Seconds between two attempts if the first did not repair everything."""
 
 
 class Integrity:
-    """``dataIntegrityChecking``; its methods are called in the order in which they stand here."""
+    """The check of ``dataIntegrityChecking``.
+
+    Its methods are called in the order of their definition.
+    """
 
     def __init__(
         self,
@@ -93,23 +97,24 @@ class Integrity:
         self._uncut = UncancelledRuns()
 
     async def check_cookies(self) -> None:
-        """Look whether the cookies fit; ``is_stale`` says so if not.
+        """Compare the cookies; afterwards ``is_stale`` says whether they differ.
 
         Raises:
-            WrongIdentityError: they do not, and an operator has to look.
+            WrongIdentityError: the cookies differ in a way that needs an operator.
         """
         self._stale = await self._cookies.check()
 
     @property
     def is_stale(self) -> bool:
-        """Whether data may be missing, by the cookies, and that is not written down yet."""
+        """True if the cookies show that data may be missing, until ``prepare`` has noted it."""
         return self._stale is not None
 
     async def prepare(self, engine: Engine) -> None:
-        """After the replay: put into limbo what may be forgotten, then write new cookies.
+        """After the replay: put ledgers that may lack data into limbo, then write new cookies.
 
         Raises:
-            MetadataStoreError: the ledgers are not known. StorageError, OSError: a disk failed.
+            MetadataStoreError: the ledgers cannot be listed or read.
+            StorageError, OSError: a disk failed.
         """
         storages = engine.storages
         needs_check = await self._parts.run_blocking(storages.integrity_flag.is_set)
@@ -139,12 +144,12 @@ class Integrity:
         return IntegrityCheck(self._bookie_id, parts.store, storage, peers, parts.clock)
 
     def start(self) -> None:
-        """Fetch back what is missing, in the background; the bookie serves."""
+        """Start the repair in the background, while the bookie serves."""
         assert self._repair is not None
         self._repair.start()
 
     async def stop(self) -> None:
-        """Stop fetching; the next start goes on."""
+        """Stop the repair; the next start continues it."""
         if self._repair is not None:
             await self._repair.stop()
         await self._uncut.ended()
@@ -153,7 +158,7 @@ class Integrity:
 
 
 class BackgroundRepair:
-    """Runs the check while the bookie serves, until nothing is left to do.
+    """A task that repeats the repair while the bookie serves, until it succeeds completely.
 
     Methods belong to the reactor's thread.
     """
@@ -163,7 +168,7 @@ class BackgroundRepair:
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Begin, if a check is needed at all."""
+        """Start the task if a check is needed."""
         self._running = Deferred.fromCoroutine(self._repair_until_done()).addErrback(self._ended)
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a bookie is given rather than makes: the world outside, so that a test can be that world."""
+"""The dependencies of a bookie on the world outside, which a test can replace."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ log = Logger()
 
 @attrs.frozen(kw_only=True)
 class Dependencies:
-    """The world of one bookie.
+    """The disks, clock, network, threads and metadata of one bookie.
 
-    With ``threads`` off, journals and entry logs have no threads of their own: the simulation calls
-    their ``step``. ``close`` is called at the very end.
+    With ``threads`` off, journals and entry logs have no threads: the simulation calls their
+    ``step``. ``close`` is called last.
     """
 
     clock: IReactorTime
@@ -71,39 +71,41 @@ class Dependencies:
     queues: Mapping[str, ThreadQueue] = attrs.field(factory=dict)
     """The queues of the threads by name, for metrics."""
     metadata_stats: MetadataStats | None = None
-    """What ZooKeeper takes, where the metadata is there."""
+    """The times of ZooKeeper requests, if the metadata is in ZooKeeper."""
     connect: Connect
-    """How other bookies are reached."""
+    """Connects to other bookies."""
     open_store: Callable[..., MetadataStore] | None = None
-    """Makes another store on the same cluster, for a session of its own; None: there is none.
+    """Opens another store on the same cluster, with a session of its own; None if it cannot.
 
-    It takes options of ``open_metadata``.
+    It accepts the options of ``open_metadata``.
     """
     client_config: ClientConfig = attrs.field(factory=ClientConfig)
-    """What clients of the bookie's own are told, those that repair ledgers."""
+    """The settings of the bookie's own clients, which repair ledgers."""
     greeting: Greeting | None = None
-    """How the connections of those clients begin."""
+    """The begin of the connections of these clients."""
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
     open_key_values: OpenKeyValues | None = None
     """Opens a database of DbLedgerStorage's index; RocksDB if None."""
     open_files_max: int | None = None
-    """The process's limit on open files; None for none."""
+    """The process's limit on open files; None if there is no limit."""
     monotonic_s: Callable[[], float] | None = None
-    """Counts seconds that setting the clock does not change; ``clock`` if None."""
+    """Returns seconds that never go backward; ``clock`` if None."""
     switch_threads_soon: Callable[[bool], object] = lambda _: None
-    """Gets True when a thread must not wait long for its turn, and False after each of these."""
+    """Called with True before work for which threads must switch sooner, and with False after
+    it.
+    """
     give_way: Callable[[], object] = lambda: None
     """Lets other threads run at once."""
     watch_events: Callable[[Callable[[object], object]], object] = lambda _: None
-    """Takes a function that is called before each event; see ``bookied.process.reactor``."""
+    """Registers a function that is called before each event; see ``bookied.process.reactor``."""
     close: Callable[[], Deferred[None]]
 
 
 def make_client(parts: Dependencies, store: MetadataStore) -> Client:
-    """Return a client of the cluster over a store that is connected.
+    """Return a client of the cluster over a connected store.
 
-    What it needs is loaded only now: many a bookie never repairs.
+    The client's modules are loaded here, because many bookies never repair ledgers.
     """
     from bkclient.client import Client
     from bkclient.placement.from_config import real_script
@@ -123,9 +125,9 @@ def make_client(parts: Dependencies, store: MetadataStore) -> Client:
 
 
 def host_to_read_near(config: ClientConfig, host: HostNames) -> str | None:
-    """Return this host as the topology script knows it, if repairs read from near bookies first.
+    """Return this host's name for the topology script, if repairs read from near bookies first.
 
-    Blocks, as all that is asked of the machine does.
+    The lookup of the host's names blocks.
     """
     from bkclient.placement.from_config import reads_near
 
@@ -140,21 +142,22 @@ def host_to_read_near(config: ClientConfig, host: HostNames) -> str | None:
 
 
 class MetadataUriError(BookieStopError):
-    """The metadata service URI cannot be understood."""
+    """The URI of the metadata service is invalid."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Dependencies:
-    """Return this machine as the world, but for ``changes``.
+    """Return the dependencies of a bookie on this machine, with ``changes``.
 
     Raises:
-        ThreadsError: the threads that work needs cannot be started.
-        MetadataUriError: the URI cannot be understood.
+        ThreadsError: the threads cannot be started.
+        MetadataUriError: the URI is invalid.
         SecurityStartError: keys or certificates of the bookie's own clients cannot be used.
     """
     if "client_config" in changes:
-        # As Java's auditor and workers do, by another section of the JAAS file than programs.
+        # As Java's auditor and workers do, which use another section of the JAAS file than
+        # programs.
         own = attrs.evolve(changes["client_config"], client_role="system")
         changes |= {"client_config": own, "greeting": _greeting(own, reactor)}
     blocking = start_pool(BLOCKING_THREADS, "blocking")

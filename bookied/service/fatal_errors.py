@@ -1,8 +1,8 @@
-"""The first error after which a bookie cannot go on: reported once, whichever part raised it.
+"""The first error after which a bookie cannot go on, reported once by any of its parts.
 
-What a ``MemoryError`` interrupts may be half done, and the next request needs memory too: a bookie
-that went on would stay registered and close one connection after the other. Which failed write of a
-journal is one of these: ``bookied.storage.journal.writer``.
+After a ``MemoryError`` the interrupted work may be half done, and the next request needs memory,
+too: the bookie would stay registered and close one connection after the other.
+``bookied.storage.journal.writer`` says which failed write of a journal is fatal.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = Logger()
 
 
 class FatalErrors:
-    """Takes the errors of all parts, in the reactor's thread.
+    """The errors of all parts, in the reactor's thread.
 
     Args:
-        tell: gets the first error that ends the bookie.
-        is_ending: whether it ends already, so that no error matters any more.
+        tell: called with the first error that ends the bookie.
+        is_ending: returns True if the bookie ends already, and no error matters.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class FatalErrors:
         self.has_failed = False
 
     def fail(self, error: BookKeeperError) -> None:
-        """Take an error that says itself what the process ends with."""
+        """Report an error that has an exit status."""
         if self.has_failed or self._is_ending():
             return
         self.has_failed = True
@@ -45,7 +45,7 @@ class FatalErrors:
         self._tell(error)
 
     def part_failed(self, error: Exception) -> None:
-        """Take what a part raised; the stack of an error that nothing expects goes into the log."""
+        """Report the error of a part; log the stack of an unexpected error."""
         if isinstance(error, BookKeeperError):
             self.fail(error)
         elif isinstance(error, OSError):
@@ -57,26 +57,26 @@ class FatalErrors:
             self.fail(RunTimeError(f"{type(error).__name__}: {error}"))
 
     def part_crashed(self, failure: Failure) -> None:
-        """Take the failure of a ``Deferred``."""
+        """Report the failure of a ``Deferred``."""
         assert isinstance(failure.value, Exception)
         self.part_failed(failure.value)
 
     def disk_failed(self, error: Exception) -> None:
-        """Take the error of a disk that cannot be asked any more."""
+        """Report the error of a disk that does not answer."""
         self.fail(RunTimeError(f"a disk failed: {named(error)}; {DiskWriteFailedError.hint}"))
 
 
 class OutOfMemoryError(BookieStopError):
-    """The process gets no more memory."""
+    """The process cannot allocate more memory."""
 
 
 @implementer(ILogObserver)
 class OutOfMemoryWatch:
-    """Ends the process after the first ``MemoryError`` in the log, where unhandled errors are.
+    """A log observer that ends the process after the first unhandled ``MemoryError``.
 
     Args:
         call_from_thread: runs a function with arguments on the reactor.
-        fail: gets the error that ends the process.
+        fail: called with the error that ends the process.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class OutOfMemoryWatch:
         self._call, self._fail = call_from_thread, fail
 
     def begin(self) -> None:
-        """Hear of all that is logged."""
+        """Observe the log from now on."""
         globalLogPublisher.addObserver(self)
 
     def __call__(self, event: LogEvent) -> None:
-        # What a transport raises is logged the old way, under the second name.
+        # Errors of transports are logged the old way, under the second name.
         failure = event.get("log_failure") or event.get("failure")
         if isinstance(failure, Failure) and failure.check(MemoryError):
             globalLogPublisher.removeObserver(self)

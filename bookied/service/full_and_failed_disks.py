@@ -1,4 +1,4 @@
-"""What the disks mean for a bookie: whether it takes adds, and where its new files go.
+"""The effects of full and failed disks: read-only mode, and the directories for new files.
 
 Agrees with BookKeeper 4.18.0, LedgerDirsManager and BookieStateManager.
 """
@@ -27,15 +27,15 @@ log = Logger()
 
 @attrs.frozen(kw_only=True)
 class DiskEffects(ModeEffects):
-    """Who obeys what the disks and the operator say."""
+    """The functions that apply changes of the disks and of the operator's choice."""
 
     judged: Callable[[DiskVerdict], None]
-    """Gets each verdict after the first that may differ from the one before."""
+    """Called with each verdict after the first that may differ from the one before."""
     disk_failed: Callable[[Exception], None]
 
 
 class DiskMode:
-    """Keeps mode and directories in step with the disks, from ``begin`` to ``stop``."""
+    """The bookie's mode and its directories for new files, kept up to date with the disks."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class DiskMode:
         kept: PersistedMode,
         may_be_new: Callable[[], bool],
     ) -> None:
-        """Begin with nothing asked.
+        """Prepare; no disk is checked yet.
 
         Args:
-            config: what the operator allows.
+            config: the settings.
             parts: disks, threads and clock.
             found: the directories.
-            state: is moved between writable and read-only.
-            storages: where new files go.
-            effects: who obeys.
+            state: the state that changes between writable and read-only.
+            storages: the storages that choose directories for new files.
+            effects: the functions that apply changes.
             kept: the mode before the start, as ``stored_status`` returns it.
-            may_be_new: whether directories may be missing, for cookies are to be written yet.
+            may_be_new: returns True if directories may be missing because cookies are not written.
         """
         self._config, self._storages, self._effects = config, storages, effects
         self.mode = ReadOnlyMode(config, state, parts.clock, effects, kept=kept)
@@ -75,32 +75,32 @@ class DiskMode:
         )
 
     async def begin(self) -> None:
-        """Look at the disks once, before anything is written.
+        """Check the disks once, before the first write.
 
         Raises:
-            NoSpaceError: they are full, and the bookie may not be read-only.
-            OSError: a disk cannot be asked.
+            NoSpaceError: the disks are full, and the settings forbid the read-only mode.
+            OSError: a disk does not answer.
         """
         verdict = await self.watch.check_once()
         self._choose_directories(verdict)
         self.mode.begin(verdict)
 
     def start(self) -> None:
-        """Put the mode into effect, now that the bookie is registered; look on every interval."""
+        """Apply the mode of a bookie that has registered; check the disks at intervals."""
         self.mode.started()
         self.watch.start(self._config.disk_check_interval_ms / 1000)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking the disks."""
         self.watch.stop()
 
     def settings_changed(self, config: BookieConfig) -> None:
-        """Go by other limits from the next look on."""
+        """Apply changed limits from the next check on."""
         self._config = config
         self.watch.limits = DiskLimits.of(config)
 
     def directory_full(self, directory: Path) -> None:
-        """Obey a write that found no space, rather than wait for the next look at the disks."""
+        """Treat the directory as full after a write without space, before the next check."""
         log.warn("no space left in {directory}", directory=directory)
         if self._config.read_only_on_any_full or self._storages.is_out_of_space:
             self.mode.out_of_space(directory)
@@ -111,7 +111,10 @@ class DiskMode:
         self._effects.judged(verdict)
 
     def _choose_directories(self, verdict: DiskVerdict) -> None:
-        """Say where new files go; on full disks anywhere, for recovery adds and replay."""
+        """Choose the directories for new files.
+
+        If all disks are full, any, for recovery adds and replay.
+        """
         self._storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
 
 
@@ -122,7 +125,7 @@ def keep_status(
     errors: FatalErrors,
     status: PersistedMode,
 ) -> None:
-    """Keep a mode for the next start, where it is to be kept."""
+    """Store the mode for the next start, if the settings ask for it."""
     if config.persist_status:
         keep = partial(write_status, parts.files, found.ledger_dirs, status)
         parts.run_blocking(keep).addErrback(errors.part_crashed)
@@ -131,7 +134,7 @@ def keep_status(
 async def stored_status(
     config: BookieConfig, parts: Dependencies, found: Directories
 ) -> PersistedMode:
-    """Return the mode that was in effect before the start, where it is to be kept."""
+    """Return the stored mode of the previous process, if the settings ask for it."""
     if not config.persist_status:
         return PersistedMode()
     status: PersistedMode = await parts.run_blocking(

@@ -1,4 +1,4 @@
-"""The last words to the metadata service of a process that ends."""
+"""The last requests to the metadata service of a process that ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from bookied.service.dependencies import Dependencies
 from wire.errors import BookKeeperError
 
 METADATA_AT_STOP_S: Final = 5.0
-"""How long the metadata service may take to hear that a process stops."""
+"""Seconds that a stop waits for the metadata service."""
 
 log = Logger()
 
 
 async def finish_with_metadata(parts: Dependencies, words: Coroutine[Any, Any, None]) -> None:
-    """Wait a little for the metadata service; what it does not hear, the session's end says."""
+    """Wait a few seconds for a request.
+
+    If it is not answered, the end of the session has its effect.
+    """
     try:
         await Deferred.fromCoroutine(words).addTimeout(METADATA_AT_STOP_S, parts.clock)
     except (BookKeeperError, TwistedTimeoutError) as error:

@@ -1,4 +1,4 @@
-"""What an operator wants to know of a bookie that seems stuck; ``SIGQUIT`` logs it."""
+"""The state of a bookie that seems stuck, logged on ``SIGQUIT``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def service_state(
     collectors: Collectors | None,
     disks: DiskWatch | None,
 ) -> Iterator[tuple[str, object]]:
-    """Give what each part that there is does, with words for it."""
+    """Yield (description, state) for each part that exists."""
     if server is not None:
         yield from _of_server(server)
     if engine is not None and engine.has_begun:

@@ -1,9 +1,9 @@
-"""The one place that builds a bookie of its parts, starts it in order and takes it apart again.
+"""The construction, start and stop of a bookie, in order.
 
 Start (metadata.md 13.4, storage.md 10): metadata session, directory locks, port bound, identity,
 cookies, storage opened, journals replayed, DIRTY written, port served, registered. Stop: read-only,
-no new connections, answers given, journals ended, everything flushed, DIRTY removed, unregistered.
-After a fatal failure nothing is flushed: the next start replays.
+no new connections, last answers sent, journals ended, everything flushed, DIRTY removed,
+unregistered. After a fatal failure nothing is flushed: the next start replays.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from bookied.service.data_integrity import Integrity
 
 DRAIN_S: Final = 10.0
-"""How long clients have to take their last answers when the bookie stops."""
+"""Seconds that clients have to read their last answers when the bookie stops."""
 
 
 log = Logger()
 
 
 class BookieService:
-    """One bookie's life. All methods belong to the reactor's thread.
+    """One bookie. All methods belong to the reactor's thread.
 
     ``failed`` is called at most once, when the bookie cannot go on; its owner then calls
-    ``abandon`` and ends with the error's exit status. ``progress`` gets a word on what it does.
+    ``abandon`` and ends with the error's exit status. ``progress`` is called with each phase.
     """
 
     engine_class: ClassVar[type[Engine]] = Engine
@@ -86,7 +86,7 @@ class BookieService:
         self.integrity: Integrity | None = None
         self.background = BackgroundWork(config)
         self.other_endpoints: tuple[Endpoint, ...] = ()
-        """What is published of it beside its own port; to be set before the start."""
+        """Endpoints to publish besides the bookie's port; set before the start."""
         self._deletions: DeletedLedgersFile | None = None
         self._port: ClientPort | None = None
         self._tell_failed = failed
@@ -95,16 +95,16 @@ class BookieService:
 
     @property
     def server(self) -> BookieServer | None:
-        """What answers clients, once it does."""
+        """The server that answers clients; None before the bookie serves."""
         return None if self._port is None else self._port.server
 
     # Start ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once the bookie is registered and serves.
+        """Return when the bookie is registered and serves.
 
         Raises:
-            BookieStopError: it cannot; what was begun is undone. So for ``StorageError``.
+            BookieStopError, StorageError: the bookie cannot start; all started parts have ended.
         """
         await self._starting.run(self._start)
 
@@ -230,12 +230,12 @@ class BookieService:
     # Stop ----------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Finish what clients have begun, put everything into files, say goodbye.
+        """Finish the clients' requests, flush everything and unregister.
 
-        While it starts, the start is ended instead. Safe to call again.
+        A start in progress is ended instead. Safe to call again.
 
         Raises:
-            BookKeeperError: not everything could be put into files; the next start replays.
+            BookKeeperError: not everything could be flushed; the next start replays.
         """
         self._starting.stop_wanted = True
         if self.state.now is State.STARTING:
@@ -263,9 +263,10 @@ class BookieService:
         log.info("stopped")
 
     async def abandon(self) -> None:
-        """Give everything up: after a failure, or in the middle of a start.
+        """Release everything after a failure, or in the middle of a start.
 
-        After a failure nothing is flushed; a start that ends before it serves leaves no trace.
+        After a failure nothing is flushed. A start that ends before the bookie serves leaves no
+        trace.
         """
         if self.state.now is State.STOPPED:
             return
@@ -291,12 +292,12 @@ class BookieService:
         await self.background.stop_collecting()
 
     def reload(self) -> None:
-        """Read keys, certificates and passwords again; connections that are there go on."""
+        """Read keys, certificates and passwords again; existing connections are unchanged."""
         if self._port is not None:
             self._port.reload()
 
     def settings_changed(self, config: BookieConfig) -> None:
-        """Obey other values of the settings that can change meanwhile; ``reload`` does the rest."""
+        """Apply the settings that can change while the bookie runs, except those of ``reload``."""
         self.config = config
         if self.disk_mode is not None:
             self.disk_mode.settings_changed(config)
@@ -305,13 +306,13 @@ class BookieService:
             engine = self.engine
             self._port.settings_changed(config, None if engine is None else engine.storages.limits)
 
-    # What happens meanwhile ----------------------------------------------------------------------
+    # Events of the running bookie ----------------------------------------------------------------
 
     def _is_ending(self) -> bool:
         return self._starting.stop_wanted or self.state.now is State.STOPPED
 
     def fail(self, error: BookKeeperError) -> None:
-        """Take an error of the process after which the bookie cannot go on."""
+        """Report an error of the process after which the bookie cannot go on."""
         self._errors.fail(error)
 
     def _failed(self, error: BookKeeperError) -> None:
@@ -340,7 +341,7 @@ class BookieService:
         self._progress(phase)
 
     def _begin_phase(self, phase: str) -> None:
-        """Begin a part of the start, unless the bookie was told to stop meanwhile."""
+        """Begin a phase of the start, unless a stop was requested."""
         self._starting.insist_wanted()
         self._note(phase)
 
@@ -356,7 +357,7 @@ class BookieService:
 
 @contextlib.contextmanager
 def _naming_unflushed_stop() -> Iterator[None]:
-    """Raise what a disk refused as the end of a bookie that could not flush."""
+    """Raise ``UnflushedStopError`` for a disk's error during the stop."""
     try:
         yield
     except OSError as error:
@@ -386,10 +387,12 @@ async def _check_cookies(
     identity: Identity,
     instance_id: str | None,
 ) -> Integrity | None:
-    """Check that directories and metadata are this bookie's; return what may repair them.
+    """Check that directories and metadata belong to this bookie.
+
+    Return the integrity check, if any.
 
     Raises:
-        WrongIdentityError: they are not.
+        WrongIdentityError: they belong to another bookie or cluster.
     """
     if config.check_integrity:
         from bookied.service.data_integrity import Integrity
@@ -410,7 +413,7 @@ async def _check_cookies(
 
 
 async def _end_engine(engine: Engine, *, flush: bool) -> None:
-    """End an engine without an error of its own: what fails is replayed by the next start."""
+    """End an engine; errors are only logged, because the next start replays."""
     try:
         if not engine.has_begun:
             await engine.close()
@@ -421,7 +424,7 @@ async def _end_engine(engine: Engine, *, flush: bool) -> None:
 
 
 async def _release(parts: Dependencies) -> None:
-    """Give back session, locks and threads."""
+    """Release session, locks and threads."""
     await finish_with_metadata(parts, parts.store.close())
     parts.locks.release()
     await parts.close()
@@ -430,7 +433,7 @@ async def _release(parts: Dependencies) -> None:
 def _bookie(
     config: BookieConfig, parts: Dependencies, engine: Engine, found: Directories
 ) -> Bookie:
-    """Return what answers requests, over an engine that is open."""
+    """Return the object that answers requests, over an open engine."""
     fence_check = None
     if engine.in_doubt_to != NO_LEDGER:
         fence_check = FenceCheck(parts.store, parts.clock, last=engine.in_doubt_to)
@@ -448,7 +451,7 @@ def _bookie(
 def _service_info(
     identity: Identity, others: tuple[Endpoint, ...], *, has_tls: bool
 ) -> BookieServiceInfo:
-    """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
+    """Return the same information as Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
     extensions = ("tls",) if has_tls else ()
     own = Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC, extensions=extensions)
     return BookieServiceInfo((own, *others))

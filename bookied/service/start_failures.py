@@ -1,7 +1,7 @@
-"""The start of a bookie, or of autorecovery, and why it failed: as its process's exit status.
+"""The start of a bookie or of autorecovery, and the exit status of a failed start.
 
-The warning of a port without login or TLS: ``bookied.service.client_port``. How long a
-start waits for ZooKeeper: ``zkTimeout``, in ``bkclient.metadata.zookeeper.session``.
+For the warning of a port without login or TLS, see ``bookied.service.client_port``. For the time
+that a start waits for ZooKeeper, see ``zkTimeout`` in ``bkclient.metadata.zookeeper.session``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = Logger()
 _NOT_THE_FILE: Final = frozenset(
     {errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.EFBIG}
 )
-"""Numbers of an ``OSError`` where another thing, or a link to nothing, has a file's name."""
+"""The ``OSError`` numbers if another kind of file, or a dangling link, has the file's name."""
 
 _NOT_THE_FILE_FIX: Final = "; put the bookie's own file back, or run `bkctl disk check`"
 _DISK_FIX: Final = (
@@ -48,13 +48,13 @@ _DISK_FIX: Final = (
 
 
 class StopRequestedError(BookieStopError):
-    """The bookie was told to stop while it started."""
+    """A stop was requested during the start."""
 
     exit_status = BookieExitStatus.OK
 
 
 class ServiceStart:
-    """The start of one service. ``abandon`` undoes one that fails, or that a stop ends."""
+    """The start of one service. ``abandon`` undoes a start that fails or that a stop ends."""
 
     def __init__(self, abandon: Callable[[], Awaitable[None]]) -> None:
         self._abandon = abandon
@@ -62,15 +62,15 @@ class ServiceStart:
         self.stop_wanted = False
 
     async def run(self, begin: Callable[[], Awaitable[None]]) -> None:
-        """Begin the service.
+        """Start the service.
 
         Raises:
-            BookieStopError: it cannot; what was begun is undone. So for ``StorageError``.
+            BookieStopError, StorageError: the service cannot start; all started parts have ended.
         """
         self._ended = Deferred()
         try:
             await begin()
-        except GeneratorExit:  # Its process has gone: nothing can be awaited, or undone.
+        except GeneratorExit:  # The process has ended: nothing can be awaited or undone.
             raise
         except BaseException as error:
             try:
@@ -87,17 +87,17 @@ class ServiceStart:
             await self._ended
 
     def insist_wanted(self) -> None:
-        """Go on, unless a stop was asked for meanwhile.
+        """Return, unless a stop was requested.
 
         Raises:
-            StopRequestedError: it was.
+            StopRequestedError: a stop was requested.
         """
         if self.stop_wanted:
             raise StopRequestedError("told to stop while starting")
 
 
 def start_error(error: BaseException) -> BaseException:
-    """Return a start's failure as what the process ends with."""
+    """Return a failure of a start as an error with an exit status."""
     if isinstance(error, (BookieStopError, StorageError)):
         return error
     if lacks_threads(error):
@@ -120,7 +120,7 @@ def start_error(error: BaseException) -> BaseException:
 
 
 def named(error: Exception) -> str:
-    """Return what failed, with its path in front where it is known: of a rename, the new name."""
+    """Return the error's text, with its path in front if known: of a rename, the new name."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename2 or error.filename}: {error.strerror}"
     return str(error)

@@ -1,8 +1,8 @@
-"""What keeps the entries: storage, journals and checkpoints, built, brought up to date and ended.
+"""The engine that stores entries: storage, journals and checkpoints.
 
-Opening reads only; ``replay`` puts into files what the journals hold; ``begin`` starts the threads
-and says on disk that a bookie runs here. ``stop`` ends with everything in files, ``give_up`` with
-nothing more written: the next start replays.
+``open`` only reads. ``replay`` writes the entries of the journals into files. ``begin`` starts the
+threads and writes the mark DIRTY. ``stop`` flushes everything. ``give_up`` writes nothing more: the
+next start replays.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ log = Logger()
 
 @attrs.frozen(kw_only=True)
 class EngineEvents:
-    """Who hears of what happens in the threads; all are called on the reactor."""
+    """Callbacks for events of the threads; all are called on the reactor."""
 
     synced: Callable[[list[Any]], None]
-    """What the members of a journal group that is on disk were queued with."""
+    """Called with the objects that were queued with the records of a synced journal group."""
     no_space: Callable[[Path], None]
     """A ledger directory has no space left."""
     failed: Callable[[Exception], None]
     """A journal, the entry log or a checkpoint has failed."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
-    """Whether the last checkpoint could not open its files."""
+    """True if the last checkpoint could not open its files."""
     journal_space: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
-    """A journal has no space and waits for it; None: no journal waits any more."""
+    """A journal waits for space; None: no journal waits."""
 
 
 class Engine:
@@ -72,7 +72,7 @@ class Engine:
     journal_class: ClassVar[type[Journal]] = Journal
     storage_class: ClassVar[type[LedgerStorage]] = LedgerStorage
     storages_class: ClassVar[type[Storages]] = Storages
-    """What it is made of; a simulation puts others in, to see their faults found."""
+    """The class of the storages; a simulation replaces it to inject faults."""
 
     def __init__(
         self, config: BookieConfig, parts: Dependencies, found: Directories, events: EngineEvents
@@ -106,17 +106,17 @@ class Engine:
         """The last ledger whose fence may have been lost; see ``last_journal_note``."""
 
     async def open(self, *, may_be_missing: bool = False) -> None:
-        """Find what is on the disks.
+        """Read the directories.
 
         Args:
-            may_be_missing: go on with directories that were emptied: what they held is fetched
-                from other bookies afterwards (``bookied.data_integrity``).
+            may_be_missing: accept emptied directories: the missing entries are copied from other
+                bookies afterwards (``bookied.data_integrity``).
 
         Raises:
-            CorruptError: a directory has not what it held; see ``check_losses``.
+            CorruptError: a directory lacks data that it had; see ``check_losses``.
             OSError: a directory cannot be read.
-            StorageKindError: they hold another kind of index than is configured.
-            StorageError: they cannot be used as they are.
+            StorageKindError: the directories contain another kind of index than is configured.
+            StorageError: the directories cannot be used.
         """
         kind, index_dirs = self._config.storage_class, self._found.index_dirs
         await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
@@ -133,11 +133,11 @@ class Engine:
         await self._blocking(self.storages.open)
 
     async def replay(self, *, may_be_missing: bool = False) -> None:
-        """Bring the storage to the last acknowledgement, durably; see ``replay.recover``.
+        """Write all acknowledged entries of the journals into files; see ``replay.recover``.
 
         Raises:
             CorruptError: a journal is damaged or missing.
-            StorageError: not everything could be written. So for ``OSError``.
+            StorageError, OSError: not everything could be written.
         """
         if was_dirty(self._parts.files, self._found):
             log.info("the last stop was not clean")
@@ -160,10 +160,10 @@ class Engine:
         )
 
     async def flush(self) -> None:
-        """Make durable in files all that is in memory; before ``begin`` only.
+        """Write everything in memory durably into files; only before ``begin``.
 
         Raises:
-            StorageError: not all was written. So for ``OSError``.
+            StorageError, OSError: not everything was written.
         """
         assert not self.has_begun
         await self.storages.flush(self._parts.run_blocking)
@@ -172,7 +172,7 @@ class Engine:
         """Check every entry of the index, after a replay: ``localConsistencyCheckOnStartup``.
 
         Raises:
-            DamagedError: an entry is not where the index says.
+            DamagedError: an entry is not at its place in the index.
             OSError: a disk cannot be read.
         """
         result = await self._scrubber(interval_s=0, rate=0).scrub_once()
@@ -197,10 +197,10 @@ class Engine:
         )
 
     async def begin(self) -> None:
-        """Start the threads, begin new journals, write DIRTY; adds may come.
+        """Start the threads, begin new journals and write DIRTY; after that adds are accepted.
 
         Raises:
-            OSError: a journal cannot be begun.
+            OSError: a journal cannot be created.
         """
         await self._blocking(partial(mark_dirty, self._parts.files, self._found))
         if self._parts.threads:
@@ -223,15 +223,15 @@ class Engine:
         await self._checkpoints.now()
 
     async def between_checkpoints(self, work: Callable[[], Any]) -> Any:
-        """Run what blocks in a thread while no checkpoint is in progress; return its value."""
+        """Run blocking work in a thread while no checkpoint is in progress; return its value."""
         return await self._checkpoints.between(work)
 
     async def stop(self) -> None:
-        """Put everything into files and end the threads; then remove DIRTY.
+        """Flush everything, end the threads, then remove DIRTY.
 
         Raises:
-            DiskWriteFailedError: a journal or the entry log died; the next start replays.
-            StorageError: not everything is in files; likewise. So for ``OSError``.
+            DiskWriteFailedError: a journal or the entry log failed; the next start replays.
+            StorageError, OSError: not everything was flushed; the next start replays.
         """
         self.locations.stop()
         await self.scrubber.stop()
@@ -245,11 +245,14 @@ class Engine:
         await self._blocking(partial(clear_dirty, self._parts.files, self._found))
 
     async def close(self) -> None:
-        """Release the files after a start that did not get as far as ``begin``."""
+        """Release the files after a start that failed before ``begin``."""
         await self._blocking(self.storages.abandon)
 
     async def give_up(self) -> None:
-        """End the journals and the checkpoints; what is not in files stays in the journals."""
+        """End the journals and the checkpoints.
+
+        Entries that are only in the journals stay there.
+        """
         self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
@@ -353,11 +356,14 @@ class Engine:
         )
 
     def _note_journal(self, root: Path, journal_id: int) -> None:
-        """Put down which journal is ours; in whatever thread has begun it."""
+        """Note the id of the new journal; runs in the thread that created it."""
         note_journal(self._parts.files, root, LastJournalNote(journal_id, self.in_doubt_to))
 
     def _take_back(self) -> None:
-        """Let another log have what one had no space for; replay, in its thread, does so itself."""
+        """Write entries for which an entry log had no space to another entry log.
+
+        Replay does this itself, in its thread.
+        """
         if self.has_begun:
             self.storages.take_back()
 
@@ -369,14 +375,14 @@ class Engine:
 
 
 def _before_marks(engine: Engine, notes: ContentsNotes) -> None:
-    """Refuse to move a mark where a disk was unmounted: what it lacks is in the journals yet.
+    """Refuse to move a mark if a disk is unmounted: its entries may be only in the journals.
 
-    Files would be made where it was, and nothing in them would be found once it is back.
+    Otherwise files would be created in the mount point, and hidden when the disk is mounted again.
 
     Raises:
-        OSError: a directory is not there.
+        OSError: a directory is missing.
     """
-    if engine.has_begun:  # Before that, a new directory may have no cookie yet.
+    if engine.has_begun:  # During the start, a new directory may have no cookie.
         insist_usable(notes.files, notes.found)
     notes.update()
 
@@ -384,7 +390,7 @@ def _before_marks(engine: Engine, notes: ContentsNotes) -> None:
 def _storage_limits(config: BookieConfig, open_files_max: int | None) -> StorageLimits:
     pages = config.index_pages_max
     default = StorageLimits()
-    # Where few files may be open, clients need some of them too.
+    # With a low limit on open files, clients need some of them, too.
     indexes_max = default.open_indexes_max
     logs_max, to_write_max = default.open_logs_max, default.open_to_write_max
     if open_files_max is not None:

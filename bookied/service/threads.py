@@ -20,7 +20,7 @@ from bookied.errors import ThreadsError
 from bookied.server.reads.reads_from_disk import RunBlocking
 
 BLOCKING_THREADS: Final = 2
-"""Start, checkpoints and disk checks; reads have a pool of their own."""
+"""For start, checkpoints and disk checks; reads have a pool of their own."""
 
 SWITCH_S: Final = sys.getswitchinterval()
 
@@ -30,7 +30,7 @@ GIVE_WAY_S: Final = 0.00001
 
 
 class ThreadQueue:
-    """A way to run things in threads that knows how many of them are not done."""
+    """A function that runs work in threads and counts the work that is not done."""
 
     def __init__(self, run: RunBlocking) -> None:
         self._run = run
@@ -50,7 +50,7 @@ class ThreadQueue:
 def in_own_thread(
     call_from_thread: Callable[..., object], function: Callable[[], Any]
 ) -> Deferred[Any]:
-    """Run what takes long in a thread of its own, which no other work waits for."""
+    """Run long work in a thread of its own, so that no other work waits for it."""
     done: Deferred[Any] = Deferred()
 
     def work() -> None:
@@ -66,37 +66,38 @@ def in_own_thread(
 
 
 class ThreadSwitches:
-    """Has a thread give way to others after 0.1 ms while this is asked for, else after 5 ms.
+    """A switch interval of 0.1 ms while work asks for it, and of 5 ms otherwise.
 
-    A thread that always has work keeps the interpreter's lock for as long as it may, and the
-    journal's needs it a few times for each group. Beside clients whose requests the reactor takes
-    one by one, adds of others took 15 to 30 ms; beside a checkpoint of 10,000 ledgers, 1 % of the
-    adds took 21 ms in place of 14. At all times it would cost adds 5 to 8 % of CPU.
+    A busy thread keeps the interpreter's lock for the full interval, and the journal's thread needs
+    the lock several times for each group. With 5 ms, adds took 15 to 30 ms beside clients whose
+    requests the reactor handles one by one. Beside a checkpoint of 10,000 ledgers, 1 % of the adds
+    took 21 ms instead of 14. A short interval at all times would cost adds 5 to 8 % of CPU.
     """
 
     def __init__(self) -> None:
         self._askers = 0
 
     def __call__(self, soon: bool) -> None:  # noqa: FBT001 -- a callback
-        """Take in one more that asks, or one fewer. The reactor's thread."""
+        """Count one request more for short switches, or one fewer; in the reactor's thread."""
         self._askers += 1 if soon else -1
         sys.setswitchinterval(SWITCH_SOON_S if self._askers else SWITCH_S)
 
 
 def give_way() -> None:
-    """Sleep for as short as the system can, some 0.06 ms, so that waiting threads run.
+    """Sleep as briefly as the system can, about 0.06 ms, so that waiting threads run.
 
-    A thread that waits for the interpreter's lock asks for it only once the lock was held for
-    ``SWITCH_SOON_S`` on end. A reactor at work lets go of it for a microsecond each turn, which is
-    too short to wake up in: so a group of the journal took four times as long.
+    A thread asks for the interpreter's lock only after another thread has kept the lock for
+    ``SWITCH_SOON_S`` without a break. A busy reactor releases the lock for a microsecond each turn,
+    too briefly for another thread to wake up. Without this sleep, a journal group took four times
+    as long.
     """
     time.sleep(GIVE_WAY_S)
 
 
 def start_pool(threads: int, name: str) -> ThreadPool:
-    """Return a pool that has all its threads: later, the system may refuse them.
+    """Return a pool with all its threads started: the system may refuse threads later.
 
-    The process can end without them: a part that failed may have left work there.
+    The process can end without waiting for the threads: a failed part may have left work in them.
     """
     pool = ThreadPool(threads, threads, name)
     pool.threadFactory = partial(threading.Thread, daemon=True)  # type: ignore[assignment]
@@ -108,6 +109,6 @@ def start_pool(threads: int, name: str) -> ThreadPool:
 
 
 def stop_pools(pools: tuple[ThreadPool, ...]) -> None:
-    """Let the threads of pools end once they have nothing to do."""
+    """End the threads of the pools after their last work."""
     for pool in pools:
         pool.stop()
