@@ -1,4 +1,4 @@
-"""When to checkpoint: every so often, and earlier when memory or a restart's work would grow."""
+"""The schedule of checkpoints: at an interval, and earlier to limit memory and replay."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
 
 LOOK_S: Final = 0.5
-"""How often to look whether one is due before its time."""
+"""Seconds between two checks of whether a checkpoint is due."""
 
 FAILURES_MAX: Final = 3
-"""After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
+"""Disk failures in a row that stop the bookie: without checkpoints its journals fill their disk."""
 
 SAY_AGAIN_S: Final = 60.0
-"""How long after a failure the same failure is logged again."""
+"""Seconds after which an unchanged failure is logged again."""
 
 _PASSING: Final = NO_SPACE | NO_DESCRIPTOR
-"""What has an end without a restart: space and descriptors."""
+"""Errors that can end without a restart: no disk space, no file descriptors."""
 
 log = Logger()
 
 
 class Checkpoints:
-    """Runs one checkpoint at a time, every ``interval_s`` while there are changes.
+    """The checkpoints of a bookie: one at a time, every ``interval_s`` while there are changes.
 
-    A checkpoint that fails is tried again after the next interval; the journals keep what it would
-    have covered. ``failed`` is told of what cannot be tried again, and of a disk that fails always;
-    ``lacks_descriptors`` after each whether files could not be opened for it: no adds until then.
+    A failed checkpoint is retried after the next interval; the journals keep what it would have
+    covered. ``failed`` is called with an error that no retry can fix, and after ``FAILURES_MAX``
+    disk failures in a row. ``lacks_descriptors`` is called with True when a checkpoint could not
+    open files for lack of descriptors, and with False after a success: in between the bookie
+    accepts no adds.
     """
 
     def __init__(
@@ -64,32 +66,33 @@ class Checkpoints:
         self._said, self._said_s = "", 0.0
 
     def start(self, interval_s: float) -> None:
-        """Look from now on whether a checkpoint is due."""
+        """Start to check whether a checkpoint is due."""
         self._interval_s, self._last_s = interval_s, self._clock.seconds()
         self._ended = self._loop.start(min(LOOK_S, interval_s), now=False).addErrback(self._crashed)
 
     async def now(self) -> None:
-        """Return when a checkpoint that began after the call has ended.
+        """Run a checkpoint, after one in progress; return when it has ended.
 
         Raises:
-            StorageError: it failed; what it would have covered is in the journals.
+            StorageError: the checkpoint failed; the journals keep what it would have covered.
             OSError: likewise.
         """
         async with self._running:
             self._last_s = self._clock.seconds()
-            self._switch_threads_soon(True)  # Its thread works on the index for a second.
+            # The checkpoint's thread works on the index for about a second.
+            self._switch_threads_soon(True)
             try:
                 await self._storages.checkpoint(self._journals, self._run_blocking)
             finally:
                 self._switch_threads_soon(False)
 
     async def between(self, work: Callable[[], Any]) -> Any:
-        """Run what blocks in a thread, while no checkpoint is in progress; return its value."""
+        """Run ``work`` in a thread while no checkpoint is in progress; return its value."""
         async with self._running:
             return await self._run_blocking(work)
 
     async def stop(self) -> None:
-        """Begin no more; return when one in progress has ended."""
+        """Start no more checkpoints; return when the one in progress has ended."""
         if self._loop.running:
             self._loop.stop()
         if self._ended is not None:
@@ -124,7 +127,7 @@ class Checkpoints:
             self._lacks_descriptors(False)
 
     def _say(self, error: Exception) -> None:
-        """Log a failure; the same again after ``SAY_AGAIN_S`` only, for a disk may stay full."""
+        """Log a failure; the same text once in ``SAY_AGAIN_S``, because a disk may stay full."""
         text, now_s = str(error), self._clock.seconds()
         if text == self._said and now_s < self._said_s + SAY_AGAIN_S:
             return

@@ -1,7 +1,7 @@
-"""Replay: brings into storage what the journals hold after their marks. Runs at every start.
+"""Replay: writes the journal records after the marks to storage. Runs at every start.
 
-Safe to repeat: a crash in the middle leaves the marks where they were, and what is replayed twice
-ends up as what was replayed last.
+Replay can be repeated: a crash in the middle leaves the marks unchanged, and the second replay of a
+record replaces the first.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ log = Logger()
 T = TypeVar("T")
 
 UNSYNCED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""More than what a journal writes without having synced what is in front of it."""
+"""More bytes than a journal writes before it has synced the bytes in front of them."""
 
 DRAIN_BYTES: Final = 16 * 1024 * 1024
 BATCH_PAGES: Final = 512
-"""Turns from one index page to another, at most so many new ones, after which a batch ends."""
+"""A batch ends after this many changes of index page, so it adds at most this many pages."""
 
 
 @attrs.define
 class ReplayReport:
-    """What a replay found."""
+    """The result of a replay."""
 
     marks: list[LastMark] = attrs.field(factory=list)
-    """Where each directory's journals end: everything before is in files now."""
+    """The end of each directory's journals: everything before it is in files now."""
 
     journals: int = 0
     entries: int = 0
     size_bytes: int = 0
     dropped: int = 0
-    """Records of ledgers that storage does not know: they were deleted."""
+    """Records of ledgers that storage does not know, because the ledgers were deleted."""
 
     unreadable: set[int] = attrs.field(factory=set)
-    """Ledgers with a damaged index; their entries went to the entry log only."""
+    """Ledgers with a damaged index: their entries were written to the entry log only."""
 
     torn: list[Path] = attrs.field(factory=list)
     """Journals that end in the middle of a record or group, as a crash leaves them."""
 
     residues: list[Path] = attrs.field(factory=list)
-    """Journals with bytes that are not zero after the end of their data."""
+    """Journals with non-zero bytes after the end of their data."""
 
 
 def recover(
@@ -89,26 +89,27 @@ def recover(
     writes_beside: bool = False,
     tell: Callable[[int], None] = lambda _bytes: None,
 ) -> ReplayReport:
-    """Replay all journals, put everything into files and move the marks. Blocks.
+    """Replay all journals, write everything to files and move the marks. Blocks.
 
-    Java agrees but for what storage.md section 17 lists: BookieImpl.readJournal (4.18.0).
+    Agrees with BookKeeper 4.18.0, BookieImpl.readJournal, except for the list in storage.md section
+    17.
 
     Args:
         files: the disk.
         storages: open, not started.
         journal_directories: the ``current`` directory of each, in configured order.
-        skip_invalid: ``skipReplayJournalInvalidRecord``: pass over the rest of a damaged journal.
-        may_be_missing: go on without journals that are gone: what they held is fetched from other
-            bookies afterwards (``bookied.data_integrity``).
-        drain_bytes: how much may be in memory before it is written out.
-        writes_beside: write in a second thread, while as much again is read.
-        tell: hears now and then how many bytes of entries were replayed.
+        skip_invalid: ``skipReplayJournalInvalidRecord``: skip the rest of a damaged journal.
+        may_be_missing: continue when journals are missing: ``bookied.data_integrity`` then fetches
+            their entries from other bookies.
+        drain_bytes: bytes of entries in memory that start a write to the entry logs.
+        writes_beside: write in a second thread, while as many bytes again are read.
+        tell: called now and then with the number of entry bytes replayed so far.
 
     Raises:
-        JournalMissingError: the journal that a mark names is not there.
+        JournalMissingError: the journal that a mark names is missing.
         CorruptError: a journal is damaged.
-        OSError: something could not be read or written.
-        StorageError: something could not be written.
+        OSError: a file could not be read or written.
+        StorageError: a storage could not be written.
     """
     replay = _Replay(
         files,
@@ -134,12 +135,12 @@ def recover(
 
 
 def _write_marks(storages: Storages, marks: list[LastMark], *, lower: bool) -> bool:
-    """Move the marks; say whether there was space, as a bookie starts on full disks too.
+    """Move the marks; return whether there was space, because a bookie starts on full disks too.
 
-    No journal goes here: Java keeps them too, and the operator may want to look.
+    Journals stay: Java keeps them too, and the operator may want to inspect them.
     """
     try:
-        if lower:  # Or one that says more than its journal has would stop the next start.
+        if lower:  # A mark beyond the end of its journal would stop the next start.
             storages.marks.lower(marks)
         storages.marks.write(marks)
     except OSError as error:
@@ -173,20 +174,20 @@ class _Replay:
         self._batched_bytes = 0
         self.found = ReplayReport()
         self._places: list[tuple[Path, int]] = []
-        """Where to read in the directory that is being replayed: journals, and from which byte."""
+        """The journals to read in the current directory: path, and the offset to start from."""
         self._torn_ends: list[tuple[Path, int]] = []
-        """The last journals of directories, where they are torn, and where their data ends."""
+        """The torn last journals of directories: path, and the end of the data."""
 
     def directory(self, directory: Path, mark: LastMark) -> LastMark:
         """Replay the journals of one directory; return where they end."""
-        # A process may have died before it made a name durable that the mark is going to mention.
+        # A process may have died before it synced the name of a journal that the mark will name.
         self._files.sync_dir(directory)
         may_be_cut = self._skip_invalid or self._may_be_missing
         stored = mark
         mark = trusted_mark(self._files, directory, mark, may_be_cut=may_be_cut)
         ids = journals_to_replay(self._files, directory, mark, may_be_missing=self._may_be_missing)
         if self._may_be_missing and mark.journal_id not in ids:
-            # A mark that named a journal which is gone would stop the next start.
+            # A mark that names a missing journal would stop the next start.
             mark = START
         has_mark = mark > START
         ids = ids[: len(ids) - self._remove_blank(directory, mark)]
@@ -196,12 +197,12 @@ class _Replay:
         ]
         mark_id = mark.journal_id
         for number, place in zip(ids, self._places, strict=True):
-            # Without a mark there may be journals that ended in a crash long ago.
+            # Without a mark there may be journals that ended in an old crash.
             is_last = number == ids[-1] or not has_mark
             with closing(open_scan(self._files, *place)) as scan:
                 self._journal(scan, is_last=is_last, has_mark=number == mark_id)
-            # What is left of a torn group is behind the mark: Java, without checksums, could take
-            # it for records, or fail on it.
+            # The mark skips the rest of a torn group: Java has no checksums, and could read the
+            # rest as records or fail on it.
             mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
             if number == ids[-1]:
                 self._make_durable(*self._places[-1], mark.offset)
@@ -210,9 +211,9 @@ class _Replay:
         return mark
 
     def _remove_blank(self, directory: Path, mark: LastMark) -> int:
-        """Remove the newest journals without a byte; return how many there were.
+        """Remove the newest journals that are empty; return their number.
 
-        Kept, they would look like journals that have lost their bytes once others follow them.
+        Once newer journals follow, an empty journal looks like one that has lost its bytes.
         """
         blank = blank_ends(self._files, directory, mark)
         for path in blank:
@@ -223,9 +224,9 @@ class _Replay:
         return len(blank)
 
     def cut_torn_ends(self) -> None:
-        """Take what is left of torn groups away: the next start reads these journals again.
+        """Truncate torn journals to the end of their data, because the next start reads them again.
 
-        By then others follow them, and a tear in one that another follows is damage.
+        By then newer journals follow, and a torn journal that is not the last counts as damaged.
         """
         for path, end in self._torn_ends:
             with closing(self._files.open_update(path)) as file:
@@ -233,11 +234,12 @@ class _Replay:
                 file.sync()
 
     def _make_durable(self, path: Path, marked: int, end: int) -> None:
-        """Write the end of the last journal, behind its mark, once more, and sync it.
+        """Write the end of the last journal, before its mark, once more, and sync it.
 
-        A process that died may have left it unsynced, or have failed to sync it: then the system
-        takes it for written, and reads it, until a power cut takes it from under the mark. Old
-        journals would be replayed over what is newer. What the disk has lost of a torn rest stays.
+        A dead process may have left these bytes unsynced, or its sync may have failed. The system
+        still reads them as written, until a power cut loses bytes that the mark covers. Old
+        journals would then be replayed over newer data. Bytes of a torn end that the disk cannot
+        read are left unchanged.
         """
         with closing(self._files.open_update(path)) as file:
             begin = min(end, max(marked, end - UNSYNCED_BYTES_MAX))
@@ -260,7 +262,7 @@ class _Replay:
             self._tell(self.found.size_bytes)
 
     def _tell_end(self, scan: JournalScan) -> None:
-        """Tell of what is after the records of a journal that a crash ended."""
+        """Log and record bytes after the last record of a journal that a crash ended."""
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
@@ -282,7 +284,7 @@ class _Replay:
                 self._ledger(part.ledger_id, part)
 
     def _ledger(self, ledger_id: int, record: JournalRecord | None = None) -> CachedLedger | None:
-        """Return a ledger, after doing what a record that is not an entry says."""
+        """Return a ledger's state after applying ``record``; None if unknown or unreadable."""
         if ledger_id in self.found.unreadable:
             return None
         try:
@@ -301,9 +303,10 @@ class _Replay:
         return state
 
     def _is_new(self, record: JournalRecord, error: CorruptError) -> bool:
-        """Whether a ledger's index is empty because a bookie was killed when it had made it.
+        """Return whether an index is empty because the bookie was killed while creating it.
 
-        Java has written entries to a log by then, if it was in a flush; the journals have them all.
+        Java may have written entries to a log by then, in a flush; the journals still have all of
+        them.
         """
         if record.entry_id != layout.LEDGER_KEY or not isinstance(error, IndexTruncatedError):
             return False
@@ -313,14 +316,14 @@ class _Replay:
         )
 
     def _entries_of(self, ledger_id: int) -> set[int]:
-        """Return which entries of a ledger are in the journals that are being replayed."""
+        """Return the ids of a ledger's entries in the journals that are being replayed."""
         found: set[int] = set()
         for path, offset in self._places:
             scan = open_scan(self._files, path, offset)
             try:
                 found.update(one.entry_id for one in scan if one.ledger_id == ledger_id)
             except JournalRecordError:
-                break  # Replay comes there too, and knows what to do about it.
+                break  # Replay reaches this record too, and handles the error.
             finally:
                 scan.close()
         return found
@@ -349,7 +352,7 @@ class _Replay:
             log.warn("skipping a record of unknown kind {kind:#x}", kind=record.entry_id)
 
     def _entries(self, run: EntryRun) -> None:
-        """Put a run into batches, each entry into that of its ledger's storage."""
+        """Add a run to the batches, each entry to the batch of its ledger's storage."""
         if self._are_batches_full():
             self._end_batches()
         ledgers = {head[1] for head in run.heads}
@@ -368,9 +371,9 @@ class _Replay:
             begin = end
 
     def _target(self, ledger_id: int) -> ReplayTarget:
-        """Return where the entries of a ledger go.
+        """Return the destination of a ledger's entries.
 
-        The bytes of a ledger with a damaged index are kept, for the rebuild of the index.
+        The bytes of a ledger with a damaged index are kept, to rebuild the index.
         """
         storage = self._storages.of(ledger_id)
         state = self._ledger(ledger_id)
@@ -382,7 +385,7 @@ class _Replay:
     def _by_batch(
         self, heads: Sequence[EntryHead], ledgers: set[int]
     ) -> Iterable[tuple[ReplayBatch | None, Sequence[EntryHead]]]:
-        """Cut a run where the storage changes, which is seldom: mostly there is one."""
+        """Cut a run where the storage changes. Most runs have one storage."""
         targets = self._targets
         batches = {targets[ledger_id].batch for ledger_id in ledgers}
         if len(batches) == 1:
@@ -401,7 +404,7 @@ class _Replay:
         self._store_batches()
         self._tell(self.found.size_bytes)
         undrained_bytes = sum(one.undrained_bytes for one in self._batches.values())
-        # Small entries of many ledgers fill the memory with pages long before it is full of them.
+        # Small entries of many ledgers fill the memory with index pages before their bytes fill it.
         if undrained_bytes >= self._drain_bytes or self._storages.needs_checkpoint:
             self._drain()
 
@@ -412,7 +415,7 @@ class _Replay:
             batch.pages = 0
 
     def _drain(self) -> None:
-        self._targets.clear()  # A checkpoint takes the pages away.
+        self._targets.clear()  # A checkpoint drops the index pages that the targets refer to.
         for batch in self._batches.values():
             batch.undrained_bytes = 0
         storages, writes = self._storages, self._writes
@@ -422,17 +425,18 @@ class _Replay:
             self.put_into_files(lambda: run_now(storages.flush(do_now)))
 
     def end_writes(self) -> bool:
-        """Wait for the thread that writes; return whether it met no trouble."""
+        """Wait for the writing thread; return whether it wrote everything."""
         return self._writes is None or self._writes.wait()
 
     def put_into_files(self, write: Callable[[], None]) -> bool:
-        """Write what is in memory; say whether there was space.
+        """Write what is in memory to files; return whether there was space.
 
-        On a full disk it stays there and in the journals, as in a bookie that runs while its disks
-        fill up: it is going to be read-only. Neither marks nor journals move then.
+        On a full disk the entries stay in memory and in the journals, as in a running bookie whose
+        disks fill up: the bookie becomes read-only. Neither marks nor journals move then.
 
         Raises:
-            OSError: there is neither space on the disks nor in memory, or another reason.
+            OSError: neither the disks nor the memory have space, or a write failed for another
+                reason.
             StorageError: likewise.
         """
         try:
@@ -453,12 +457,12 @@ class _Replay:
 
 
 async def do_now(action: Callable[[], T]) -> T:
-    """Call a blocking function at once, where no reactor runs yet."""
+    """Call a blocking function at once, before a reactor runs."""
     return action()
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing but ``do_now``."""
+    """Run a coroutine that awaits only ``do_now``."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -1,6 +1,6 @@
-"""Replayed entries on their way to a storage: their bytes as they are, their places in the index.
+"""Batches of replayed entries: their bytes, unchanged, and their locations in the index.
 
-Of a run only the location in the index page is looked after entry by entry.
+Of each entry of a run only the location in its index page is set one by one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NO_PAGE: Final = -1
 
 
 class ReplayTarget:
-    """Where the entries of one ledger go, until the batches are drained.
+    """The destination of one ledger's entries, until the batches are drained.
 
-    ``batch`` is None for a ledger that was deleted, ``state`` for one whose index is damaged: its
-    bytes are kept.
+    ``batch`` is None if the ledger was deleted. ``state`` is None if its index is damaged: the
+    bytes of its entries are kept.
     """
 
     __slots__ = ("_has_place", "batch", "page", "page_no", "state")
@@ -42,11 +42,11 @@ class ReplayTarget:
     ) -> None:
         self.batch, self.state, self._has_place = batch, state, has_place
         self.page_no = _NO_PAGE
-        """Of the page that every entry may be put into without a further look."""
+        """The page whose every entry id has a place: no check per entry is needed."""
         self.page: WritablePage = []
 
     def page_of(self, entry_id: int) -> WritablePage | None:
-        """Return the page an entry belongs to; None where the index cannot have it."""
+        """Return the page of an entry; None if the index has no place for its id."""
         self.page_no = _NO_PAGE
         if self.state is None:
             return None
@@ -59,7 +59,7 @@ class ReplayTarget:
             return None
         page_no = entry_id // PAGE_SLOTS
         self.page = self.state.page_for_write(page_no)
-        # Few new locations become the page once they are many: it has to be asked for each time.
+        # A short list of new locations turns into a page as it grows: ask for it each time.
         if page_no in self.state.pages and self._has_place((page_no + 1) * PAGE_SLOTS - 1):
             self.page_no = page_no
         return self.page
@@ -73,21 +73,21 @@ class ReplayBatch:
         self._pieces: list[bytes] = []
         self._counted: dict[int, int] = {}
         self._entries = 0
-        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
+        self._next = self._limit = 0  # Where the batch ends, and where its reservation ends.
         self.pages = 0
-        """How often entries went from one index page to another since this was last set."""
+        """Changes from one index page to another since the counter was last reset."""
         self.undrained_bytes = 0
-        """What it took since this was last set."""
+        """Bytes added since the counter was last reset."""
 
     def add(
         self, heads: Sequence[EntryHead], records: bytes, targets: Mapping[int, ReplayTarget]
     ) -> None:
-        """Take a run of entries, and put their locations into the index.
+        """Add a run of entries, and put their locations into the index.
 
         Args:
-            heads: of the entries.
-            records: the entries, as an entry log has them.
-            targets: by ledger id; all of these are of this storage.
+            heads: the heads of the entries.
+            records: the entries, in the format of an entry log.
+            targets: by ledger id; all targets of ``heads`` are in this storage.
         """
         if self._limit - self._next < len(records):
             self.store()
@@ -118,7 +118,10 @@ class ReplayBatch:
         self.undrained_bytes += len(records)
 
     def store(self) -> None:
-        """Give the batch to storage; nothing may come between that and what set its locations."""
+        """Append the batch to storage.
+
+        Nothing else may be appended after its locations were set.
+        """
         if self._pieces:
             blob, counted = b"".join(self._pieces), tuple(self._counted.items())
             self._storage.adds.append(blob, counted, locations=self._entries)
@@ -127,7 +130,7 @@ class ReplayBatch:
 
 
 class ConcurrentWrites:
-    """Writes replayed entries to their logs in a thread, while more of them are read."""
+    """A thread that writes replayed entries to their logs while replay reads more."""
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
@@ -135,14 +138,17 @@ class ConcurrentWrites:
         self._is_done = True
 
     def begin(self) -> None:
-        """Write all that storages have got so far; ``wait`` before this is called again."""
+        """Start to write all entries so far; call ``wait`` before the next ``begin``."""
         self._storages.write_soon()
         self._is_done = False
         self._thread = threading.Thread(target=self._write, name="replay-writes", daemon=True)
         self._thread.start()
 
     def wait(self) -> bool:
-        """Return once nothing is written any more; whether all was, for ``write_out`` says why."""
+        """Wait for the thread; return whether it wrote everything.
+
+        ``write_out`` reports the error.
+        """
         if self._thread is not None:
             self._thread.join()
             self._thread = None

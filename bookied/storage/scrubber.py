@@ -1,10 +1,10 @@
-"""Checks a running bookie's index against its entry logs, now and then and slowly.
+"""The scrubber: slowly checks a running bookie's index against its entry logs.
 
-What is looked at is what the disks have: an index page is on disk only after the entries that it
-points at. So what a checkpoint has yet to write is passed over, and an entry that a compaction has
-moved meanwhile is looked for where it is now. Agrees with BookKeeper 4.18.0, ScrubberService, but
-for what the disk cannot read: Java ends the process with 5; here it is one of the things found, and
-the watch on the disks decides.
+The scrubber checks what is on disk: an index page is on disk only after the entries that it points
+at. Entries that a checkpoint has yet to write are therefore skipped. An entry that a compaction has
+moved meanwhile is read at its new location. Agrees with BookKeeper 4.18.0, ScrubberService, except
+for read errors of the disk: Java ends the process with exit status 5; here they are reported as
+inconsistencies, and the disk monitor decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import RunBlocking
 
 UNLIMITED_AT_ONCE: Final = 1000
-"""Entries looked at in one go of a thread where no rate is set."""
+"""Entries checked in one call in a thread when no rate is set."""
 
 TOLD_MAX: Final = 100
 """Inconsistencies of one pass that are logged and kept one by one; all are counted."""
@@ -40,7 +40,7 @@ log = Logger()
 
 @attrs.frozen
 class Inconsistency:
-    """An entry (or with -1 all of a ledger) that is not where the index says."""
+    """An entry (-1 for the whole ledger) that is not at the location in the index."""
 
     ledger_id: int
     entry_id: int
@@ -49,33 +49,33 @@ class Inconsistency:
 
 @attrs.define
 class ScrubCounters:
-    """What the scrubber has seen since the start, for metrics."""
+    """Counts since the start, for metrics."""
 
     passes: int = 0
     entries: int = 0
     detected_errors: int = 0
     """Java's DETECTED_SCRUB_ERRORS."""
     detected_fatal_errors: int = 0
-    """Passes that a disk ended: Java's DETECTED_FATAL_SCRUB_ERRORS."""
+    """Passes that ended because of a disk error: Java's DETECTED_FATAL_SCRUB_ERRORS."""
 
 
 @attrs.define
 class ScrubResult:
-    """What one pass has found; ``found`` has the first ``TOLD_MAX`` of ``count``."""
+    """The result of one pass; ``found`` has the first ``TOLD_MAX`` of ``count``."""
 
     entries: int = 0
     count: int = 0
     found: list[Inconsistency] = attrs.field(factory=list)
 
     def take(self, entries: int, found: Sequence[Inconsistency]) -> None:
-        """Add what one go of a thread has seen."""
+        """Add the result of one call in a thread."""
         self.entries += entries
         self.count += len(found)
         self.found.extend(found[: max(0, TOLD_MAX - len(self.found))])
 
 
 class Scrubber:
-    """Makes a pass over all storages every ``interval_s``, half of it more or less."""
+    """A pass over all storages every ``interval_s``, plus or minus up to half of it."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Scrubber:
         rate: float,
         rng: random.Random | None = None,
     ) -> None:
-        """Prepare; ``start`` begins.
+        """Store the settings; ``start`` begins the passes.
 
         Args:
             clock: of the reactor.
-            storages: what to check.
-            run_blocking: runs what reads from the disk in a thread.
+            storages: the storages to check.
+            run_blocking: runs reads from the disk in a thread.
             interval_s: ``localScrubInterval``; 0 for passes by ``scrub_once`` only.
-            rate: ``localScrubRateLimit``, entries a second; 0 for as many as there are.
+            rate: ``localScrubRateLimit``, entries a second; 0 for no limit.
             rng: spreads the passes of many bookies.
         """
         self._clock, self._storages = clock, tuple(storages)
@@ -106,13 +106,13 @@ class Scrubber:
         self._ended: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Make passes from now on, the first after an interval."""
+        """Start the passes, the first one after an interval."""
         if self._interval_s > 0 and self._ended is None:
             self._ended = Deferred.fromCoroutine(self._run())
             self._ended.addErrback(_crashed)
 
     async def stop(self) -> None:
-        """Make no more; return once nothing is being read."""
+        """Stop the passes; return once nothing is being read."""
         self._is_stopping = True
         if self._waiting is not None:
             self._waiting.cancel()
@@ -120,7 +120,7 @@ class Scrubber:
             await self._ended
 
     async def scrub_once(self) -> ScrubResult:
-        """Make one pass; return what it has found, or found so far if it was stopped.
+        """Make one pass; return its result, a partial result if the scrubber was stopped.
 
         Raises:
             OSError: a disk cannot be read.
@@ -136,7 +136,7 @@ class Scrubber:
     async def _go(
         self, storage: LedgerStorage, places: Iterator[_Place], result: ScrubResult
     ) -> bool:
-        """Let a thread look at some entries, and wait as the rate demands; say if it is through."""
+        """Check some entries in a thread, then wait for the rate; return whether all are done."""
         at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
         began_s = self._clock.seconds()
         scrub = partial(_scrub_places, storage, places, at_once)
@@ -187,7 +187,7 @@ class _Place:
 
 
 def report_result(result: ScrubResult) -> None:
-    """Log what a pass has found."""
+    """Log the result of a pass."""
     for one in result.found:
         log.error(
             "entry {entry_id} of ledger {ledger_id} is not where the index says: {error}",
@@ -207,7 +207,7 @@ def report_result(result: ScrubResult) -> None:
 
 
 def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_Place]:
-    """Give every entry that the index on disk has. Reads, so in a thread."""
+    """Yield every entry of the index on disk. Blocks: call it in a thread."""
     for ledger_id in ledger_ids:
         try:
             for page_no, page in _pages_of(storage, ledger_id):
@@ -220,9 +220,9 @@ def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_Place]:
 
 
 def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-    """Give a ledger's pages; a file that goes just now is that of a ledger being deleted.
+    """Yield a ledger's pages; an index file that disappears belongs to a ledger being deleted.
 
-    The storage forgets a ledger before it removes the file, so a second try finds nothing then.
+    The storage forgets a ledger before it removes the file, so a second try then finds no pages.
     """
     with lost_is_damaged(Path(f"index of ledger {ledger_id}"), IndexFormatError):
         try:
@@ -237,7 +237,7 @@ def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, arr
 def _scrub_places(
     storage: LedgerStorage, places: Iterator[_Place], at_once: int
 ) -> tuple[int, list[Inconsistency]]:
-    """Look at some entries, in a thread; fewer than ``at_once`` only at the end."""
+    """Check some entries, in a thread; fewer than ``at_once`` only at the end."""
     found: list[Inconsistency] = []
     count = 0
     for place in places:

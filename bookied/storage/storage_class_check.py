@@ -1,7 +1,7 @@
-"""Which kind of index lies in a bookie's directories, and whether it is the one that is configured.
+"""The kind of index in a bookie's directories, checked against the configured kind.
 
-Java compares nothing: with another ``ledgerStorageClass`` than before it starts with an empty index
-beside the old one, takes every ledger for absent and, once the collector has run, deletes the logs.
+Java does not check: after a change of ``ledgerStorageClass`` it starts with an empty index beside
+the old one. It treats every ledger as absent and, once the collector has run, deletes the logs.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from bookied.storage.index.index_files.paths import index_files
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 CURRENT: Final = "CURRENT"
-"""The file that makes a directory a RocksDB database."""
+"""The file that marks a directory as a RocksDB database."""
 
 _CONVERT: Final = "or convert the directories, with the bookie stopped: bkctl disk convert --to "
 
 
 def has_databases(files: Files, directory: Path) -> bool:
-    """Return whether an index directory (its ``current``) holds DbLedgerStorage's index."""
+    """Return whether an index directory (its ``current``) has DbLedgerStorage's index."""
     return any(files.exists(directory / name / CURRENT) for name in (LEDGERS, LOCATIONS))
 
 
 def has_index_files(files: Files, directory: Path) -> bool:
-    """Return whether an index directory holds an index file of a ledger."""
+    """Return whether an index directory has an index file of a ledger."""
     names = (path.name.removesuffix(MOVING) for path in index_files(files, directory))
     return any(ledger_id(name) is not None for name in names)
 
 
 def check_kind(files: Files, kind: StorageClass, index_directories: Sequence[Path]) -> None:
-    """Insist that what lies in the directories is what ``kind`` reads.
+    """Check that the directories have no index of another kind than ``kind``.
 
     Raises:
-        StorageKindError: it is not, and how to go on.
+        StorageKindError: they have one; the message says what to do.
         OSError: a directory cannot be read.
     """
     for directory in index_directories:

@@ -1,8 +1,8 @@
-"""Storages: all that keeps a bookie's entries: one storage, or several with a share of the ledgers.
+"""The storages of a bookie: one, or several that share the ledgers out.
 
-Sorted and Interleaved storage are one ``LedgerStorage`` over all directories. DbLedgerStorage is
-one for each ledger directory, and ledger ``id % count`` belongs to that one, by configured order.
-What they share are the journals, and so the marks: a checkpoint is of all of them.
+Sorted and Interleaved storage are one ``LedgerStorage`` over all directories. DbLedgerStorage has
+one storage for each ledger directory: ledger ``id % count`` belongs to that index in configured
+order. All storages share the journals and their marks: a checkpoint covers all of them.
 
 All methods belong to the reactor's thread unless they say otherwise.
 """
@@ -25,9 +25,10 @@ from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLi
 
 
 class IntegrityFlag:
-    """Whether entries may be missing of ledgers that metadata places here, as the disk has it.
+    """A stored flag: entries may be missing from ledgers that the metadata places on this bookie.
 
-    It is kept with ledger 0, as in Java: by DbLedgerStorage only, which alone keeps limbo too.
+    The flag is stored with ledger 0, as in Java, and only by DbLedgerStorage, which alone keeps
+    limbo.
     """
 
     def __init__(self, flags: RocksIndex | None) -> None:
@@ -35,7 +36,7 @@ class IntegrityFlag:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a place for it, and ledgers can be in limbo."""
+        """True if the storage can keep the flag, and ledgers can be in limbo."""
         return self._flags is not None
 
     def is_set(self) -> bool:
@@ -43,11 +44,11 @@ class IntegrityFlag:
         return self._flags is not None and bool(self._flags.flags() & NEEDS_INTEGRITY_CHECK)
 
     def set(self, *, needed: bool) -> None:
-        """Remember it, durably, or that all is made up for. Blocks; never during a checkpoint.
+        """Set or clear the flag durably. Blocks; never during a checkpoint.
 
         Raises:
-            StorageError: there is no place for it.
-            OSError: it could not be stored.
+            StorageError: this storage cannot keep the flag.
+            OSError: the flag could not be stored.
         """
         if self._flags is None:
             raise StorageError("only DbLedgerStorage can remember that it needs a check")
@@ -56,9 +57,9 @@ class IntegrityFlag:
 
 
 class JournalMarks:
-    """Where replay starts in each journal directory, as the ledger directories have it.
+    """The marks, stored in the ledger directories: where replay starts in each journal directory.
 
-    A mark is in every directory that has space, and the highest counts.
+    A mark is written to every directory that has space; the highest counts.
     """
 
     def __init__(
@@ -71,26 +72,26 @@ class JournalMarks:
         return tuple(one for shard in self._shards for one in shard.directories.all)
 
     def read(self, journals: int) -> list[LastMark]:
-        """Return where replay starts, for each of so many journal directories."""
+        """Return where replay starts in each of ``journals`` journal directories."""
         return [
             read_mark(self._files, self._directories, file_name(number, journals))
             for number in range(journals)
         ]
 
     def lower(self, marks: Sequence[LastMark]) -> None:
-        """Take back, durably, marks that are above these: their journals are gone. Blocks.
+        """Lower, durably, stored marks that are above ``marks``: their journals are gone. Blocks.
 
         Raises:
-            OSError: not all could be written.
+            OSError: not all marks could be written.
         """
         for number, mark in enumerate(marks):
             lower_mark(self._files, self._directories, file_name(number, len(marks)), mark)
 
     def write(self, marks: Sequence[LastMark]) -> None:
-        """Put down, durably, where replay starts in each journal directory. Blocks.
+        """Write, durably, where replay starts in each journal directory. Blocks.
 
         Raises:
-            OSError: not all could be written.
+            OSError: not all marks could be written.
         """
         self._before_write()
         for shard in self._shards:
@@ -102,7 +103,7 @@ class JournalMarks:
 
 
 class Storages:
-    """The storages of one bookie as one: who has a ledger, and what concerns all of them."""
+    """All storages of one bookie: finds the storage of a ledger, and acts on all storages."""
 
     def __init__(
         self,
@@ -113,25 +114,25 @@ class Storages:
         flags: RocksIndex | None = None,
         before_marks: Callable[[], object] = lambda: None,
     ) -> None:
-        """Take the storages over, in the configured order of their ledger directories.
+        """Store the storages, in the configured order of their ledger directories.
 
         Args:
             files: the disk.
             shards: one or more; not open yet.
-            limits: of all together; those of the first by default.
-            flags: where the flags are: with ledger 0, as in Java. None where there are none.
-            before_marks: called when all is in files, before the marks say so; blocks.
+            limits: the limits of all storages together; by default those of the first storage.
+            flags: the index that stores the flags with ledger 0, as in Java; None if none does.
+            before_marks: called when everything is in files, before the marks are written; blocks.
         """
         assert shards
         self._shards = tuple(shards)
         self.integrity_flag = IntegrityFlag(flags)
-        """Whether a check is owed of what is here."""
+        """A flag that this bookie's ledgers need an integrity check."""
         self.marks = JournalMarks(files, self._shards, before_marks)
-        """Where replay starts."""
+        """The marks from which replay starts."""
         self.limits = limits or self._shards[0].limits
 
     def of(self, ledger_id: int) -> LedgerStorage:
-        """Return the storage that has a ledger, or would have it."""
+        """Return the storage of a ledger, even if the ledger does not exist."""
         return self._shards[ledger_id % len(self._shards)]
 
     def __iter__(self) -> Iterator[LedgerStorage]:
@@ -143,10 +144,10 @@ class Storages:
     # Start and stop -------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open all; see ``LedgerStorage.open``. Blocks; no threads yet.
+        """Open all storages; see ``LedgerStorage.open``. Blocks; no threads yet.
 
         Raises:
-            LedgerPlaceError: a ledger is in another storage than its id says.
+            LedgerPlaceError: a ledger is in another storage than its id requires.
             OSError: a directory cannot be read. So for ``StorageError``.
         """
         for number, shard in enumerate(self._shards):
@@ -154,7 +155,7 @@ class Storages:
             self._check_places(number, shard)
 
     def _check_places(self, number: int, shard: LedgerStorage) -> None:
-        """Find out before anything is served or collected: Java takes such ledgers for absent."""
+        """Check before ledgers are served or collected: Java treats misplaced ledgers as absent."""
         count = len(self._shards)
         for ledger_id in shard.ledgers.ids() if count > 1 else ():
             if ledger_id % count != number:
@@ -165,17 +166,17 @@ class Storages:
                 )
 
     def start(self) -> None:
-        """Write entry logs in threads from now on."""
+        """Start the threads that write entry logs."""
         for shard in self._shards:
             shard.start()
 
     async def stop(self, journals: Sequence[Journal], run_blocking: RunBlocking) -> None:
-        """Put everything into files, index headers included, end the threads, close all files.
+        """Write everything to files, index headers too, end the threads and close all files.
 
-        The journals are stopped already: what was acknowledged is covered by their marks.
+        The journals are stopped already: their marks cover all acknowledged adds.
 
         Raises:
-            StorageError: not everything is in files; the next start replays.
+            StorageError: not everything is in files; the next start replays the journals.
             OSError: likewise.
         """
         try:
@@ -201,12 +202,12 @@ class Storages:
         nearly_full: Collection[Path] = (),
         tight: Collection[Path] = (),
     ) -> None:
-        """Put new files where there is space for them; see ``LedgerStorage.avoid``."""
+        """Create new files only where there is space; see ``LedgerStorage.avoid``."""
         for shard in self._shards:
             shard.avoid(full, nearly_full, tight)
 
     def take_back(self) -> None:
-        """Append again what logs could not take; see ``EntryAdds.take_back``."""
+        """Append again the entries that logs could not write; see ``EntryAdds.take_back``."""
         for shard in self._shards:
             shard.adds.take_back()
 
@@ -214,12 +215,12 @@ class Storages:
 
     @property
     def ledgers_in_memory(self) -> int:
-        """How many ledgers are in memory."""
+        """The number of ledgers in memory."""
         return sum(len(shard.hot) for shard in self._shards)
 
     @property
     def unwritten_bytes(self) -> int:
-        """What is in memory only: hold back adds above ``limits.unwritten_bytes_max``."""
+        """The bytes in memory only: above ``limits.unwritten_bytes_max`` adds must wait."""
         unwritten_bytes = 0
         for shard in self._shards:
             unwritten_bytes += shard.unwritten_bytes
@@ -227,16 +228,16 @@ class Storages:
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether anything waits for space on a disk, and no other directory has any."""
+        """True if entries wait for disk space and no other directory has space."""
         return any(shard.is_out_of_space for shard in self._shards)
 
     @property
     def lacks_space(self) -> bool:
-        """Whether any directory had no space since the last look at the disks."""
+        """True if any directory had no space since the last check of the disks."""
         return any(shard.lacks_space for shard in self._shards)
 
     def drop_idle(self) -> None:
-        """Forget ledgers beyond the limit that were only read."""
+        """Drop ledgers that were only read from memory, beyond the limit."""
         for shard in self._shards:
             shard.drop_idle()
 
@@ -244,21 +245,21 @@ class Storages:
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything was added or changed since the last checkpoint began."""
+        """True if anything was added or changed since the last checkpoint began."""
         return any(shard.has_changes for shard in self._shards)
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether one is due now, before its time."""
+        """True if a checkpoint is due before its interval ends."""
         return any(shard.needs_checkpoint for shard in self._shards)
 
     def write_soon(self) -> None:
-        """Give the entry logs' threads all entries so far, also where they are few."""
+        """Pass all entries so far to the entry logs' threads, even a few."""
         for shard in self._shards:
             shard.adds.hand_over()
 
     def write_handed_over(self) -> bool:
-        """Write what the entry logs' threads have been given; see ``EntryAdds``. Blocks."""
+        """Write the entries passed to the entry logs' threads; see ``EntryAdds``. Blocks."""
         return all(shard.adds.write_handed_over() for shard in self._shards)
 
     def write_out(self) -> None:
@@ -267,12 +268,12 @@ class Storages:
             shard.adds.write_out()
 
     async def checkpoint(self, journals: Sequence[Journal], run_blocking: RunBlocking) -> None:
-        """Put into files what the journals hold by now, move their marks, remove old ones.
+        """Write everything in the journals to files, move their marks and remove old journals.
 
-        The marks are taken before the first storage is flushed and written after the last.
+        The marks are read before the first storage is flushed and written after the last.
 
         Raises:
-            StorageError: the marks stay where they were; try again unless a storage has failed.
+            StorageError: the marks stay unchanged; retry unless a storage has failed.
             OSError: likewise.
         """
         marks = [journal.synced for journal in journals]
@@ -282,6 +283,6 @@ class Storages:
             await run_blocking(partial(journal.remove_old, mark))
 
     async def flush(self, run_blocking: RunBlocking) -> None:
-        """Make durable in files all that is in memory at the call; see ``LedgerStorage.flush``."""
+        """Make everything in memory at the call durable in files; see ``LedgerStorage.flush``."""
         for shard in self._shards:
             await shard.flush(run_blocking)

@@ -1,9 +1,9 @@
-"""The entry logs' recent tail in memory: what is not in a file yet, and what was written last.
+"""The most recent entries of the entry logs in memory: not yet written, and last written.
 
-This and the page cache take the place of Java's read cache. Blobs are kept as they came, by the
-location where each begins; locations only grow, so a lookup is a binary search. Nothing is kept per
-entry. When it is flushed: ``bookied.storage.ledger_storage.flush``. Nothing is sorted:
-SortedLedgerStorage and InterleavedLedgerStorage are the same here.
+This cache and the page cache replace Java's read cache. Blobs are kept as they arrived, by the
+location of their first byte. Locations only grow, so a lookup is a binary search. Nothing is kept
+per entry. ``bookied.storage.ledger_storage.flush`` decides when to flush. Nothing is sorted:
+SortedLedgerStorage and InterleavedLedgerStorage behave alike here.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ _TURN: Final = 1 << LOCATION_BITS
 
 
 class WriteCache:
-    """At most ``bytes_max`` of joined records, oldest out first.
+    """A cache of at most ``bytes_max`` of joined records that drops the oldest first.
 
-    What is not in a file yet stays whatever the limit: who accepts adds watches the unwritten
-    bytes. Belongs to the reactor's thread. ``config.storage`` has the size (skipListSizeLimit).
+    Records that are not in a file stay, whatever the limit: the caller that accepts adds limits the
+    unwritten bytes. Belongs to the reactor's thread. The size is skipListSizeLimit in
+    ``config.storage``.
     """
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bases: list[int] = []
         self._blobs: list[bytes] = []
-        self._first = 0  # What is before it in the lists has been dropped.
-        self._turned = 0  # What the bases of this turn of the log ids have above their locations.
+        self._first = 0  # Blobs before this index in the lists have been dropped.
+        # Added to a location to get a base: one ``_TURN`` for each restart of the log ids.
+        self._turned = 0
         self.size_bytes = 0
 
     def append(self, base: int, blob: bytes, readable_until: int) -> None:
         """Keep joined ``[i32 length][entry packet]`` records.
 
         Args:
-            base: where the first length field will be: (log id << 32) | offset, and above that
-                how often the log ids have started over; higher than that of any blob before.
+            base: the location of the first length field: (log id << 32) | offset, plus ``_TURN``
+                for each restart of the log ids. Higher than the base of any blob before.
             blob: the records.
-            readable_until: the location below which files can be read, so that blobs may go.
+            readable_until: files can be read below this location, so their blobs may be dropped.
         """
         self._bases.append(base)
         self._turned = base >> LOCATION_BITS << LOCATION_BITS
@@ -75,7 +77,7 @@ class WriteCache:
         bytes_max: int,
         stride: int = 1,
     ) -> EntryRows | None:
-        """Return entries ``stride`` ids apart that came together; None if the first is not here."""
+        """Return entries ``stride`` ids apart from one blob; None if the first is not cached."""
         first = locations[0] + self._turned
         at = bisect_right(self._bases, first, self._first) - 1
         if at < self._first or first - self._bases[at] >= len(self._blobs[at]):
@@ -98,7 +100,7 @@ class WriteCache:
         return self._bases[self._first] - self._turned if self._first < len(self._bases) else _TURN
 
     def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
-        """Return the entry packet at ``location``; None if it is not here."""
+        """Return the entry packet at ``location``; None if it is not in the cache."""
         at = bisect_right(self._bases, location + self._turned, self._first) - 1
         if at >= self._first:
             blob = self._blobs[at]
@@ -108,5 +110,6 @@ class WriteCache:
                 if ledger == ledger_id and entry == entry_id:
                     return blob[start : start + length]
         if self._turned and location >= 0:
-            return self.get(location - _TURN, ledger_id, entry_id)  # Of the turn before.
+            # The blob is from before the log ids restarted.
+            return self.get(location - _TURN, ledger_id, entry_id)
         return None
