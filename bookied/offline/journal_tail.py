@@ -198,4 +198,4 @@ def _check_first(bookie: OfflineBookie, number: int, report: Report) -> None:
         return
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
     if not bookie.files.exists(path):
-        report(JournalMissingError(path, None, "lastMark names this journal; it is not there"))
+        report(JournalMissingError(path, None, "lastMark names this journal, but it is missing"))

@@ -1,1 +1,1 @@
-"""The journal: every entry, once, in the order it came, before it is acknowledged."""
+"""The journal: every entry once, in order of arrival, before it is acknowledged."""

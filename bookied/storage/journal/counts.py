@@ -1,7 +1,4 @@
-"""What a journal has done, counted a group at a time.
-
-The counters are declared in ``bookied.stats.metrics.JournalStats``.
-"""
+"""Statistics of a journal, counted once for each group."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from bookied.storage.journal.group_commit import GROUP_BYTES_MAX, GroupCommit, Q
 
 
 def note_seconds(stats: JournalStats, series: Series, seconds: float) -> None:
-    """Note how long something took, in whole microseconds."""
+    """Record a duration in whole microseconds."""
     with stats.lock:
         series.note(_us(seconds))
 
@@ -29,9 +26,9 @@ def count_group(
     """Count a group that is on disk and reported.
 
     Args:
-        stats: where.
+        stats: the counters.
         group: its members, oldest first.
-        rule: by which it was gathered.
+        rule: the rule by which the group was gathered.
         began_s: when its write began.
         now_s: the time now.
     """
@@ -55,7 +52,7 @@ def count_group(
 
 
 def _count_reason(stats: JournalStats, rule: GroupCommit, size_bytes: int, waited_s: float) -> None:
-    """Count what ended the gathering of a group."""
+    """Count the reason why the gathering of a group ended."""
     if size_bytes > (rule.wait_bytes_max if rule.wait_s_max else GROUP_BYTES_MAX):
         stats.ended_by_bytes += 1
     elif rule.wait_s_max and waited_s >= rule.wait_s_max:

@@ -1,12 +1,12 @@
-"""What a crash can do to a directory's journals, told from damage: rules of storage.md section 3.
+"""Rules that separate crashes from damage in a directory's journals: storage.md section 3.
 
-Between journals, that is. Where one record is torn or wrong is found by ``reader``, in a journal
-with groups by ``group_reader``.
+The rules are about several journals. ``reader`` finds torn and damaged records in one journal,
+``group_reader`` in a journal with groups.
 
-A crash tears the last journal, after all that was acknowledged. A gap between journals, a tear in
-one that another followed, complete groups after the place where reading stopped, a mark where no
-record begins: those no crash makes. To go on would be to take acknowledged entries for never
-written, and clients would take that for proof.
+A crash tears the last journal, after everything that was acknowledged. A crash never makes a gap
+between journals, a torn journal that another follows, complete groups after the position where
+reading stopped, or a mark where no record begins. To continue then would treat acknowledged entries
+as never written, and clients would take that as proof.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from bookied.storage.journal.reader import CHUNK_BYTES, JournalScan, journal_ids
 log = Logger()
 
 BEHIND_END_MAX: Final = 4
-"""Java's mark after a replay is after the zero length that ended it."""
+"""Bytes of the zero length that ended a replay: Java's mark after the replay is behind it."""
 
 OWN_RECORDS: Final = 16
-"""Of so many records one at least is of a ledger of the directory; more may be damaged."""
+"""The first records of a journal: at least one must be of a ledger of the directory."""
 
 _PADDING: Final = layout.LENGTH.pack(layout.PADDING_MARK)
 _RECORD: Final = struct.Struct(">iqq")
@@ -42,46 +42,44 @@ _RECORD: Final = struct.Struct(">iqq")
 def journals_to_replay(
     files: Files, directory: Path, mark: LastMark, *, may_be_missing: bool = False
 ) -> list[int]:
-    """Return the journals from the mark's on, ascending; with ``may_be_missing`` those there are.
+    """Return the journals from the mark's on, ascending; with ``may_be_missing`` the existing ones.
 
     Raises:
-        JournalMissingError: the one that the mark names is not there, or one between others.
+        JournalMissingError: the journal that the mark names, or a later one, is missing.
     """
     ids = [number for number in journal_ids(files, directory) if number >= mark.journal_id]
     if may_be_missing:
         return ids
     if mark.journal_id > 0 and ids[:1] != [mark.journal_id]:
         path = directory / layout.file_name(mark.journal_id)
-        raise JournalMissingError(path, None, "lastMark names this journal; it is not there")
+        raise JournalMissingError(path, None, "lastMark names this journal, but it is missing")
     for before, after in pairwise(ids):
         if after != before + 1:
             path = directory / layout.file_name(before + 1)
-            message = (
-                f"{layout.file_name(before)} and {layout.file_name(after)} are there, it is not"
-            )
+            message = f"missing between {layout.file_name(before)} and {layout.file_name(after)}"
             raise JournalMissingError(path, None, message)
     return ids
 
 
 def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count: int) -> None:
-    """Make sure that journals from the mark on are of the ledgers of their directory.
+    """Check that journals from the mark on have records of the ledgers of their directory.
 
-    Journals of another directory may have these ids. Its mark could pass over what only they have.
+    Journals of another directory may have the same ids. Their mark could skip records.
 
     Args:
         files: the disk.
-        directory: where they are.
+        directory: the journal directory.
         mark: of the directory.
-        number: which of the bookie's journal directories it is.
-        count: how many there are.
+        number: the index of the directory among the bookie's journal directories.
+        count: the number of journal directories.
 
     Raises:
-        JournalMissingError: the first records of one are of the ledgers of other directories.
+        JournalMissingError: the first records of a journal are of ledgers of other directories.
     """
     for journal_id in journal_ids(files, directory):
         path, first = directory / layout.file_name(journal_id), list[int]()
         if journal_id >= mark.journal_id and count > 1:
-            # Replay says what is wrong with one that cannot be read.
+            # Replay reports a journal that cannot be read.
             with suppress(CorruptError), closing(open_scan(files, path)) as scan:
                 first += (record.ledger_id for record in islice(scan, OWN_RECORDS))
         if first and not any(ledger_id % count == number for ledger_id in first):
@@ -93,7 +91,7 @@ def insist_own(files: Files, directory: Path, mark: LastMark, number: int, count
 
 
 def has_begin(files: Files, path: Path) -> bool:
-    """Whether a journal begins as all do since version 2."""
+    """Return whether a journal begins with the magic, as all do since version 2."""
     with closing(files.open_read(path)) as file:
         return file.read_at(0, len(layout.MAGIC)) == layout.MAGIC
 
@@ -101,9 +99,9 @@ def has_begin(files: Files, path: Path) -> bool:
 def trusted_mark(
     files: Files, directory: Path, mark: LastMark, *, may_be_cut: bool = False
 ) -> LastMark:
-    """Return where replay has to start: at the mark, or before all if that cannot be one.
+    """Return where replay starts: at the mark, or at ``START`` if no record can end at the mark.
 
-    What was replayed before does no harm; what a mark too high passes over is lost.
+    Replaying records twice is harmless; records that a wrong mark skips are lost.
 
     Raises:
         JournalRecordError: the journal ends before its mark, unless it ``may_be_cut``.
@@ -124,13 +122,13 @@ def trusted_mark(
 
 
 def is_boundary(files: Files, path: Path, offset: int) -> bool:
-    """Whether a mark can be at ``offset``: records end there, or begin.
+    """Return whether a mark can be at ``offset``: a record ends or begins there.
 
-    Only where nothing can be read at the mark, the journal is read up to there.
+    The journal is read from its start only if nothing can be read at the mark.
 
     Raises:
-        JournalRecordError: the journal was synced up to the mark, and ends before it. What was
-            after the mark is lost as well.
+        JournalRecordError: the journal was synced up to the mark, and ends before it. Records after
+            the mark are lost as well.
     """
     if offset == files.size(path) or _reads_on(files, path, offset):
         return True
@@ -142,12 +140,12 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
             if offset < record.offset + layout.LENGTH.size + len(record.body):
                 return False
     except CorruptError:
-        return True  # What cannot be read says nothing against the mark.
+        return True  # An unreadable record proves nothing against the mark.
     finally:
         scan.close()
     if offset <= scan.end + BEHIND_END_MAX:
         return True
-    # The mark of a journal in groups comes from ours, or from a replay: the number is right.
+    # Only bookied or a replay writes the mark of a journal in groups: the mark is right.
     if scan.has_groups and (offset > scan.size or not scan.is_torn):
         message = f"ends here, and lastMark is at {offset}: it was cut, or is an older copy"
         raise JournalRecordError(path, scan.end, message)
@@ -158,7 +156,7 @@ def _reads_on(files: Files, path: Path, offset: int) -> bool:
     try:
         scan = open_scan(files, path, offset)
     except CorruptError:
-        return True  # Replay says what is wrong with it.
+        return True  # Replay reports the damage.
     try:
         return next(iter(scan), None) is not None
     except CorruptError:
@@ -168,9 +166,9 @@ def _reads_on(files: Files, path: Path, offset: int) -> bool:
 
 
 def blank_ends(files: Files, directory: Path, mark: LastMark) -> list[Path]:
-    """Return the newest journals that a crash left when they were begun, without a byte.
+    """Return the newest journals that have only zeros: a crash interrupted their creation.
 
-    Not the one that the mark names: it has to be there.
+    The journal that the mark names is never among them: it must exist.
     """
     found = []
     for number in reversed(journal_ids(files, directory)):
@@ -182,20 +180,20 @@ def blank_ends(files: Files, directory: Path, mark: LastMark) -> list[Path]:
 
 
 def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
-    """Make sure that a journal, read to its end, ends as a crash or a close leaves it.
+    """Check that a journal, read to its end, ends as a crash or a close leaves it.
 
     Args:
         scan: after iterating.
         is_last: whether no other journal follows it.
-        has_mark: whether it is the one that the mark names.
+        has_mark: whether the mark names this journal.
 
     Raises:
-        JournalRecordError: it was whole once, and is not.
+        JournalRecordError: the journal was complete once, and is damaged.
     """
     if scan.end == scan.start and not is_last:
         if has_mark and (not scan.is_torn or _is_within_group(scan, scan.start)):
-            return  # An earlier start has replayed it, and met the tear.
-        if scan.is_blank:  # Where a crash leaves one, the next start removes it.
+            return  # An earlier start has replayed this journal up to the tear.
+        if scan.is_blank:  # After a crash the next start removes an empty journal.
             raise JournalRecordError(scan.path, 0, "is empty, and a later journal follows it")
     if not scan.is_torn and scan.residue() is None:
         return
@@ -208,14 +206,14 @@ def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
 
 
 def _is_within_group(scan: JournalScan, mark: int) -> bool:
-    """Whether a mark is where only a Java bookie puts one: where it ended to read a torn group."""
+    """Return whether only Java sets a mark here: where it stopped reading a torn group."""
     return scan.has_groups and mark % BLOCK_BYTES != 0
 
 
 def _groups_behind(scan: JournalScan) -> Iterator[int]:
-    """Give where groups of a file without checksums begin: after padding, with a record.
+    """Yield where groups begin in a file without checksums: after padding, with a record.
 
-    At most one group is written before the one in front of it is on disk.
+    At most one group is written before the group in front of it is on disk.
     """
     at: int | None = scan.end
     while at is not None and (at := scan.next_data(at)) is not None and at < scan.size:
@@ -230,7 +228,7 @@ def _groups_behind(scan: JournalScan) -> Iterator[int]:
 
 
 def _end_of_padding(scan: JournalScan, at: int) -> int | None:
-    """Return where the group after the padding at ``at`` begins; None if that is not padding."""
+    """Return where the group after the padding at ``at`` begins; None if there is no padding."""
     head = scan.read_at(at, 2 * layout.LENGTH.size)
     if len(head) < 2 * layout.LENGTH.size:
         return None

@@ -39,14 +39,14 @@ from bookied.errors import JournalFormatError, JournalRecordError
 
 MAGIC: Final = b"BKLG"
 VERSION: Final = 6
-"""What we write unless told otherwise."""
+"""The version that bookied writes by default."""
 
 VERSION_MIN, VERSION_MAX = 1, 6
 HEADER: Final = struct.Struct(">4si")
 HEADER_BYTES: Final = {1: 0, 2: 8, 3: 8, 4: 8, 5: 512, 6: 512}
 
 SECTOR: Final = 512
-"""Since version 5 groups begin at multiples of it, or of a multiple of it."""
+"""Since version 5 groups begin at multiples of this number of bytes."""
 
 LENGTH: Final = struct.Struct(">i")
 IDS: Final = struct.Struct(">qq")
@@ -54,12 +54,12 @@ PADDING_MARK: Final = -0x100
 PADDING_SINCE: Final = 5
 BODY_BYTES_MIN: Final = IDS.size
 ENTRY_BYTES_MIN: Final = 24
-"""Ledger id, entry id and LAC: what a bookie reads of an entry."""
+"""Ledger id, entry id and LAC: the part of an entry that a bookie reads."""
 
 LEDGER_KEY: Final = -0x1000
 FENCE: Final = -0x2000
 FORCE_LEDGER: Final = -0x4000
-"""Only ever a mark in Java's queue; never on disk."""
+"""A mark in Java's queue only; never on disk."""
 
 EXPLICIT_LAC: Final = -0x8000
 SINCE: Final = {LEDGER_KEY: 3, FENCE: 4, EXPLICIT_LAC: 6}
@@ -81,7 +81,7 @@ def file_name(journal_id: int) -> str:
 
 
 def journal_id(name: str) -> int | None:
-    """Return which journal a file name stands for, or None if for none."""
+    """Return the id of the journal with this file name; None if the file is not a journal."""
     if not _NAME.fullmatch(name):
         return None
     number = int(name[:-4], 16)
@@ -89,21 +89,21 @@ def journal_id(name: str) -> int | None:
 
 
 def header(version: int) -> bytes:
-    """Return what a new journal file begins with."""
+    """Return the first bytes of a new journal file."""
     return HEADER.pack(MAGIC, version).ljust(HEADER_BYTES[version], b"\0")
 
 
 def parse_header(start: bytes, path: Path) -> tuple[int, int]:
-    """Return a journal's version and where its records begin.
+    """Return a journal's version and the offset of its first record.
 
     A file that does not begin with the magic is of version 1, if it is a journal at all.
 
     Args:
-        start: its first 8 bytes, or all if there are fewer.
+        start: the file's first 8 bytes, or all if there are fewer.
         path: for the error.
 
     Raises:
-        JournalFormatError: the version is not known.
+        JournalFormatError: the version is unknown.
     """
     if len(start) < HEADER.size or start[:4] != MAGIC:
         return 1, 0
@@ -116,9 +116,9 @@ def parse_header(start: bytes, path: Path) -> tuple[int, int]:
 
 
 def padding(position: int, alignment: int) -> bytes:
-    """Return the padding record that follows ``position``; empty if that is aligned already.
+    """Return the padding record after ``position``; empty if the position is aligned.
 
-    Java agrees: Journal.writePaddingBytes (4.18.0).
+    Agrees with Java 4.18.0, Journal.writePaddingBytes.
     """
     rest = -position % alignment
     if not rest:
@@ -135,7 +135,7 @@ def entry_record(packet: bytes) -> bytes:
 
 
 def ledger_key_record(ledger_id: int, master_key: bytes) -> bytes:
-    """Return the record that tells replay of a ledger and its master key."""
+    """Return the record of a ledger's master key."""
     size = _INNER_AT + len(master_key)
     return _META_WITH_BYTES.pack(size, ledger_id, LEDGER_KEY, len(master_key)) + master_key
 
@@ -152,7 +152,7 @@ def explicit_lac_record(ledger_id: int, packet: bytes) -> bytes:
 
 
 def check_record(body: bytes, version: int, path: Path, offset: int) -> None:
-    """Make sure that a record can be replayed.
+    """Check that a record can be replayed.
 
     Args:
         body: the record without its length.
@@ -161,7 +161,7 @@ def check_record(body: bytes, version: int, path: Path, offset: int) -> None:
         offset: of the record, for the error.
 
     Raises:
-        JournalRecordError: it cannot.
+        JournalRecordError: the record cannot be replayed.
     """
     if len(body) < BODY_BYTES_MIN:
         raise JournalRecordError(path, offset, f"record of {len(body)} bytes; at least 16 expected")

@@ -1,8 +1,8 @@
-"""Group commit: the queue to the journal's thread, and when what waits in it is worth one sync.
+"""Group commit: the queue to the journal's thread, and the rule that decides when to sync.
 
-Without a wait configured the rule is: at once. Alone, a record is synced at once; under load,
-whatever arrived during one sync shares the next. A timer on top cost throughput wherever it was
-measured, so it is used only when asked for.
+By default the journal does not wait. A single record is synced at once; under load, the records
+that arrive during one sync share the next. A timer cost throughput in every measurement, so there
+is none unless it is configured.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import attrs
 from bookied.storage.files.files import Buffer
 
 GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A group is closed once it has this much."""
+"""Size from which a group is closed."""
 
 
 @attrs.frozen(kw_only=True)
 class GroupCommit:
-    """How long a group may wait for company, and what ends the wait.
+    """The longest wait of a group for more records, and the conditions that end the wait.
 
-    Java agrees on what each setting means (Journal, 4.18.0); theirs waits 2 ms unless told not to.
+    Each setting means what it means in Java (Journal, 4.18.0); Java waits 2 ms by default.
     """
 
     wait_s_max: float = 0.0
-    """``journalMaxGroupWaitMSec``: how long the oldest record waits; 0 for no waiting."""
+    """``journalMaxGroupWaitMSec``: longest wait of the oldest record; 0 for no wait."""
 
     wait_bytes_max: int = 512 * 1024
     """``journalBufferedWritesThreshold``: more than this ends the wait."""
@@ -36,16 +36,16 @@ class GroupCommit:
     """``journalBufferedEntriesThreshold``: more than this ends the wait; 0 is off."""
 
     flush_when_empty: bool = False
-    """``journalFlushWhenQueueEmpty``: no waiting once the queue is empty."""
+    """``journalFlushWhenQueueEmpty``: an empty queue ends the wait."""
 
     def wait_s(self, *, waited_s: float, size_bytes: int, records: int, is_empty: bool) -> float:
-        """Return how much longer the group should wait; 0 when it is to be written now.
+        """Return the seconds that the group should still wait; 0 to write it now.
 
         Args:
-            waited_s: how long its oldest member has been waiting.
+            waited_s: seconds that its oldest member has waited.
             size_bytes: its size so far.
-            records: how many members it has.
-            is_empty: whether the queue has nothing more to offer.
+            records: the number of its members.
+            is_empty: whether the queue is empty.
         """
         if size_bytes > self.wait_bytes_max or 0 < self.wait_records_max < records:
             return 0.0
@@ -55,21 +55,22 @@ class GroupCommit:
 
 
 class QueuedRecords(NamedTuple):
-    """What one call has queued."""
+    """The records of one call."""
 
     records: Buffer
-    """Empty for a force: it asks for a sync only."""
+    """Empty for a force, which only asks for a sync."""
     done: Any
     is_early: bool
-    """Whether to report once written, before the sync."""
+    """Whether to report after the write, before the sync."""
     at_s: float
     entries: int
 
 
 class GroupQueue:
-    """Records in the order in which they were queued; whatever waits together is one group.
+    """Records in the order in which they were queued; records that wait together are a group.
 
-    ``put`` and ``end`` are for any thread, the rest for the journal's. Nothing follows the end.
+    ``put`` and ``end`` may be called in any thread, the rest in the journal's. Nothing follows the
+    end.
     """
 
     def __init__(self, rule: GroupCommit, seconds: Callable[[], float]) -> None:
@@ -79,22 +80,22 @@ class GroupQueue:
         """Queue records."""
 
     def end(self) -> None:
-        """Let ``take`` return None once it has returned all that was queued before."""
+        """Make ``take`` return None once it has returned everything that was queued before."""
         self._queue.put(None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits. Any thread."""
+        """True if the queue is empty. Any thread."""
         return self._queue.empty()
 
     def take_now(self) -> list[QueuedRecords]:
-        """Return what waits, without waiting for more."""
+        """Return the queued records, without waiting for more."""
         group: list[QueuedRecords] = []
         self._fill(group)
         return group
 
     def take(self, timeout_s: float | None) -> list[QueuedRecords] | None:
-        """Return the next group; empty if nothing came in time, None at the end."""
+        """Return the next group; empty after the timeout, None at the end."""
         try:
             first = self._queue.get(timeout=timeout_s)
         except Empty:
@@ -115,13 +116,13 @@ class GroupQueue:
             except Empty:
                 break
             if item is None:
-                self._queue.put(None)  # Nothing follows it.
+                self._queue.put(None)  # Nothing follows the end mark.
                 break
             group.append(item)
             size += len(item.records)
 
     def _gather(self, group: list[QueuedRecords]) -> None:
-        """Wait for company as long as the rule says."""
+        """Wait for more records, as long as the rule says."""
         while True:
             wait_s = self._rule.wait_s(
                 waited_s=self._seconds() - group[0].at_s,

@@ -1,14 +1,14 @@
-"""Groups of a journal as bytes: what one write holds, and how a reader knows that it is complete.
+"""Groups of a journal as bytes: the content of one write, and how a reader verifies it.
 
-A journal has no checksums of its own. Ours carries them in padding records, the content of which
-Java skips (Journal.scanJournal, 4.18.0), so that each group is taken whole or not at all:
+A journal has no checksums of its own. Ours has them in padding records, whose content Java skips
+(Journal.scanJournal, 4.18.0). A reader accepts a group completely or not at all:
 
     file mark, a padding record right after the header; the first group follows it
     offset  size  field
     0          4  -0x100
     4          4  p: up to the first group, which begins at a multiple of the alignment
     8          8  "BKgroups"
-    16         8  generation: a random number of this file's own
+    16         8  generation: a random number for this file
     24         4  CRC32C of the 24 bytes before it
     28         -  zeros
 
@@ -18,14 +18,14 @@ Java skips (Journal.scanJournal, 4.18.0), so that each group is taken whole or n
     4          4  p = 32 + f
     8          8  "BKgroup1"
     16         8  generation of the file
-    24         8  up to where the file was on disk when this was written
+    24         8  offset up to which the file was synced when the group was written
     32         4  size of the group in bytes
     36         4  CRC32C of the 36 bytes before it, the group's offset (i64) and all bytes after it
     40         f  zeros
     40 + f     -  records
 
-A file is written once, from its start to its end, over bytes that read as zeros: Java, which has
-only the zeros to tell it where to stop, would replay old records that stood after a torn group.
+A file is written once, from start to end, over bytes that read as zeros. Java stops only at zeros:
+it would replay old records after a torn group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from crc32c import crc32c
 from bookied.storage.journal import format as layout
 
 BLOCK_BYTES: Final = 4096
-"""Groups begin and end at multiples of it: no two share what a disk or system writes at once."""
+"""Groups begin and end at multiples of this size: no two share a block of the disk or system."""
 
 FILE_MAGIC: Final = b"BKgroups"
 GROUP_MAGIC: Final = b"BKgroup1"
@@ -59,32 +59,32 @@ _Bytes = bytes | bytearray | memoryview
 
 
 class FileMark(NamedTuple):
-    """What a file in groups says of itself."""
+    """The content of a file mark, which every journal in groups has."""
 
     generation: int
     size: int
-    """Of the mark: the first group is so far after the header."""
+    """Size of the mark: the distance from the header to the first group."""
 
 
 class GroupHead(NamedTuple):
-    """What a group says of itself."""
+    """The content of a group's head."""
 
     generation: int
     synced: int
-    """Up to where the file was on disk when the group was written."""
+    """The offset up to which the file was synced when the group was written."""
     size: int
     crc: int
     records_at: int
-    """Where in the group its records begin."""
+    """The offset of the first record in the group."""
 
 
 def group_alignment(alignment: int) -> int:
-    """Return what groups are aligned to where ``journalAlignmentSize`` is ``alignment``."""
+    """Return the alignment of groups if ``journalAlignmentSize`` is ``alignment``."""
     return math.lcm(alignment, BLOCK_BYTES)
 
 
 def file_start(version: int, generation: int, alignment: int) -> bytes:
-    """Return what a journal in groups begins with: header and file mark.
+    """Return the first bytes of a journal in groups: header and file mark.
 
     Args:
         version: of the journal, one that has padding records.
@@ -98,17 +98,17 @@ def file_start(version: int, generation: int, alignment: int) -> bytes:
 
 
 class FileMarkDamagedError(ValueError):
-    """A file mark that was once written is not whole."""
+    """A file mark was written, and is damaged."""
 
 
 def parse_file_mark(data: bytes) -> FileMark | None:
-    """Return what a file mark says, or None where the file has no groups.
+    """Return the file mark, or None if the file has no groups.
 
     Args:
-        data: what follows the header, ``FILE_MARK_BYTES`` of it.
+        data: the ``FILE_MARK_BYTES`` after the header.
 
     Raises:
-        FileMarkDamagedError: it begins as a mark does, and cannot be read as one.
+        FileMarkDamagedError: the data begins like a mark, and is damaged.
     """
     if data[8:16] != FILE_MAGIC:
         return None
@@ -122,13 +122,13 @@ def parse_file_mark(data: bytes) -> FileMark | None:
 def group_head(
     records: Iterable[_Bytes], *, generation: int, offset: int, synced: int, alignment: int
 ) -> bytes:
-    """Return what comes before the records of a group, its zeros included.
+    """Return the bytes before the records of a group: its head and zeros.
 
     Args:
         records: complete records; not empty.
         generation: of the file.
-        offset: where the group will be, a multiple of the alignment.
-        synced: up to where the file is on disk.
+        offset: of the group in the file, a multiple of the alignment.
+        synced: the offset up to which the file is on disk.
         alignment: see ``group_alignment``.
     """
     records = list(records)
@@ -144,7 +144,7 @@ def group_head(
 
 
 def parse_group_head(data: bytes, generation: int) -> GroupHead | None:
-    """Return what a group's first bytes say; None if no group of this file begins here."""
+    """Return the head that ``data`` begins with; None if it is not a head of this file."""
     if len(data) < _HEAD.size:
         return None
     mark, padding, magic, found, synced, size, crc = _HEAD.unpack_from(data)
@@ -157,12 +157,12 @@ def parse_group_head(data: bytes, generation: int) -> GroupHead | None:
 
 
 def is_complete(chunks: Iterable[bytes], head: GroupHead, offset: int) -> bool:
-    """Whether what was read at ``offset`` is all of the group that ``head`` begins.
+    """Return whether the bytes read at ``offset`` are the complete group of ``head``.
 
     Args:
-        chunks: the bytes, the head in the first of them.
+        chunks: the bytes; the first chunk has the complete head.
         head: from the same bytes.
-        offset: where they were read.
+        offset: where the bytes were read.
     """
     size = crc = 0
     for chunk in chunks:

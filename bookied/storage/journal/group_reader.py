@@ -1,7 +1,7 @@
-"""The complete groups of a journal file that has them; see ``journal.group_format``.
+"""The complete groups of a journal file in groups; see ``journal.group_format``.
 
-What a crash leaves is a last group of which parts are missing: there the data ends. A group that is
-not whole although it was on disk before a later one was written is damage, and an error.
+After a crash parts of the last group may be missing: the data ends before that group. An incomplete
+group that was on disk before a later one was written is damage, and an error.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from bookied.storage.journal.group_format import (
 )
 
 LARGE_READ_BYTES: Final = 1024 * 1024
-"""Who reads so much at once reads on."""
+"""A caller that reads this much at once is expected to read on."""
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
-"""So far ahead of a large read, as much is brought into memory: the disk works meanwhile."""
+"""Distance ahead of a large read at which the disk reads as many bytes into memory meanwhile."""
 
 
 @attrs.frozen
 class JournalBytes:
-    """A journal file of which the disk may have lost a part: that is damage like any other."""
+    """A journal file; bytes that the disk has lost are reported as damage."""
 
     file: ReadFile
     path: Path
 
     def read_at(self, offset: int, size: int, least: int | None = None) -> bytes:
-        """Return up to ``size`` bytes: fewer at the end of the file, or where the disk lost some.
+        """Return up to ``size`` bytes: fewer at the end of the file, or before lost bytes.
 
         Args:
-            offset: where they begin.
-            size: how many.
-            least: no fewer in front of what is lost; by default all.
+            offset: of the first byte.
+            size: the number of bytes.
+            least: the fewest bytes to return before lost bytes; by default ``size``.
 
         Raises:
-            JournalRecordError: those cannot be read.
+            JournalRecordError: fewer than ``least`` bytes can be read.
         """
         if size >= LARGE_READ_BYTES:
             self.file.read_ahead(offset + AHEAD_BYTES, size)
@@ -56,26 +56,26 @@ class JournalBytes:
             return read_before_loss(self.file, offset, size, size if least is None else least)
 
     def next_data(self, offset: int) -> int | None:
-        """Return where data follows at or after ``offset``, as ``ReadFile`` does."""
+        """Return the offset of the first data at or after ``offset``, as ``ReadFile`` does."""
         return self.file.next_data(offset)
 
 
 CHUNK_BYTES: Final = 1024 * 1024
-"""Read at once; a larger group makes for a larger read."""
+"""Bytes of one read; a larger group needs a larger read."""
 
 LARGE_BYTES: Final = 16 * CHUNK_BYTES
-"""A larger group is checked before it is read: its size may be what is damaged."""
+"""A larger group is checked before it is read: its size may be damaged."""
 
 
 @attrs.define(eq=False)
 class GroupReader:
-    """Reads the groups of one file, in order.
+    """A reader of the groups of one file, in order.
 
     Args:
         file: an open file to read from.
         size: of the file.
-        generation: as its file mark says.
-        first: where the first group is.
+        generation: from its file mark.
+        first: the offset of the first group.
     """
 
     _file: JournalBytes
@@ -99,9 +99,9 @@ class GroupReader:
         self._check_end(at)
 
     def _group_at(self, start: int) -> int:
-        """Return where the group begins that holds ``start``, a position in any group or behind.
+        """Return the offset of the group that contains ``start``, a position in or after a group.
 
-        Our own marks are ends of groups; Java's, after it replayed this file, need not be.
+        Our own marks are ends of groups; Java's need not be after it replayed this file.
         """
         if start % BLOCK_BYTES == 0 and (
             self._head(start) is not None or not any(self._read(start, HEAD_BYTES))
@@ -131,7 +131,7 @@ class GroupReader:
             yield self._file.read_at(at + begin, min(CHUNK_BYTES, size - begin))
 
     def _check_end(self, at: int) -> None:
-        """Make sure that no group after ``at`` was written when the bytes found were on disk."""
+        """Check that no later group was written after the bytes at ``at`` were synced."""
         for later, synced in self._later_groups(at):
             if synced > at:
                 message = f"damaged, and the records after it, at {later}, are intact"
@@ -140,7 +140,7 @@ class GroupReader:
     def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:
         at += BLOCK_BYTES
         while (found_at := self._file.next_data(at)) is not None and found_at < self._size:
-            at = max(at, found_at - found_at % BLOCK_BYTES)  # Past a hole of any size.
+            at = max(at, found_at - found_at % BLOCK_BYTES)  # Skip a hole of any size.
             data = self._file.read_at(at, CHUNK_BYTES)
             found = data.find(GROUP_MAGIC)
             while found >= 0:
@@ -148,7 +148,7 @@ class GroupReader:
                 if begin % BLOCK_BYTES == 0 and (group := self._whole_group(begin)) is not None:
                     yield begin, group[0].synced
                 found = data.find(GROUP_MAGIC, found + 1)
-            at += CHUNK_BYTES  # Never in the middle of a head: both are full blocks.
+            at += CHUNK_BYTES  # Never splits a head: chunks are full blocks.
 
     def _read(self, at: int, size: int) -> bytes:
         """Return bytes of the file, fewer at its end; reads ahead."""

@@ -1,4 +1,4 @@
-"""The file that a journal is in: begun, written, synced; when and how the journal rolls."""
+"""The current file of a journal: creation, writes, syncs, and the roll to the next file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from bookied.storage.journal.mark import LastMark
 
 
 class JournalFile:
-    """One file at a time: the next begins only when all of the one before is on disk.
+    """The files of a journal, one at a time: the next begins when the last is synced.
 
-    ``synced`` says up to where the disk has it. Only a sync moves it, and never back. All methods
-    belong to the journal's thread, or to the caller that has stopped or not started that thread.
+    ``synced`` is the position up to which the journal is on disk. Only a sync moves it, never back.
+    All methods belong to the journal's thread, or to the caller that has stopped or not started
+    that thread.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class JournalFile:
         new_generation: Callable[[], int],
         on_begun: Callable[[int], object],
     ) -> None:
-        """Prepare; nothing happens on disk before ``begin``."""
+        """Store the settings; nothing happens on disk before ``begin``."""
         self._files, self._directory, self._settings = files, directory, settings
         self._stats, self._seconds = stats, seconds
         self._new_generation, self._generation = new_generation, 0
@@ -48,17 +49,17 @@ class JournalFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether a file was begun, and not closed."""
+        """True if a file is open."""
         return self._file is not None
 
     @property
     def path(self) -> Path:
-        """Where it is, or was to be."""
+        """The path of the current file, even if its creation failed."""
         return self._directory / layout.file_name(self._id)
 
     @property
     def is_full(self) -> bool:
-        """Whether the journal is to roll: ``begin_next``."""
+        """True if the journal must roll: call ``begin_next``."""
         return self._open_file.tell() > self._settings.size_bytes_max
 
     @property
@@ -67,7 +68,7 @@ class JournalFile:
         return self._file
 
     def begin(self, journal_id: int) -> None:
-        """Begin a new file, durably.
+        """Create a new file durably.
 
         Raises:
             OSError: the directory is missing or not writable.
@@ -88,7 +89,7 @@ class JournalFile:
         self._note_synced(file)
 
     def _created(self) -> AppendFile:
-        """Return a new file with its first bytes; a failed write leaves none."""
+        """Return a new file with its first bytes; after a failed write no file is left."""
         settings, path = self._settings, self.path
         file = self._files.open_append(
             path, preallocate=settings.preallocate, direct=settings.is_direct
@@ -111,7 +112,7 @@ class JournalFile:
         return group_format.file_start(settings.version, self._generation, settings.alignment)
 
     def begin_next(self) -> None:
-        """Sync and close this file and begin the next one; without space for it, go on in this."""
+        """Sync and close this file and begin the next; without disk space continue in this file."""
         self.sync()
         file, kept = self._open_file, (self._id, self._generation)
         try:
@@ -123,7 +124,8 @@ class JournalFile:
                     file.close()
                 raise
             self._id, self._generation = kept
-            # A power cut must not bring it back: this file may be torn then, and be followed by it.
+            # A power cut must not restore the removed file: it would follow this file, which may be
+            # torn.
             with contextlib.suppress(OSError):
                 self._files.sync_dir(self._directory)
             return
@@ -147,10 +149,10 @@ class JournalFile:
         )
 
     def sync(self) -> None:
-        """Make durable what was written, if anything was since the last time."""
+        """Sync the bytes written since the last sync, if any."""
         file, began_s = self._open_file, self._seconds()
         if file.tell() == self.synced.offset:
-            return  # As where forces come in numbers: each sync would keep adds waiting.
+            return  # Forces may be many, and each sync delays adds.
         file.sync()
         self._note_since(self._stats.sync.success, began_s)
         self._note_synced(file)
@@ -161,13 +163,13 @@ class JournalFile:
             self._synced_s = self._seconds()
 
     def unsynced_s_left(self) -> float | None:
-        """Return how long what is written may stay unsynced yet; None if nothing is unsynced."""
+        """Return the seconds that written bytes may stay unsynced; None if all are synced."""
         if self._file is None or self._file.tell() == self.synced.offset:
             return None
         return max(0.0, self._synced_s + self._settings.unsynced_s_max - self._seconds())
 
     def close(self) -> None:
-        """Close the file; all that counts is synced."""
+        """Close the file; everything that counts is synced."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):

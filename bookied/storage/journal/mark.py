@@ -1,12 +1,15 @@
-"""lastMark: where in a journal replay starts. Agrees with Journal.LastLogMark (4.18.0).
+"""lastMark: the position in a journal where replay starts.
+
+Agrees with Journal.LastLogMark (4.18.0).
 
     offset  size  field
     0          8  journal id
     8          8  offset in that journal
-    16         4  CRC32C of the 16 bytes before it; only ours writes it, Java reads 16 bytes
+    16         4  CRC32C of the 16 bytes before it; only bookied writes it, Java reads 16 bytes
 
-Everything before it is durable in entry logs and indexes. Each ledger directory has a copy, named
-``lastMark``, or ``lastMark.<n>`` for the n-th of several journal directories; the highest counts.
+Everything before the mark is durable in entry logs and indexes. Each ledger directory has a copy,
+named ``lastMark``, or ``lastMark.<n>`` for the n-th of several journal directories; the highest
+counts.
 """
 
 from __future__ import annotations
@@ -38,11 +41,11 @@ class LastMark(NamedTuple):
 
 
 START: Final = LastMark(0, 0)
-"""Before every journal: nothing is known to be durable."""
+"""The position before every journal: nothing is known to be durable."""
 
 
 MARK_NAME: Final = re.compile(r"lastMark(\.[0-9]+)?")
-"""What mark files are called."""
+"""The names of mark files."""
 
 
 def file_name(journal: int, journals: int) -> str:
@@ -61,13 +64,14 @@ def decode_mark(data: bytes, path: Path) -> LastMark:
     """Return the mark in a file's bytes.
 
     Raises:
-        LastMarkError: too short, damaged, or a number is negative. Java's has no checksum.
+        LastMarkError: the file is too short, damaged, or has a negative number. Java's has no
+            checksum.
     """
     if len(data) < _MARK.size:
         raise LastMarkError(path, None, f"{len(data)} bytes; expected {_MARK.size}")
     crc = data[_MARK.size : _MARK.size + _CRC.size]
     if len(crc) == _CRC.size and _CRC.unpack(crc)[0] != crc32c(data[: _MARK.size]):
-        raise LastMarkError(path, _MARK.size, "the checksum is another one")
+        raise LastMarkError(path, _MARK.size, "wrong checksum")
     mark = LastMark(*_MARK.unpack_from(data))
     if mark.journal_id < 0 or mark.offset < 0:
         raise LastMarkError(path, 0, f"negative number in {tuple(mark)}")
@@ -96,12 +100,12 @@ def read_mark(files: Files, directories: Iterable[Path], name: str) -> LastMark:
 
 
 def write_mark(files: Files, directories: Iterable[Path], name: str, mark: LastMark) -> None:
-    """Put a mark durably into each directory, never a lower one over a higher one.
+    """Write a mark durably to each directory, never over a higher mark.
 
-    A full directory does without, as long as another has the mark: the highest counts.
+    A full directory is skipped if another has the mark: the highest counts.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the mark could not be written.
     """
     refused: OSError | None = None
     has_one = False
@@ -120,10 +124,10 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: LastM
 
 
 def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: LastMark) -> None:
-    """Put a mark durably over each higher one, which would pass over what comes after it.
+    """Write a mark durably over each higher one, which would skip the records after ``mark``.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the mark could not be written.
     """
     for directory in directories:
         if read_mark(files, [directory], name) > mark:
@@ -135,5 +139,5 @@ def _write_mark(files: Files, directory: Path, name: str, mark: LastMark) -> Non
     if found < mark:
         files.write_atomic(directory / name, encode_mark(mark))
     elif found == mark:
-        # Its writer may have been killed, or refused, before its name was durable.
+        # The writer may have failed, or been killed, before the file's name was durable.
         files.sync_dir(directory)

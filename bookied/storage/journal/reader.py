@@ -1,11 +1,12 @@
-"""Reads journals: for replay, and for tools on a stopped bookie. Needs only a directory.
+"""The reader of journals: for replay, and for tools on a stopped bookie. Needs only a directory.
 
-Here a record that a crash has torn at the end is told from damage: a torn tail is where writing
-stopped and no error, damage in the middle is an error that names the place (storage.md section
-3.6). No file is ever created or changed.
+The reader separates records that a crash has torn from damage. A torn tail is where writing
+stopped, and no error. Damage in the middle is an error with its position (storage.md section 3.6).
+No file is ever created or changed.
 
-A file with groups (``group_format``) gives the records of complete groups only. Java's, and ours of
-version 4, have no checksums: the alignment of zeros shows there where a record was cut off.
+From a file with groups (``group_format``) only the records of complete groups are read. Java's
+files, and ours of version 4, have no checksums: the alignment of zeros shows where a record was cut
+off.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from bookied.storage.journal import group_format
 from bookied.storage.journal.group_reader import GroupReader, JournalBytes
 
 CHUNK_BYTES: Final = 1024 * 1024
-"""Read at once; a longer record makes for a longer read, but never beyond the file's end."""
+"""Bytes of one read; a longer record needs a longer read, never beyond the file's end."""
 
 RUN_BYTES: Final = 256 * 1024
-"""After which a run of entries ends, unless one of them is longer."""
+"""Bytes after which a run of entries ends; an entry may be longer."""
 
 RUN_ENTRIES_MAX: Final = 512
-"""In one run: each may belong to another ledger, and need another page of an index."""
+"""Entries of one run: each may belong to another ledger, and need another index page."""
 
 _ENTRY_HEAD: Final = struct.Struct(">iqqq")
 _ENTRY_ID_BYTE_MAX: Final = 0x7F
-"""The first byte of an entry id that is not negative; those need no further look."""
+"""The highest first byte of an entry id that is not negative: its record needs no check."""
 
 
 class JournalRecord(NamedTuple):
-    """One record. ``offset`` is that of its length field, ``body`` what follows that field."""
+    """One record.
+
+    ``offset`` is the offset of its length field, ``body`` the bytes after that field.
+    """
 
     offset: int
     ledger_id: int
@@ -48,11 +52,11 @@ class JournalRecord(NamedTuple):
 
 
 EntryHead = tuple[int, int, int, int]
-"""Of an entry's record: length of the packet, ledger id, entry id, LAC."""
+"""The head of an entry's record: length of the packet, ledger id, entry id, LAC."""
 
 
 class EntryRun(NamedTuple):
-    """Entries one after the other: ``records`` are as a journal and an entry log have them."""
+    """Consecutive entries; ``records`` has the format of a journal and of an entry log."""
 
     offset: int
     heads: Sequence[EntryHead]
@@ -70,9 +74,9 @@ class EntryRun(NamedTuple):
 
 @attrs.define
 class JournalScan:
-    """The records of one journal file, in order: iterate once, or take ``parts`` once.
+    """The records of one journal file, in order: iterate once, or call ``parts`` once.
 
-    Then ``end`` is where data ended and ``is_torn`` whether a record was cut short there.
+    Then ``end`` is the end of the data and ``is_torn`` whether a record was cut off there.
     """
 
     path: Path
@@ -85,11 +89,11 @@ class JournalScan:
     is_torn: bool = attrs.field(init=False, default=False)
 
     def __iter__(self) -> Iterator[JournalRecord]:
-        """Give the records.
+        """Yield the records.
 
         Raises:
-            JournalRecordError: damage; what follows it cannot be read.
-            JournalFormatError: what was taken for a journal without a header cannot be read as one.
+            JournalRecordError: the journal is damaged; records after the damage cannot be read.
+            JournalFormatError: a file without a header is not a journal of version 1.
         """
         self.end = self.start
         return self._plain_records() if self._groups is None else _split(self._grouped())
@@ -108,7 +112,7 @@ class JournalScan:
         self.is_torn = not self._is_zero_from(self.end)
 
     def _parts_of(self, data: bytes, begin: int, base: int) -> Iterator[EntryRun | JournalRecord]:
-        """Yield what is in a complete group, but for what is before ``start``."""
+        """Yield the records of a complete group, except those before ``start``."""
         unpack, size = _ENTRY_HEAD.unpack_from, len(data)
         least, last = self.start - base, size - _ENTRY_HEAD.size
         while begin < size:
@@ -131,7 +135,7 @@ class JournalScan:
                 begin += layout.LENGTH.size + len(record.body)
 
     def _record_at(self, data: bytes, begin: int, base: int) -> JournalRecord:
-        """Return a record of a complete group, whatever it is.
+        """Return a record of a complete group, of any kind.
 
         Raises:
             JournalRecordError: the record is damaged.
@@ -144,7 +148,7 @@ class JournalScan:
         body = data[begin + 4 : begin + 4 + length]
         if base + begin >= self.start:
             layout.check_record(body, self.version, self.path, base + begin)
-        # Before ``start`` nothing is checked, and nothing is given.
+        # Before ``start`` nothing is checked, and nothing is yielded.
         has_ids = length >= layout.IDS.size
         ledger_id, entry_id = layout.IDS.unpack_from(body) if has_ids else (0, 0)
         return JournalRecord(base + begin, ledger_id, entry_id, body)
@@ -152,7 +156,7 @@ class JournalScan:
     def _plain_records(self) -> Iterator[JournalRecord]:
         at = self.start
         read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
-        data, base = b"", at  # What is in memory, and its place in the file.
+        data, base = b"", at  # The bytes in memory, and their offset in the file.
         while at + 4 <= self.size:
             begin = at - base
             if begin < 0 or begin + 4 > len(data):
@@ -192,7 +196,7 @@ class JournalScan:
         if length != layout.PADDING_MARK or self.version < layout.PADDING_SINCE:
             if not self._is_zero_from(at + 4):
                 raise JournalRecordError(self.path, at, f"negative length {length}")
-            self.is_torn = True  # The mark itself was cut off.
+            self.is_torn = True  # The padding mark was cut off.
             return at
         if at + 8 > self.size:
             self.is_torn = True
@@ -213,14 +217,15 @@ class JournalScan:
         self.is_torn = True
 
     def _is_cut(self, body: bytes, end: int) -> bool:
-        """Whether a record that ends with zeros, with zeros after it, is part of what was sent.
+        """Return whether a record that ends with zeros, and that zeros follow, was cut off.
 
-        Groups end at a multiple of 512; one that does not was in progress when the power failed.
-        Only a preallocated file can look like that, and nothing of that group was acknowledged.
+        Groups end at a multiple of 512. A group that does not was in progress when the power
+        failed. Only a preallocated file can look like this, and nothing of that group was
+        acknowledged.
         """
         if self.version < layout.PADDING_SINCE or end >= self.size:
             return False
-        if any(self._file.read_at(end, 8)):  # Nearly always; the rest is seldom looked at.
+        if any(self._file.read_at(end, 8)):  # Nearly always, so the checks below are rare.
             return False
         return bool(end % layout.SECTOR or not any(body)) and self._is_zero_from(end)
 
@@ -229,14 +234,14 @@ class JournalScan:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the file has no byte but zeros, as one that a crash left when it was begun."""
+        """True if the file has only zeros: a crash interrupted its creation."""
         return self._is_zero_from(0)
 
     def residue(self) -> int | None:
-        """Return the offset of the first non-zero byte after the end of data, if there is one.
+        """Return the offset of the first non-zero byte after the end of data, or None.
 
-        After iterating. Preallocated space is zeros; anything else was once written and cannot be
-        reached. Holes and space that was never written cost no reading.
+        Call after iterating. Preallocated space is zeros; other bytes were once written and cannot
+        be reached. Holes and space that was never written are not read.
         """
         if self.is_torn:
             return None
@@ -244,7 +249,7 @@ class JournalScan:
 
     @property
     def has_groups(self) -> bool:
-        """Whether checksums show what is complete: ``bookied.storage.journal.group_format``."""
+        """True if checksums show complete groups: ``bookied.storage.journal.group_format``."""
         return self._groups is not None
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -252,11 +257,11 @@ class JournalScan:
         return self._file.read_at(offset, size)
 
     def next_data(self, offset: int) -> int | None:
-        """Return where data follows at or after ``offset``, as ``ReadFile`` does."""
+        """Return the offset of the first data at or after ``offset``, as ``ReadFile`` does."""
         return self._file.next_data(offset)
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         self._file.file.close()
 
 
@@ -269,7 +274,7 @@ def _split(parts: Iterable[EntryRun | JournalRecord]) -> Iterator[JournalRecord]
 
 
 def _gathered(records: Iterator[JournalRecord]) -> Iterator[EntryRun | JournalRecord]:
-    """Yield runs of what came one by one; an error comes after what was read before it."""
+    """Yield runs of entries that are read one by one; an error follows the records before it."""
     error = None
     run: list[JournalRecord] = []
     size = 0
@@ -314,12 +319,12 @@ def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
     Args:
         files: the disk.
         path: the journal.
-        offset: where to begin, a record boundary; 0 for the first record. Beyond the end of the
-            file there are no records, and that is no error.
+        offset: where to begin, a record boundary; 0 for the first record. An offset beyond the end
+            of the file yields no records and no error.
 
     Raises:
-        JournalMissingError: there is no such file.
-        JournalFormatError: a version we do not know.
+        JournalMissingError: the file is missing.
+        JournalFormatError: the version is unknown.
     """
     try:
         file = files.open_read(path)
@@ -340,13 +345,13 @@ def _read_header(file: JournalBytes, size: int) -> tuple[int, int]:
     head = start.rstrip(b"\0")
     cut_off = bool(head) and layout.MAGIC.startswith(head)
     if cut_off and _first_non_zero(file, len(head), size) is None:
-        # A crash left nothing of a new journal but (some of) its magic.
+        # A crash left at most the magic of a new journal.
         return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
     return layout.parse_header(start, file.path)
 
 
 def _group_reader(file: JournalBytes, size: int) -> GroupReader | None:
-    """Return what reads the groups of a file, None if there are none.
+    """Return a reader of the file's groups; None if the file has no groups.
 
     Raises:
         JournalRecordError: the file mark is damaged.
@@ -356,7 +361,7 @@ def _group_reader(file: JournalBytes, size: int) -> GroupReader | None:
         mark = group_format.parse_file_mark(file.read_at(at, group_format.FILE_MARK_BYTES))
     except group_format.FileMarkDamagedError:
         if _first_non_zero(file, at + group_format.FILE_MARK_BYTES, size) is None:
-            return None  # A crash while the file was begun.
+            return None  # A crash while the file was created.
         raise JournalRecordError(file.path, at, "the mark of a file in groups is damaged") from None
     if mark is None:
         return None
@@ -364,7 +369,7 @@ def _group_reader(file: JournalBytes, size: int) -> GroupReader | None:
 
 
 def _first_non_zero(file: JournalBytes, offset: int, size: int) -> int | None:
-    """Return where the first byte is that is not zero; holes of any size are passed over."""
+    """Return the offset of the first non-zero byte, or None; holes of any size are skipped."""
     at = file.next_data(offset)
     while at is not None and at < size and (chunk := file.read_at(at, CHUNK_BYTES, least=1)):
         rest = chunk.lstrip(b"\0")

@@ -1,13 +1,13 @@
-"""The journal of one directory: what must survive a crash is appended, synced, and then reported.
+"""The journal of one directory: records are appended, synced, and then reported.
 
-The reactor queues records with ``append``. One thread runs ``step`` in a loop: it takes all that is
-queued, writes it at once, syncs once and reports the group with one call to the reactor.
-A simulation calls ``step`` itself.
+The reactor queues records with ``append``. One thread runs ``step`` in a loop: it takes everything
+that is queued, writes it, syncs once and reports the group with one call to the reactor. A
+simulation calls ``step`` itself.
 
-A write that finds no space is tried again until there is some, at the same place; nothing that
-waits for it is acknowledged before. ``on_space`` is called at the begin and at the end of that.
-Any other failed write, and any failed sync, is the end: what the file holds is unknown then, so
-nothing is tried again and nothing more is ever acknowledged. ``on_fatal`` is called, once.
+A write that finds no disk space is retried at the same offset until it succeeds; adds that wait for
+it are not acknowledged before. ``on_space`` is called when this begins and when it ends. Any other
+failed write, and any failed sync, ends the journal: the content of the file is then unknown.
+Nothing is retried, and nothing more is acknowledged. ``on_fatal`` is called once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from bookied.storage.journal.reader import journal_ids
 log = Logger()
 
 SPACE_RETRY_S: Final = 0.5
-"""How often a journal without space tries again."""
+"""Seconds between two attempts to write while the disk is full."""
 
 
 class Journal:
-    """Appends to the journal of one directory.
+    """The journal of one directory, for appending.
 
-    ``append`` belongs to the reactor's thread, ``step`` to the journal's. The queue has no limit of
-    its own: ``queued_bytes`` is there for who accepts adds to hold back.
+    ``append`` belongs to the reactor's thread, ``step`` to the journal's. The queue has no limit:
+    the caller that accepts adds must limit ``queued_bytes``.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Journal:
 
         Args:
             files: the disk.
-            directory: the ``current`` directory of the journal directory; it must be there.
+            directory: the ``current`` directory of the journal directory; it must exist.
             call_from_thread: runs a function with arguments on the reactor.
-            events: who is notified.
+            events: the callbacks.
             now_ms: milliseconds since 1970, for the id of the first journal of a directory.
-            settings: what its files look like and when it syncs.
-            seconds: a clock for waits; it only ever moves forward.
-            new_generation: a random number below 2**63 for each file, by which its groups are told
-                from anything that a client might have sent.
+            settings: the format of its files and its syncs.
+            seconds: a monotonic clock for waits.
+            new_generation: returns a random number below 2**63 for each file. The number
+                distinguishes the file's groups from bytes that a client might have sent.
         """
         self._files, self.directory = files, directory
         self._call, self._events = call_from_thread, events
@@ -89,8 +89,8 @@ class Journal:
         self._appended_bytes = self._committed_bytes = 0
         self.failure: DiskWriteFailedError | None = None
         self.space_error: DiskWriteFailedError | None = None
-        """Why nothing is written for now, until there is space."""
-        self._held: Sequence[QueuedRecords] = ()  # The group that found no space.
+        """The reason why nothing is written until there is disk space; else None."""
+        self._held: Sequence[QueuedRecords] = ()  # The group that found no disk space.
         self._stopping = threading.Event()
 
     @property
@@ -100,22 +100,22 @@ class Journal:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for ``step``, a force included."""
+        """True if nothing waits for ``step``, a force included."""
         return self._queue.is_empty and not self._held
 
     @property
     def queued_bytes(self) -> int:
-        """How much waits to be written and synced."""
+        """The bytes that wait to be written and synced."""
         return self._appended_bytes - self._committed_bytes
 
     @property
     def committed_bytes(self) -> int:
-        """How much was written since the start, and synced where a sync is owed."""
+        """The bytes written since the start, and synced where a sync is required."""
         return self._committed_bytes
 
     @property
     def takes_explicit_lacs(self) -> bool:
-        """Whether its version has a record for them; one in an older file stops the next start."""
+        """True if the version has a record for explicit LACs; see ``JournalSettings``."""
         return self._settings.takes_explicit_lacs
 
     # On the reactor -----------------------------------------------------------------------------
@@ -123,16 +123,16 @@ class Journal:
     def append(
         self, records: Buffer, done: object, *, early: bool = False, entries: int = 1
     ) -> None:
-        """Queue complete records; once they are on disk ``on_synced`` gets ``done``.
+        """Queue complete records; once they are on disk ``on_synced`` is called with ``done``.
 
-        Without records this is a force: ``done`` comes back once all that was queued before is on
-        disk, whatever ``journalSyncData`` says.
+        Without records this is a force: ``done`` is reported once everything queued before is on
+        disk, even if ``journalSyncData`` is false.
 
         Args:
             records: each with its length in front, see ``bookied.storage.journal.format``.
-            done: any object, handed back as it is.
-            early: report once written, before the sync (deferred sync).
-            entries: how many records they are, for the statistics.
+            done: any object, passed to ``on_synced`` unchanged.
+            early: report after the write, before the sync (deferred sync).
+            entries: the number of records, for the statistics.
         """
         self._appended_bytes += len(records)
         self.stats.queued += entries
@@ -143,13 +143,13 @@ class Journal:
         """Begin a new file, as every start does.
 
         Raises:
-            OSError: the directory is not there or not writable.
+            OSError: the directory is missing or not writable.
         """
         ids = journal_ids(self._files, self.directory)
         self._file.begin(ids[-1] + 1 if ids else self._now_ms() + 1)
 
     def start(self) -> None:
-        """Open the journal and run it in a thread of its own."""
+        """Open the journal and start its thread."""
         if not self._file.is_open:
             self.open()
         thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -157,7 +157,7 @@ class Journal:
         self._thread = thread
 
     def stop(self) -> None:
-        """Write and sync all that is queued, report it, end the thread and close. Blocks."""
+        """Write, sync and report everything queued, end the thread and close the file. Blocks."""
         self._stopping.set()
         if self._thread is not None:
             self._queue.end()
@@ -172,7 +172,7 @@ class Journal:
     # In the journal's thread ---------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Write, sync and report one group of what is queued; return whether there was anything."""
+        """Write, sync and report one queued group; return whether one was written."""
         group = self._held or self._queue.take_now()
         if group or self._is_overdue():
             self._commit(group)
@@ -224,7 +224,7 @@ class Journal:
             self._file.begin_next()
 
     def _has_space_for(self, records: list[Buffer]) -> bool:
-        """Write records, unless the disk is full; of these nothing counts then."""
+        """Write records; return False if the disk is full, and then none of them counts."""
         space_error = None
         try:
             self._file.write(records)
@@ -246,7 +246,7 @@ class Journal:
     # In a checkpoint's thread ---------------------------------------------------------------------
 
     def remove_old(self, mark: LastMark) -> None:
-        """Delete journals that a durable mark has made superfluous."""
+        """Delete journals that a durable mark has made unnecessary, except ``backups_max``."""
         old = [number for number in journal_ids(self._files, self.directory) if number < mark[0]]
         for number in old[: max(0, len(old) - self._settings.backups_max)]:
             self._files.remove(self.directory / layout.file_name(number))
