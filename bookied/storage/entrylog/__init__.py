@@ -1,1 +1,1 @@
-"""Entry logs: where entries live after the journal."""
+"""Entry logs: the files that store entries after the journal."""

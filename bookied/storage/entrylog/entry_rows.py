@@ -1,7 +1,7 @@
-"""Entries of one ledger that lie near each other in a log, had with one read of it.
+"""Rows: neighbouring entries of one ledger in a log, read with one call.
 
-What a log holds of them, each packet behind its length, is what the answer to a batch read holds of
-them too: whole rows are passed on as they lie.
+A log and the answer to a batch read have the same format, each packet after its length. So complete
+rows are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Final, NamedTuple
 from bookied.storage.entrylog import format as layout
 
 ROW_BYTES_MAX: Final = 256 * 1024
-"""Read from a log in one go."""
+"""Bytes of the longest read from a log."""
 
 SPACING_BYTES: Final = 8 * 1024
-"""So much between one entry and the next costs less to read than another call."""
+"""A gap of up to this many bytes between two entries costs less to read than another call."""
 
 LAST_BYTES: Final = 4096
-"""Read from the last of the entries on: it, if it is no longer, and the head of what follows."""
+"""Bytes read from the last entry on: a short entry, and the head of the record after it."""
 
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""More than any frame on the wire, and less than four printable characters."""
+"""More than any frame on the wire, and less than four printable characters read as a length."""
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes as a whole, or not at all."""
+"""The unit that a disk writes completely or not at all."""
 
 ALIKE_MIN: Final = 8
-"""So many entries of one size are checked together; fewer are quicker one by one."""
+"""Entries of one size that are checked together; fewer are quicker one by one."""
 
 ALIKE_MAX: Final = 1024
-"""And so many at once: as many as a page of the index has."""
+"""Most entries checked together: the number of entries in an index page."""
 
 NEXT: Final = struct.Struct(">iq")
 
 _LOW_IDS: Final = 1 << 16
-"""Entry ids that differ in their last two bytes only."""
+"""The number of entry ids that differ in their last two bytes only."""
 
 _BYTES: Final = [byte.to_bytes(1, "big") for byte in range(256)]
 _LAST_BYTES: Final = b"".join(_BYTES) * 256
@@ -55,7 +55,7 @@ _STEPS: Final = (_ONES * _ONES & _ALL) - _ONES
 
 
 class EntryRows(NamedTuple):
-    """Records of consecutive entries; joined, ``pieces`` are ``Packets``."""
+    """Records of one ledger in ascending order; joined, ``pieces`` are ``Packets``."""
 
     pieces: Sequence[bytes | memoryview]
     entries: int
@@ -72,21 +72,22 @@ class EntryRows(NamedTuple):
 
 
 def row_of(packet: bytes) -> EntryRows:
-    """Return a single packet as what lies in a log."""
+    """Return a single packet in the format of a log."""
     length = layout.LENGTH.pack(len(packet))
     return EntryRows((length, packet), 1, len(length) + len(packet))
 
 
 def bytes_to_read(locations: Sequence[int], entry_bytes: int = 0) -> int:
-    """Return how much to read, from the record of the first of these entries on.
+    """Return the number of bytes to read, from the record of the first entry on.
 
     Args:
         locations: of the entries.
-        entry_bytes: how large they may be, as those before were. Large entries are further apart.
+        entry_bytes: the expected size of an entry, from entries read before. Large entries are
+            further apart.
     """
     first, spacing_bytes = locations[0], max(SPACING_BYTES, 2 * entry_bytes)
     count = bisect_right(locations, first + ROW_BYTES_MAX)
-    # Locations out of order may be further away than the search for the last one told.
+    # If locations are out of order, the last may be further away than the search found.
     while count > 1 and not (
         0 < locations[count - 1] - first <= min(ROW_BYTES_MAX, (count - 1) * spacing_bytes)
     ):
@@ -107,20 +108,20 @@ def cut_rows(
     tail_bytes: int = NEXT.size,
     stride: int = 1,
 ) -> EntryRows | None:
-    """Take entries in order out of a piece of a log, as long as all is as it should be.
+    """Return the leading entries of a piece of a log, up to the first that fails a check.
 
     Args:
         data: the piece.
-        base: the location where it begins.
-        locations: where the entries are, that is their packets; only a guess after the first.
-        ledger_id: whose they are.
-        entry_id: the first of them.
-        bytes_max: no more than this, lengths included.
-        tail_bytes: what has to lie in ``data`` behind an entry, for it to be known to be whole.
-        stride: how far apart their ids are.
+        base: the location of its first byte.
+        locations: of the entries' packets; only a guess after the first.
+        ledger_id: the ledger of the entries.
+        entry_id: the first entry.
+        bytes_max: the limit of the result, lengths included.
+        tail_bytes: the bytes that ``data`` must have after an entry to prove the entry complete.
+        stride: the distance between their ids.
 
     Returns:
-        None where not even the first can be had, for whatever reason.
+        None if the first entry is missing or fails a check.
     """
     unpack, length_bytes = layout.RECORD.unpack_from, layout.LENGTH.size
     begin = end = last = locations[0] - base - length_bytes
@@ -161,7 +162,7 @@ def cut_rows(
         last, end = at, stop
         count += 1
     if count and not may_follow(data[end : end + NEXT.size], base + end):
-        # Its length is wrong: a read of this entry alone reports it.
+        # The entry's length is wrong: a read of this entry alone reports it.
         end, count = last, count - 1
     if not count:
         return None
@@ -170,7 +171,7 @@ def cut_rows(
     pieces = [view[begin:end] for begin, end in spans if begin < end]
     size_bytes = sum(map(len, pieces))
     if 2 * size_bytes < len(data):
-        # A view of some bytes holds all of them in memory, as long as the answer is not sent.
+        # A view of a few bytes keeps all of ``data`` in memory until the answer is sent.
         return EntryRows([b"".join(pieces)], count, size_bytes)
     return EntryRows(pieces, count, size_bytes)
 
@@ -185,11 +186,11 @@ def _alike(
     bytes_max: int,
     end_max: int,
 ) -> tuple[int, int, int]:
-    """Return how many records are alike and are the right ones, their size, and how far apart.
+    """Return the number, size and distance of leading records that are alike and correct.
 
-    They have one size, and lie in steps of one size. Their heads are compared column by column,
-    which costs a third of a loop; so is what follows each of them, where it is another's. No
-    records where anything is not as it should be: a loop finds out what is.
+    The records have one size, and begin at equal distances. Their heads are compared column by
+    column, which costs a third of a loop. So are the bytes after each record, if other records lie
+    between. The result is 0 if any check fails: the loop then finds the record that fails.
     """
     nothing = 0, 0, 0
     step = locations[1] - locations[0]
@@ -222,9 +223,9 @@ def _alike(
 
 
 def _are_even(locations: array[int], size: int) -> bool:
-    """Whether each location is ``size`` above the one before.
+    """Return whether each location is ``size`` above the one before.
 
-    As digits of one number they are compared at once: a loop takes as long as all the rest.
+    The locations are compared at once, as digits of one number: a loop would double the time.
     """
     mask = (1 << _DIGIT * len(locations)) - 1
     number = int.from_bytes(locations if _IS_LITTLE else locations[::-1], sys.byteorder)
@@ -233,7 +234,7 @@ def _are_even(locations: array[int], size: int) -> bool:
 
 
 def _are_followed_alike(data: bytes | bytearray, first: int, last: int, step: int) -> bool:
-    """Whether at each step from ``first`` on and before ``last`` the same record begins."""
+    """Return whether equal record heads are at each step from ``first`` to before ``last``."""
     head = data[first : first + NEXT.size]
     count = (last - first) // step
     return _may_be_record(head) and all(
@@ -242,19 +243,19 @@ def _are_followed_alike(data: bytes | bytearray, first: int, last: int, step: in
 
 
 def may_follow(head: bytes | bytearray, at: int) -> bool:
-    """Whether a record may be followed by these bytes: another, padding, or nothing written.
+    """Return whether ``head`` can follow a record: a record, padding, or unwritten space.
 
-    A length has no checksum; one that is wrong leads into the middle of something.
+    A length has no checksum; a wrong length leads into the middle of other bytes.
 
     Args:
-        head: as many as ``NEXT`` has, fewer at the end of the log.
-        at: where in the log they lie.
+        head: as many bytes as ``NEXT`` has, fewer at the end of the log.
+        at: the offset of ``head`` in the log.
     """
     if len(head) < NEXT.size:
-        return True  # The log ends, in the middle of a record where a crash cut it.
+        return True  # The log ends, possibly inside a record that a crash cut.
     if _may_be_record(head):
         return True
-    # Padding ends with its block, be it after a byte; a crash may leave the next sector alone.
+    # Padding ends with its block, even after one byte. A crash may leave the next sector unwritten.
     rest = head[: SECTOR_BYTES - at % SECTOR_BYTES]
     return not (rest.strip(b"\0") and rest.strip(layout.DIRECT_PADDING))
 

@@ -55,7 +55,7 @@ RECORD: Final = struct.Struct(">iqq")
 BODY_BYTES_MIN: Final = IDS.size
 
 NO_LEDGER: Final = -1
-"""In place of a ledger id: a record that holds no entry."""
+"""The ledger id of a record that has no entry."""
 
 MAP_ENTRY_ID: Final = -2
 MAP_LEDGERS_MAX: Final = 10_000
@@ -68,15 +68,15 @@ DIRECT_PADDING: Final = b"\xf0"
 
 LOG_ID_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**31 - 1
-"""Where our writers stop; readers take offsets as unsigned."""
+"""The limit of our writers; readers treat offsets as unsigned."""
 
 LOCATION_BITS: Final = 63
-"""So many have log id and offset together."""
+"""Bits of a location: log id and offset."""
 
 LOCATION_MIN: Final = HEADER_BYTES + LENGTH.size
 
 LAST_ID: Final = "lastId"
-"""The file that holds the highest log id given out, as hexadecimal text."""
+"""The file with the highest log id in use so far, as hexadecimal text."""
 
 _NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log")
 _ANY_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log(\.compacting|\.[0-9a-f]{1,8}\.compacted)?")
@@ -88,12 +88,12 @@ def file_name(log_id: int) -> str:
 
 
 def log_id(name: str) -> int | None:
-    """Return which log a file name stands for, or None if for none."""
+    """Return the id of the log with this file name; None if the file is not a log."""
     return _id(_NAME.fullmatch(name))
 
 
 def used_log_id(name: str) -> int | None:
-    """Return the log id that a file name uses up, be it by an unfinished compaction."""
+    """Return the log id that a file name uses up, even if only for an unfinished compaction."""
     return _id(_ANY_NAME.fullmatch(name))
 
 
@@ -113,29 +113,29 @@ def split_location(place: int) -> tuple[int, int]:
 
 
 def is_possible(location: int) -> bool:
-    """Whether there can be an entry at a location."""
+    """Return whether an entry can be at a location."""
     return location >= 0 and location & 0xFFFFFFFF >= LOCATION_MIN
 
 
 @attrs.frozen
 class LogHeader:
-    """What the first 20 bytes of an entry log say."""
+    """The content of the first 20 bytes of an entry log."""
 
     version: int = VERSION
     map_offset: int = 0
     ledgers: int = 0
 
     def encode(self) -> bytes:
-        """Return the whole header, 1024 bytes."""
+        """Return the complete header, 1024 bytes."""
         head = HEADER.pack(MAGIC, self.version, self.map_offset, self.ledgers)
         return head.ljust(HEADER_BYTES, b"\0")
 
 
 def decode_header(start: bytes, path: Path) -> LogHeader:
-    """Return the header that the first bytes of a log hold.
+    """Return the header from the first bytes of a log.
 
     Raises:
-        EntryLogFormatError: the version is not known.
+        EntryLogFormatError: this is not an entry log, or its version is unknown.
     """
     if len(start) < HEADER.size:
         raise EntryLogFormatError(path, 0, f"{len(start)} bytes; the header has {HEADER_BYTES}")
@@ -157,9 +157,9 @@ def encode_ledgers_map(ledgers: Mapping[int, int]) -> bytes:
 
 
 def ledgers_map_bytes_max(header: LogHeader) -> int:
-    """Return how long the map of a log can be, padding included.
+    """Return the greatest length of a log's ledgers map, padding included.
 
-    Each ledger in the map has a record in front of it.
+    The log has at least one record before the map for each ledger in the map.
     """
     ledgers = max(0, min(header.ledgers, header.map_offset // RECORD.size))
     return ledgers * (MAP_HEAD.size + _MAP_ROW.size) + _MAP_PADDING_BYTES_MAX
@@ -180,7 +180,7 @@ def decode_ledgers_map(data: bytes, header: LogHeader, path: Path) -> dict[int, 
         path: for the error.
 
     Raises:
-        LedgersMapError: the map cannot be trusted, as a whole.
+        LedgersMapError: no part of the map can be trusted.
     """
     ledgers: dict[int, int] = {}
     rows, at = 0, 0

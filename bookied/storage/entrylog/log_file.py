@@ -1,4 +1,4 @@
-"""The entry log that is being written, as a file: header, records, ledgers map, syncs."""
+"""The entry log that is being written: header, records, ledgers map, syncs."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from bookied.storage.files.files import AppendFile, Files
 
 @attrs.frozen
 class OpenLog:
-    """Begin a log."""
+    """A command: begin a log."""
 
     log_id: int
     turn: int
-    """How often the ids had started over."""
+    """Restarts of the log ids before this log."""
     size_bytes: int = 0
 
 
 @attrs.frozen
 class WriteRecords:
-    """Append records to the log that was begun last."""
+    """A command: append records to the log that was begun last."""
 
     log_id: int
     offset: int
-    """Where in the log it begins."""
+    """The offset of the records in the log."""
     blobs: list[bytes]
     counted: dict[int, int]
-    """Bytes by ledger of those blobs that came with a count."""
+    """Bytes by ledger of the blobs that were counted by the caller."""
     uncounted: list[bytes]
     size_bytes: int
 
     @property
     def end(self) -> int:
-        """Where in the log it ends."""
+        """The offset after the records."""
         return self.offset + self.size_bytes
 
 
 @attrs.frozen
 class CloseLog:
-    """End the log that was begun last, with its map."""
+    """A command: end the log that was begun last, with its map."""
 
     size_bytes: int = 0
 
@@ -65,22 +65,22 @@ _LEDGER: Final = struct.Struct(">iq")
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    """When a log ends, when it is synced, and how it is written."""
+    """The settings of entry logs: size, syncs, and the way of writing."""
 
     size_bytes_max: int = 1024 * 1024 * 1024
-    """``logSizeLimit``: the next log begins before one would be longer."""
+    """``logSizeLimit``: a log that would exceed it ends, and the next begins."""
     sync_bytes: int = 32 * 1024 * 1024
-    """Sync whenever so much was written: no checkpoint meets a mountain."""
+    """Sync after this many bytes, so that a checkpoint has little left to sync."""
     direct: bool = True
-    """Write past the page cache where possible."""
+    """Bypass the page cache if possible."""
 
 
 class LogFile:
-    """One log after the other, each begun, written and closed in order.
+    """The entry logs on disk, one after the other: each is begun, written and closed in order.
 
-    Belongs to the thread that holds the writer's lock. Only ``sync_beside`` runs beside it: a
-    checkpoint waits for the disk while records are written. What of a log could not be written for
-    want of space is kept until the reactor has taken it (``give_up``, ``take_unwritten``).
+    Belongs to the thread that has the writer's lock. Only ``sync_beside`` runs in parallel: a
+    checkpoint waits for the disk while records are written. Records that could not be written for
+    lack of space are kept until the reactor has taken them back (``give_up``, ``take_unwritten``).
     """
 
     def __init__(
@@ -92,50 +92,51 @@ class LogFile:
         ids: LogIds,
         paths: dict[int, Path],
     ) -> None:
-        """Begin without a file.
+        """Store the settings; no file is opened yet.
 
         Args:
             files: the disk.
             settings: how logs are written.
             syncs: syncs files.
-            ids: notes in files which ids were given out.
-            paths: where each log is to be; shared with the writer.
+            ids: notes used log ids in files.
+            paths: the path of each log; shared with the writer.
         """
         self._files, self._settings, self._syncs = files, settings, syncs
         self._ids, self._paths = ids, paths
         self._file: AppendFile | None = None
         self.log_id = -1
-        """Of the log begun last."""
+        """The id of the log begun last."""
         self._turn = 0
         self.ledgers: dict[int, int] = {}
         """Bytes of each ledger's records in the log begun last."""
         self._unsynced_bytes = 0
-        # Writes of which the file may hold back an end; the reactor's after ``give_up``.
+        # Writes whose end the file may still buffer; they belong to the reactor after ``give_up``.
         self._unwritten: deque[WriteRecords] = deque()
-        # Held while a file is synced outside the writer's lock, so that it is not closed meanwhile.
+        # Locked while a file is synced outside the writer's lock: the file must not be closed
+        # meanwhile.
         self._syncing = threading.Lock()
         self.readable_until = 0
         """All entries at lower locations can be read from files.
 
-        Above the location it has the turn of the log ids, so it only ever grows.
+        The bits above the location count the restarts of the log ids, so the value only ever grows.
         """
 
     @property
     def path(self) -> Path:
-        """Where the log begun last is."""
+        """The path of the log begun last."""
         return self._paths.get(self.log_id, Path())
 
     def ledgers_of(self, log_id: int) -> dict[int, int]:
-        """Return how many bytes of each ledger a log has, if it is this file; any thread."""
+        """Return bytes by ledger of a log, if it is the current file; any thread."""
         return dict(self.ledgers) if self.log_id == log_id else {}
 
     # Begin ----------------------------------------------------------------------------------------
 
     def begin(self, command: OpenLog) -> None:
-        """Begin a log; again, where an earlier attempt ran out of space.
+        """Begin a log, or finish an earlier attempt that ran out of space.
 
         Raises:
-            OSError: it could not be begun.
+            OSError: the log could not be begun.
         """
         log_id = command.log_id
         self._begin(log_id, self._paths[log_id])
@@ -144,26 +145,26 @@ class LogFile:
         self._ids.note(log_id)
 
     def _begin(self, log_id: int, path: Path) -> None:
-        # Each part may have been done by an earlier attempt that ran out of space.
+        # An earlier attempt that ran out of space may have done some of these steps.
         if self._file is None:
             self._file = self._files.open_append(path, direct=self._settings.direct)
             self.log_id = log_id
             self.ledgers = {}
         if not self._file.tell():
             self._file.write([layout.LogHeader().encode()])
-        # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
+        # After any crash the file must be a log, because garbage collection must read it.
         self._file.flush()
         self._syncs.sync(self._file)
         self._files.sync_dir(path.parent)
 
     def begin_elsewhere(self, path: Path, directory: Path) -> None:
-        """Let the next attempt to begin a log be made in another directory.
+        """Move a log that could not be begun to another directory, for the next attempt.
 
-        No entry is in the log yet, and locations do not say directories. Of two logs with one id
-        a restart might take the empty one, so the first is gone for good before that.
+        The log has no entry yet, and locations do not name directories. The first file is removed
+        durably before: of two logs with one id a restart might choose the empty one.
 
         Raises:
-            OSError: the first could not be removed.
+            OSError: the first file could not be removed.
         """
         self.abandon()
         if self._files.exists(path):
@@ -176,7 +177,7 @@ class LogFile:
     # Write ----------------------------------------------------------------------------------------
 
     def write(self, command: WriteRecords) -> None:
-        """Append records, and sync where enough is unsynced."""
+        """Append records, and sync if ``sync_bytes`` are unsynced."""
         file = self._file
         assert file is not None
         assert self.log_id == command.log_id
@@ -195,7 +196,7 @@ class LogFile:
         self.readable_until = self._turn << layout.LOCATION_BITS | location
 
     def _drop_written(self, file: AppendFile) -> None:
-        """Keep those writes of which the file may hold back an end."""
+        """Drop the writes that are completely in the file."""
         unwritten = self._unwritten
         while unwritten and unwritten[0].end <= file.readable_bytes:
             unwritten.popleft()
@@ -211,26 +212,26 @@ class LogFile:
 
     @property
     def open_file(self) -> AppendFile | None:
-        """The file that is written to; for ``sync_beside``."""
+        """The file being written, for ``sync_beside``; None if none is open."""
         return self._file
 
     def flush(self) -> None:
-        """Have the system hold all that was written, so that it can be read."""
+        """Pass all written bytes to the system, so that they can be read."""
         if self._file is not None:
             self._file.flush()
             self._note_readable(self._file)
 
     def sync_beside(self, file: AppendFile) -> None:
-        """Sync a file outside the writer's lock, if it is the one that is written to.
+        """Sync ``file`` outside the writer's lock, if it is still being written.
 
-        One that is not any more was synced when it was closed.
+        A file that is closed was synced before.
         """
         with self._syncing:
             if file is self._file:
                 self._syncs.sync(file)
 
     def close(self) -> None:
-        """End the log: with its map, synced, closed."""
+        """End the log: write its map, sync and close it."""
         file = self._file
         assert file is not None
         file.flush()
@@ -244,7 +245,7 @@ class LogFile:
         self._unwritten.clear()
 
     def _append_map(self, file: AppendFile) -> bool:
-        """Whether there was space; a log without its map is scanned instead."""
+        """Append the ledgers map; return whether there was space. A log without map is scanned."""
         try:
             file.write([layout.encode_ledgers_map(self.ledgers)])
             file.flush()
@@ -272,7 +273,7 @@ class LogFile:
             header.close()
 
     def _let_go(self, file: AppendFile) -> None:
-        """Close the active log, of which all that counts is synced."""
+        """Close the active log; everything that counts is synced."""
         with self._syncing:
             self._file = None
             with contextlib.suppress(OSError):
@@ -280,7 +281,7 @@ class LogFile:
         self._unsynced_bytes = 0
 
     def abandon(self) -> None:
-        """Close the file, whatever is not written."""
+        """Close the file, even if not everything is written."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
@@ -289,12 +290,13 @@ class LogFile:
     # Give up --------------------------------------------------------------------------------------
 
     def give_up(self, path: Path, other: Path) -> bool:
-        """End a log in the middle: another directory has space for the rest of it; say whether.
+        """End a log early because ``other`` has space for the rest; return whether it was open.
 
-        What can be read of it stays, durably. What a write that failed left behind that is cut off.
+        Everything that can be read stays, durably. The remains of a failed write after it are cut
+        off.
 
         Raises:
-            OSError: what can be read could not be made durable.
+            OSError: the readable part could not be made durable.
         """
         file = self._file
         if file is None:
@@ -312,7 +314,7 @@ class LogFile:
         return True
 
     def take_unwritten(self) -> list[WriteRecords]:
-        """Return what a log that was given up has not got, or not all of it."""
+        """Return the writes that are not, or not completely, in a log that was given up."""
         unwritten = list(self._unwritten)
         self._unwritten.clear()
         return unwritten

@@ -1,4 +1,4 @@
-"""Which ledger directory takes the next entry log, by how full the disks are."""
+"""The choice of the ledger directory for the next entry log, by free disk space."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 class LogDirectories:
     """The ledger directories of one storage, and which of them have space.
 
-    There is always one to choose: where all are full, entries go to the least full as long as a
-    write works. What a write has found full counts until the next look at the disks (``avoid``).
-    Belongs to the reactor's thread, but for ``other_than`` and ``note_full``.
+    A directory can always be chosen: if all are full, entries go to the least full ones while
+    writes succeed. A directory that a write found full counts as full until the next check of the
+    disks (``avoid``). Belongs to the reactor's thread, except ``other_than`` and ``note_full``.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class LogDirectories:
         rng: random.Random | None = None,
         on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
     ) -> None:
-        """Take all for empty enough.
+        """Treat all directories as having space.
 
         Args:
             directories: their ``current`` directories, in configured order; they exist.
@@ -31,7 +31,7 @@ class LogDirectories:
         """
         self.all = tuple(directories)
         self.writable: Sequence[Path] = self.all
-        """Those that are not full; the watch of the disks says what to ``avoid``."""
+        """The directories that are not full; the disk monitor calls ``avoid``."""
         self._best: Sequence[Path] = self.all
         self._without_space: frozenset[Path] = frozenset()
         self._rng = rng or random.Random()
@@ -43,12 +43,12 @@ class LogDirectories:
         nearly_full: Collection[Path] = (),
         tight: Collection[Path] = (),
     ) -> set[Path]:
-        """Note what a look at the disks has found; return which should end the log they have.
+        """Note the result of a disk check; return the directories whose active log should end.
 
         Args:
-            full: take new files only while all are.
-            nearly_full: take new entry logs only while no other is left.
-            tight: those of the full ones that should not even take an entry log then.
+            full: get new files only if all directories are full.
+            nearly_full: get new entry logs only if no other directory is left.
+            tight: those full directories that should not even get an entry log then.
         """
         self._without_space = frozenset()
         best: Sequence[Path] = self.all
@@ -63,7 +63,7 @@ class LogDirectories:
         return self._rng.choice(_without(self._best, self._without_space))
 
     def other_than(self, full: Path) -> Path | None:
-        """Return one that is not known to be full, in place of one found full. Any thread."""
+        """Return a directory that is not known to be full, instead of ``full``. Any thread."""
         for group in (self._best, self.all):
             others = [one for one in group if one != full and one not in self._without_space]
             if others:
@@ -71,13 +71,13 @@ class LogDirectories:
         return None
 
     def note_full(self, directory: Path) -> None:
-        """Remember that a write found no space there. Any thread."""
+        """Note that a write found no space in a directory. Any thread."""
         self._without_space |= {directory}
         self._on_full(directory)
 
     @property
     def any_without_space(self) -> bool:
-        """Whether a write has found any of them full since the last look at the disks."""
+        """True if a write has found a directory full since the last check of the disks."""
         return bool(self._without_space)
 
 

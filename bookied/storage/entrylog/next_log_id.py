@@ -1,4 +1,4 @@
-"""Which log id comes next, and how it is kept from being given out twice."""
+"""The next log id, and the files that keep an id from being used twice."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from bookied.storage.files.files import Files
 log = Logger()
 
 IDS_AT_ONCE_MAX: Final = 1000
-"""More ids than are ever given out and not noted yet; a lower id beyond that has started over."""
+"""More ids than are ever in use and not yet noted; an id that is lower by more has started over."""
 
 
 class LogIds:
-    """Gives out ids in rising order; after the last there can be they start over.
+    """The source of log ids, in rising order; after the highest possible id they start over.
 
-    ``give_out`` belongs to the reactor's thread, ``note`` to any: what is noted is for the next
-    start, which must not give out an id again.
+    ``give_out`` belongs to the reactor's thread, ``note`` to any thread. Noted ids are for the next
+    start, which must not use an id again.
     """
 
     def __init__(self, files: Files, directories: Sequence[Path]) -> None:
         self._files, self._directories = files, tuple(directories)
         self.next = 0
-        """Higher than any id in use; may be set until the first is given out."""
+        """Higher than any id in use; may be set before the first ``give_out``."""
         self.turn = 0
-        """How often ids have started over in the life of this object."""
+        """Restarts of the ids since this object was created."""
         self._noting = threading.Lock()
         self._last_id = -1
 
@@ -42,7 +42,7 @@ class LogIds:
         return log_id
 
     def _free_id(self) -> int:
-        """Return the next id; after the last there can be they start over, past those in use."""
+        """Return the next free id; after the highest possible id the ids start over."""
         log_id = self.next
         while log_id > layout.LOG_ID_MAX or self._is_used(log_id):
             if log_id >= layout.LOG_ID_MAX:
@@ -56,9 +56,10 @@ class LogIds:
         return any(self._files.exists(path / one) for path in self._directories for one in names)
 
     def note(self, log_id: int) -> None:
-        """Note in every directory which id was given out; a full one does without, as in Java.
+        """Note a used id in every directory; full directories are skipped, as in Java.
 
-        A writer that comes a little later with a lower id, given out before, does not put it back.
+        A writer that is a little late notes a lower id, which was given out before: the higher one
+        stays.
         """
         with self._noting:
             is_late = 0 <= self._last_id - log_id < IDS_AT_ONCE_MAX

@@ -1,4 +1,4 @@
-"""Reads entry logs: single entries for the bookie, all for compaction and offline tools."""
+"""The reader of entry logs: single entries for the bookie, all for compaction and offline tools."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 from wire.codes import FRAME_BYTES_MAX
 
 FIRST_READ_BYTES: Final = 4096
-"""Read at a location at once; longer entries take a second read."""
+"""Bytes of the first read at a location; longer entries need a second read."""
 
 READ_NOW_BYTES_MAX: Final = 256 * 1024
-"""Longer entries are read in a thread always: copying them takes time as well."""
+"""Longer entries are always read in a thread: copying them takes time as well."""
 
 CHUNK_BYTES: Final = 1024 * 1024
 
 ROWS_MAX: Final = 4096
-"""Records of a piece that is iterated over: some 800 KB of Python's numbers."""
+"""Records of one piece during iteration: about 800 KB of Python integers."""
 
 _LENGTH_BITS: Final = tuple(1 << bit for bit in range(31))
 
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
 _HEAD: Final = re.compile(rb"(?=[\0-\x7f].{3}[\0-\x7f].{7}[\0-\x7f].{7})", re.DOTALL)
-"""A length, a ledger id and an entry id, none of them negative."""
+"""A non-negative length, ledger id and entry id."""
 
 
 class EntryLogRecord(NamedTuple):
-    """One entry in a log. ``location`` is that of its body."""
+    """One entry in a log. ``location`` is the location of its body."""
 
     location: int
     ledger_id: int
@@ -64,7 +64,7 @@ class EntryLogRecord(NamedTuple):
 
 
 LogRow = tuple[int, int, int, int, int]
-"""Ledger id, entry id, location of the body, and where in a piece the record begins and ends."""
+"""Ledger id, entry id, location of the body, and begin and end of the record in a piece."""
 
 
 class LogPiece(NamedTuple):
@@ -75,20 +75,20 @@ class LogPiece(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """How much of the log the records take."""
+        """The bytes of the records in the log."""
         return self.rows[-1][4] - self.rows[0][3]
 
     def heads_within(self) -> Iterator[tuple[int, int, int]]:
-        """Yield ledger id, entry id and location of all that may be an entry inside another record.
+        """Yield ledger id, entry id and location of possible entries inside other records.
 
-        A flipped bit can make a length longer by just what the next records take. Each record is
-        tried without each such bit of its length.
+        A flipped bit can make a length longer by exactly the records after it. For each record,
+        each such bit of the length is tried.
         """
         data, unpack = self.data, layout.RECORD.unpack_from
         for _, _, place, begin, stop in self.rows:
             for more in _growths(stop - begin):
                 at = stop - more
-                # No entry is so long that its length begins with anything but zero.
+                # Entries are so short that the first byte of a length is always zero.
                 while at + layout.RECORD.size <= stop and not data[at]:
                     length, ledger_id, entry_id = unpack(data, at)
                     next_at = at + layout.LENGTH.size + length
@@ -102,28 +102,28 @@ class LogPiece(NamedTuple):
 class LogScan:
     """The entries of one log, in order: iterate once, or ``read`` until it returns None.
 
-    Then ``end`` is where entries ended; ``is_torn`` whether a record was cut short there.
+    Then ``end`` is the end of the entries; ``is_torn`` whether a record was cut off there.
     """
 
     path: Path
     log_id: int
     header: layout.LogHeader | None
-    """None in a log that nothing was written to."""
+    """None if nothing was written to the log."""
     size: int
     _file: ReadFile
     end: int = attrs.field(init=False, default=0)
     is_torn: bool = attrs.field(init=False, default=False)
     _is_over: bool = attrs.field(init=False, default=False)
     _at: int = attrs.field(init=False, default=layout.HEADER_BYTES)
-    # What was read last, and where in the log it begins.
+    # The bytes of the last read, and their offset in the log.
     _data: bytes = attrs.field(init=False, default=b"", repr=False)
     _base: int = attrs.field(init=False, default=0)
 
     def __iter__(self) -> Iterator[EntryLogRecord]:
-        """Give the entries.
+        """Yield the entries.
 
         Raises:
-            EntryLogRecordError: damage; what follows it cannot be read.
+            EntryLogRecordError: the log is damaged; entries after the damage cannot be read.
         """
         length_bytes = layout.LENGTH.size
         while (piece := self.read(records_max=ROWS_MAX, bytes_max=CHUNK_BYTES)) is not None:
@@ -138,11 +138,11 @@ class LogScan:
         """Return the next records, at least one; None at the end.
 
         Args:
-            records_max: no more than so many.
-            bytes_max: no more after so many bytes.
+            records_max: the most records to return.
+            bytes_max: no record is added after this many bytes.
 
         Raises:
-            EntryLogRecordError: damage; what follows it cannot be read.
+            EntryLogRecordError: the log is damaged; records after the damage cannot be read.
         """
         if self.header is None:
             return None
@@ -154,7 +154,7 @@ class LogScan:
         return None
 
     def _next_rows(self, records_max: int, bytes_max: int) -> list[LogRow]:
-        """Return the next records, up to anything but a complete record of a ledger."""
+        """Return the next records, up to the first that is not a complete record of a ledger."""
         data, base = self._data, self._base
         at = self._at - base
         size, place = len(data), layout.location(self.log_id, base + layout.LENGTH.size)
@@ -173,7 +173,7 @@ class LogScan:
         return rows
 
     def _pass_by(self) -> None:
-        """Go on where something else than a complete record is: to it, after it, or to the end."""
+        """Handle anything but a complete record: load it, skip it, or end."""
         at, size = self._at, self.size
         head_bytes = min(layout.RECORD.size, size - at)
         if head_bytes < layout.LENGTH.size:
@@ -198,14 +198,14 @@ class LogScan:
             self.end = self._at = stop
 
     def _may_be(self, length: int, stop: int) -> bool:
-        """Whether a large record may be what it seems: a damaged length would fill the memory."""
-        with contextlib.suppress(EntryLogRecordError):  # A bad sector may follow it.
+        """Return whether a large record's length is plausible: a wrong one may fill the memory."""
+        with contextlib.suppress(EntryLogRecordError):  # A bad sector may follow the record.
             follows = self._read(stop, NEXT.size, NEXT.size)
             return length <= RECORD_BYTES_MAX and may_follow(follows, stop)
         return True
 
     def _pass_padding(self, at: int) -> None:
-        """Go on at the next block; what is passed by must be padding, or it may hide records."""
+        """Continue at the next block; skipped bytes must be padding, or they may hide records."""
         self._at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
         if self._read(at, self._at - at, 0).strip(layout.DIRECT_PADDING):
             raise EntryLogRecordError(self.path, at, "a negative length, and no padding")
@@ -223,7 +223,7 @@ class LogScan:
             return read_before_loss(self._file, at, size, least)
 
     def _pass_record(self, at: int, length: int) -> None:
-        """Make sure that a record is of no ledger, as the ledgers map is."""
+        """Check that a record belongs to no ledger, like the ledgers map."""
         if length < layout.BODY_BYTES_MIN:
             raise EntryLogRecordError(self.path, at, f"record of {length} bytes; 16 at least")
         _, ledger_id, _ = layout.RECORD.unpack_from(self._data, at - self._base)
@@ -231,14 +231,13 @@ class LogScan:
             raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
 
     def insist_complete(self) -> None:
-        """Make sure, after the last entry, that nothing after it could be an entry.
+        """Check, after the last entry, that no byte after it can be an entry.
 
-        A crash leaves the last record cut off, or zeros, and no ledgers map. Anything else after
-        the end means that a length is damaged, and who knows what it hides: the log must not be
-        deleted.
+        A crash leaves a record cut off, or zeros, and no ledgers map. Other bytes after the end
+        mean that a length is damaged and may hide entries: the log must not be deleted.
 
         Raises:
-            EntryLogRecordError: there is something, or the disk has lost some of the bytes.
+            EntryLogRecordError: there are other bytes, or the disk has lost some of the bytes.
         """
         if self.header is None or self.end >= self.size:
             return
@@ -254,9 +253,9 @@ class LogScan:
             raise EntryLogRecordError(self.path, at, message)
 
     def heads_behind(self) -> Iterator[tuple[int, int, int]]:
-        """Yield ledger id, entry id and location of all that can be an entry after a cut-off end.
+        """Yield ledger id, entry id and location of possible entries after a cut-off end.
 
-        If a damaged length looks like that end, the entries that it hides are among them.
+        If a damaged length looks like a cut-off end, the entries that it hides are among them.
         """
         begin = self.end + layout.RECORD.size
         if not self.is_torn or begin >= self.size:
@@ -269,7 +268,10 @@ class LogScan:
                 yield ledger_id, entry_id, layout.location(self.log_id, begin + at)
 
     def head_at(self, at: int) -> tuple[int, int] | None:
-        """Return the ledger id and entry id of the record that begins there, if one can."""
+        """Return ledger id and entry id of the record at ``at``.
+
+        None if no record can begin there.
+        """
         with contextlib.suppress(EntryLogRecordError):
             if (record := self._record_at(at)) is not None:
                 ledger_id, entry_id, stop = record
@@ -278,9 +280,9 @@ class LogScan:
         return None
 
     def after_lost(self) -> int | None:
-        """Return where the next record begins, after one that the disk has lost but for its head.
+        """Return the offset of the record after one of which the disk has lost all but the head.
 
-        None where the head is lost too, or no record can begin there.
+        None if the head is lost too, or no record can begin there.
         """
         with contextlib.suppress(EntryLogRecordError):
             record = self._record_at(self._at)
@@ -289,7 +291,7 @@ class LogScan:
         return None
 
     def _record_at(self, at: int) -> tuple[int, int, int] | None:
-        """Return ledger id, entry id and end of the record at a place, by its head alone."""
+        """Return ledger id, entry id and end of the record at ``at``, from its head alone."""
         head = self._read(at, layout.RECORD.size, layout.RECORD.size)
         if len(head) < layout.RECORD.size:
             return None
@@ -299,25 +301,25 @@ class LogScan:
         return (ledger_id, entry_id, stop) if is_record else None
 
     def resume(self, at: int) -> None:
-        """Go on with the record that begins there, after damage or an end."""
+        """Continue with the record that begins at ``at``, after damage or an end."""
         self.end = self._at = at
         self._data, self._base = b"", 0
         self.is_torn = self._is_over = False
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         self._file.close()
 
 
 def hides_records(body: bytes) -> bool:
-    """Whether a flipped bit can have made a record longer by exactly the records after it."""
+    """Return whether a flipped bit may have made a record longer by the records after it."""
     return any(
         _are_records(body, len(body) - more) for more in _growths(layout.LENGTH.size + len(body))
     )
 
 
 def _are_records(data: bytes, at: int) -> bool:
-    """Whether these bytes, up to their end, are nothing but records of ledgers."""
+    """Return whether the bytes from ``at`` to their end are only records of ledgers."""
     while at + layout.RECORD.size <= len(data) and not data[at]:
         length, ledger_id, entry_id = layout.RECORD.unpack_from(data, at)
         if length < layout.BODY_BYTES_MIN or min(ledger_id, entry_id) < 0:
@@ -328,7 +330,7 @@ def _are_records(data: bytes, at: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _growths(size: int) -> tuple[int, ...]:
-    """Return by how much a flipped bit can have made a record longer, if at all."""
+    """Return the numbers of bytes by which a flipped bit can have made a record longer."""
     length = size - layout.LENGTH.size
     return tuple(
         bit
@@ -342,7 +344,7 @@ def open_scan(files: Files, path: Path) -> LogScan:
 
     Raises:
         EntryLogFormatError: the file is not an entry log, or the disk has lost its header.
-        FileNotFoundError: it is not there.
+        FileNotFoundError: the file is missing.
     """
     log_id = layout.used_log_id(path.name)
     if log_id is None:
@@ -357,7 +359,7 @@ def open_scan(files: Files, path: Path) -> LogScan:
 
 
 def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
-    """Return a log's header, None if nothing was written: a crash leaves empty files and zeros."""
+    """Return a log's header; None for an empty file or only zeros, as a crash leaves them."""
     start = file.read_at(0, layout.HEADER.size)
     if not start.strip(b"\0") and not file.read_at(0, CHUNK_BYTES).strip(b"\0"):
         return None
@@ -365,10 +367,10 @@ def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
 
 
 def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
-    """Return bytes by ledger id, as the log's own map has it.
+    """Return bytes by ledger id from the log's own map.
 
     Raises:
-        LedgersMapError: there is no map, or it cannot be trusted: scan the log.
+        LedgersMapError: the log has no map, or the map cannot be trusted: scan the log.
         EntryLogFormatError: this is not an entry log, or the disk has lost a part of it.
     """
     with (
@@ -384,8 +386,7 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
             )
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
         end = min(size, header.map_offset + layout.ledgers_map_bytes_max(header))
-        # Java's direct writer reserves space for a log of the largest size, and leaves what it does
-        # not need as zeros.
+        # Java's direct writer preallocates a log of the largest size; unused space stays zeros.
         if _first_data(file, end) is not None:
             raise LedgersMapError(path, header.map_offset, "bytes after the ledgers map")
         data = file.read_at(header.map_offset, end - header.map_offset)
@@ -393,7 +394,10 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
 
 
 def _first_data(file: ReadFile, offset: int) -> int | None:
-    """Return about where the first bytes but padding are, or None; holes cost nothing."""
+    """Return the approximate offset of the first bytes that are not padding; None if none are.
+
+    Holes cost no reads.
+    """
     at: int | None = offset
     while at is not None and (at := file.next_data(at)) is not None:
         data = file.read_at(at, CHUNK_BYTES)
@@ -409,7 +413,7 @@ def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:
 
 
 def list_all_logs(files: Files, directories: Iterable[Path]) -> dict[int, list[Path]]:
-    """Return the entry logs in ledger directories by id: one file each, unless something is odd."""
+    """Return the entry logs in ledger directories by id: one file each, unless ids are doubled."""
     found: dict[int, list[Path]] = {}
     for directory in directories:
         for name in files.list(directory):
@@ -420,9 +424,9 @@ def list_all_logs(files: Files, directories: Iterable[Path]) -> dict[int, list[P
 
 
 def next_log_id(files: Files, directories: Iterable[Path]) -> int:
-    """Return a log id after all in use; the ids start over at 0 after the last there can be.
+    """Return a log id after all in use; after the highest possible id the ids start over at 0.
 
-    Java agrees: EntryLoggerAllocator, LedgerDirUtil (4.18.0).
+    Agrees with Java 4.18.0: EntryLoggerAllocator, LedgerDirUtil.
     """
     used = {directory: _used_log_ids(files, directory) for directory in directories}
     number = 1 + max(_last_log_id(files, directory, sorted(ids)) for directory, ids in used.items())
@@ -443,7 +447,7 @@ def _last_log_id(files: Files, directory: Path, used: list[int]) -> int:
 
 
 def highest_log_id(files: Files, directories: Iterable[Path]) -> int:
-    """Return the highest id that a log of these directories has or may have had; -1 for none."""
+    """Return the highest id that a log of these directories has or may have had; -1 if none."""
     return max(
         (
             number
@@ -465,19 +469,22 @@ def _read_last_id(files: Files, directory: Path) -> int | None:
 
 
 def _before_largest_gap(used: list[int]) -> int:
-    """Return the id in front of the longest run of free ones; -1 if that run starts at 0."""
+    """Return the id before the longest run of free ids; -1 if the run starts at 0."""
     starts, ends = [-1, *used], [*used, layout.LOG_ID_MAX + 1]
     _, start = max((end - start, start) for start, end in zip(starts, ends, strict=True))
     return start
 
 
 class EntryLogReader:
-    """Reads entries by location, from any thread."""
+    """A reader of entries by location, for any thread."""
 
     def __init__(
         self, files: Files, directories: Iterable[Path], *, open_logs_max: int = 256
     ) -> None:
-        """Read from logs in the given ``current`` directories, at most so many open at a time."""
+        """Store the ``current`` directories of the logs.
+
+        At most ``open_logs_max`` logs are open.
+        """
         self._files, self._directories = files, tuple(directories)
         self._open = OpenFiles(files, files_max=open_logs_max)
         self._paths: dict[int, Path] = {}
@@ -487,10 +494,10 @@ class EntryLogReader:
         """Return the entry packet at ``location``.
 
         Raises:
-            MissingLogError: its log is not there.
+            MissingLogError: the log is missing.
             MissingEntryError: the log is shorter.
-            BadEntryLengthError: no record begins there.
-            WrongEntryError: another entry lies there.
+            BadEntryLengthError: no record begins at the location.
+            WrongEntryError: the record is of another entry.
             EntryLogFormatError: the file is not an entry log.
         """
         log_id, offset = layout.split_location(location)
@@ -505,16 +512,16 @@ class EntryLogReader:
             self._open.give_back(shared)
 
     def read_now(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
-        """Return an entry packet if that takes no waiting for a disk.
+        """Return an entry packet if no wait for a disk is needed, else None.
 
-        ``read`` has opened the log before. Where anything is not as it should be this is None too,
-        and ``read`` says what it is.
+        ``read`` must have opened the log before. None also if any check fails: ``read`` reports the
+        error.
         """
         log_id, offset = layout.split_location(location)
         path = self._paths.get(log_id) if log_id in self._checked else None
         if path is None:
             return None
-        with self._open.lock:  # It takes no longer than to borrow the file and give it back.
+        with self._open.lock:  # The read takes no longer than to borrow the file and return it.
             file = self._open.opened(path)
             return _packet_now(file, offset, ledger_id, entry_id) if file is not None else None
 
@@ -529,22 +536,24 @@ class EntryLogReader:
         stride: int = 1,
         entry_bytes: int = 0,
     ) -> EntryRows | None:
-        """Return the entries that one read brings; None: ``read`` says what is wrong.
+        """Return the entries that one read finds.
+
+        None if a check fails: ``read`` reports the error.
 
         Args:
             locations: of the entries, in order.
-            ledger_id: whose they are.
-            entry_id: the first of them.
-            bytes_max: no more than this, lengths included.
-            until: the location below which the logs are written.
-            stride: how far apart their ids are.
-            entry_bytes: how large they may be.
+            ledger_id: the ledger of the entries.
+            entry_id: the first entry.
+            bytes_max: the limit of the result, lengths included.
+            until: the logs are written below this location.
+            stride: the distance between the entry ids.
+            entry_bytes: the expected size of an entry.
         """
         log_id, _ = layout.split_location(locations[0])
         with self._reading(log_id) as (file, _path):
             at, size = _piece(locations, bytes_max, until, entry_bytes)
             data = file.read_at(at, size) if size > 0 else b""
-        # What is shorter than asked for goes to the end of the log.
+        # A read that is shorter than asked for reaches the end of the log.
         tail_bytes = NEXT.size if len(data) == size else 0
         return _rows(data, locations, ledger_id, entry_id, bytes_max, tail_bytes, stride)
 
@@ -559,7 +568,7 @@ class EntryLogReader:
         stride: int = 1,
         entry_bytes: int = 0,
     ) -> EntryRows | None:
-        """Return the same if that takes no waiting for a disk, as ``read_now``."""
+        """Return what ``read_rows`` returns if no wait for a disk is needed, else None."""
         log_id, _ = layout.split_location(locations[0])
         borrowed = self._borrow(log_id)
         if borrowed is None:
@@ -573,9 +582,9 @@ class EntryLogReader:
         return _rows(data or b"", locations, ledger_id, entry_id, bytes_max, NEXT.size, stride)
 
     def check(self, location: int, ledger_id: int, entry_id: int) -> None:
-        """Make sure that an entry is at ``location``, by the head of its record and its end alone.
+        """Check that an entry is at ``location``, by the head and the end of its record only.
 
-        Java agrees: DefaultEntryLogger.checkEntry (4.18.0), which does not look for the end.
+        Agrees with Java 4.18.0, DefaultEntryLogger.checkEntry, which does not check the end.
 
         Raises:
             EntryLogRecordError: the disk has lost the head, or the log's file.
@@ -591,7 +600,7 @@ class EntryLogReader:
                 raise MissingEntryError(path, at, f"entry {entry_id} is cut: the log ends in it")
 
     def entries_of(self, ledger_id: int) -> set[int] | None:
-        """Return which entries of a ledger the logs hold; None where one cannot be read."""
+        """Return the ids of a ledger's entries in the logs; None if a log cannot be read."""
         found: set[int] = set()
         for path in list_logs(self._files, self._directories).values():
             try:
@@ -601,17 +610,17 @@ class EntryLogReader:
         return found
 
     def _borrow(self, log_id: int) -> tuple[SharedFile, Path] | None:
-        """Return a log that is open and known to be one, to be given back; None for any other."""
+        """Return a log that is open and checked, to be returned later; None for any other."""
         path = self._paths.get(log_id) if log_id in self._checked else None
         shared = self._open.borrow(path) if path is not None else None
         return None if path is None or shared is None else (shared, path)
 
     @contextlib.contextmanager
     def _reading(self, log_id: int) -> Iterator[tuple[ReadFile, Path]]:
-        """Give a log, open and known to be one, and its path.
+        """Yield an open, checked log and its path.
 
         Raises:
-            MissingLogError: it is not there.
+            MissingLogError: the log is missing.
             EntryLogFormatError: the file is not an entry log.
         """
         with contextlib.ExitStack() as stack:
@@ -619,7 +628,8 @@ class EntryLogReader:
             try:
                 file = stack.enter_context(self._open.use(path))
             except FileNotFoundError:
-                # Perhaps it had no space there when it was listed, and was begun elsewhere then.
+                # The listed directory may have had no space for the log, which was then begun
+                # elsewhere.
                 self._paths.pop(log_id, None)
                 path = self._path(log_id)
                 file = self._open_again(path, stack)
@@ -648,22 +658,22 @@ class EntryLogReader:
             self._checked.add(log_id)
 
     def forget(self, log_id: int) -> None:
-        """Release a log that was removed."""
+        """Close a log that was removed."""
         path = self._paths.pop(log_id, None)
         self._checked.discard(log_id)
         if path is not None:
             self._open.forget(path)
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""
         self._open.close()
 
 
 def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
-    """Return which entries of a ledger a log has; it is read where its map does not rule them out.
+    """Return the ids of a ledger's entries in a log; the log is read unless its map rules it out.
 
     Raises:
-        CorruptError: it cannot be read.
+        CorruptError: the log cannot be read.
     """
     with contextlib.suppress(LedgersMapError):
         if ledger_id not in read_ledgers_map(files, path):
@@ -701,14 +711,14 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
         data = file.read_now(at, end + NEXT.size) or b""
     if end > len(data) or not may_follow(data[end : end + NEXT.size], at + end):
-        return None  # The slow way says what is wrong.
+        return None  # ``read`` reports the error.
     return bytes(memoryview(data)[layout.LENGTH.size : end])
 
 
 def _piece(
     locations: Sequence[int], bytes_max: int, until: int, entry_bytes: int
 ) -> tuple[int, int]:
-    """Return what to read of a log: from where, and how much, if anything."""
+    """Return the offset and the number of bytes to read of a log; at most 0 bytes: no read."""
     _, offset = layout.split_location(locations[0])
     at, begin = offset - layout.LENGTH.size, locations[0] - layout.LENGTH.size
     if at < layout.HEADER_BYTES:
@@ -739,7 +749,7 @@ def _rows(
 
 
 def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: int) -> int:
-    """Return the length of the body at ``offset``; ``data`` is the record from its length field."""
+    """Return the length of the body at ``offset``; ``data`` begins with the length field."""
     at = offset - layout.LENGTH.size
     if at < layout.HEADER_BYTES:
         raise MissingEntryError(path, offset, "a location inside the header")

@@ -1,7 +1,7 @@
-"""How much of an entry log is still alive: bytes by ledger, from its map or by reading all of it.
+"""The bytes of an entry log that are still needed, by ledger, from its map or from a scan.
 
-Java agrees: EntryLogMetadata, DefaultEntryLogger.getEntryLogMetadata (4.18.0). What cannot be read
-to its end has no usage, and must not be deleted.
+Agrees with Java 4.18.0: EntryLogMetadata, DefaultEntryLogger.getEntryLogMetadata. A log that cannot
+be read to its end has no usage, and must not be deleted.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from bookied.storage.entrylog.reader import ROWS_MAX, LogPiece, LogScan, open_sc
 from bookied.storage.files.files import Files
 
 STEP_BYTES: Final = 4 * 1024 * 1024
-"""Read of a log between two chances to stop."""
+"""Bytes of a log that are read between two chances to stop."""
 
 
 @attrs.frozen(eq=False)
 class LogUsage:
-    """Bytes of one finished log by ledger, 16 bytes of memory for each, ledgers ascending."""
+    """The bytes of one finished log by ledger, ledgers ascending; 16 bytes of memory each."""
 
     log_id: int
     total_bytes: int
-    """Of all its records, length fields included, of any ledger."""
+    """Bytes of all its records, length fields included, of any ledger."""
     live_bytes: int
-    """Of the records of ledgers that still are."""
+    """Bytes of the records of existing ledgers."""
     ledgers: array[int] = attrs.field(repr=False)
     sizes: array[int] = attrs.field(repr=False)
     is_mapped: bool = True
-    """Whether it came from the log's own map, so that it is cheap to have again."""
+    """True if the usage is from the log's own map, and so is cheap to read again."""
 
     @classmethod
     def of(cls, log_id: int, sizes: Mapping[int, int], *, is_mapped: bool) -> LogUsage:
-        """Return the usage of a log whose ledgers all are alive."""
+        """Return the usage of a log whose ledgers all exist."""
         total = sum(sizes.values())
         rows = sorted(sizes.items())
         ledgers = array("q", (ledger_id for ledger_id, _ in rows))
@@ -46,11 +46,11 @@ class LogUsage:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing in it is needed any more."""
+        """True if no record of the log is needed."""
         return not self.live_bytes
 
     def keeping(self, alive: frozenset[int]) -> LogUsage:
-        """Return what is left when only these ledgers are."""
+        """Return the usage if only the ledgers ``alive`` exist."""
         if alive.issuperset(self.ledgers):
             return self
         rows = [row for row in zip(self.ledgers, self.sizes, strict=True) if row[0] in alive]
@@ -60,26 +60,26 @@ class LogUsage:
 
 
 class ScanChecks(Protocol):
-    """What makes sure that a scan of a log has not passed over entries of the index."""
+    """Checks that a scan of a log has not skipped entries of the index."""
 
     def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
-        """Make sure that no record of a piece hides others."""
+        """Check that no record of a piece hides others."""
 
     def insist_complete(self, scan: LogScan) -> None:
-        """Make sure, after the last entry, that nothing after it is one."""
+        """Check, after the last entry, that no entry follows it."""
 
 
 def read_usage(
     files: Files, path: Path, log_id: int, checks: ScanChecks | None = None
 ) -> Generator[LogUsage | None, None, None]:
-    """Give the usage of a finished log in the end, and None after every few megabytes until then.
+    """Yield None after every few megabytes, and at the end the usage of a finished log.
 
-    Blocking. A log without a map that can be trusted is read whole; ``checks`` make sure that
-    nothing is passed over. Without them only bytes after the last entry are looked at.
+    Blocks. A log without a trusted map is read completely, and ``checks`` ensure that no entry is
+    skipped. Without ``checks`` only the bytes after the last entry are checked.
 
     Raises:
-        CorruptError: it is damaged, or no entry log.
-        OSError: it cannot be read.
+        CorruptError: the file is damaged, or not an entry log.
+        OSError: the file cannot be read.
     """
     try:
         yield LogUsage.of(log_id, read_ledgers_map(files, path), is_mapped=True)
@@ -107,17 +107,17 @@ def _scanned(
 
 
 def ledgers_found(files: Files, path: Path) -> Generator[set[int], None, None]:
-    """Give the ledgers of the records of a log, of some at a time, up to damage. Blocking."""
+    """Yield the ledgers of a log's records, some records at a time, up to damage. Blocks."""
     with suppress(CorruptError), closing(open_scan(files, path)) as scan:
         while (piece := scan.read(records_max=ROWS_MAX, bytes_max=STEP_BYTES)) is not None:
             yield {row[0] for row in piece.rows}
 
 
 class Usages:
-    """The usages of all finished logs, in about ``rows_max`` times 16 bytes.
+    """The usages of all finished logs, in memory for about ``rows_max`` times 16 bytes.
 
-    Beyond that, of logs with a map only the sums stay; ``is_known`` then is False, and the ledgers
-    are read from the map again.
+    Above the limit only the sums of a log with a map are kept. ``is_known`` is then False, and the
+    ledgers are read from the map again.
     """
 
     def __init__(self, *, rows_max: int = 4_000_000) -> None:
@@ -133,19 +133,19 @@ class Usages:
         return log_id in self._usages
 
     def values(self) -> list[LogUsage]:
-        """Return all, by log id."""
+        """Return all usages, by log id."""
         return [usage for _, usage in sorted(self._usages.items())]
 
     def get(self, log_id: int) -> LogUsage:
-        """Return the usage of a log that is here."""
+        """Return the usage of a log that has one."""
         return self._usages[log_id]
 
     def is_known(self, log_id: int) -> bool:
-        """Whether the ledgers of a log are here."""
+        """Return whether the ledgers of a log are in memory."""
         return log_id in self._usages and log_id not in self._forgotten
 
     def put(self, usage: LogUsage) -> None:
-        """Keep a usage, in place of the one before."""
+        """Store a usage; it replaces the log's earlier one."""
         self.drop(usage.log_id)
         if usage.is_mapped and self._rows + len(usage.ledgers) > self._rows_max:
             self._forgotten.add(usage.log_id)
@@ -154,7 +154,7 @@ class Usages:
         self._usages[usage.log_id] = usage
 
     def drop(self, log_id: int) -> None:
-        """Forget a log that is gone."""
+        """Remove the usage of a log that was deleted."""
         before = self._usages.pop(log_id, None)
         self._forgotten.discard(log_id)
         if before is not None:

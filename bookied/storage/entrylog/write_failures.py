@@ -1,4 +1,4 @@
-"""What a failed write or sync of an entry log comes to: a retry, another log, or the end."""
+"""The consequence of a failed write or sync of an entry log: a retry, another log, or the end."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ log = Logger()
 
 
 class SyncGuard:
-    """Syncs one file at a time, and none after a sync has failed.
+    """Syncs of files, one at a time, and none after a sync has failed.
 
-    The system reports a failed sync to one of two that wait for it, and the next one succeeds and
+    The system reports a failed sync to only one of two waiting callers. The next sync succeeds, but
     saves nothing. Any thread.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.is_failed = False
-        """Whether a sync has failed: what the file holds is unknown, whatever the error."""
+        """True after a failed sync: the content of the file is then unknown, whatever the error."""
 
     def sync(self, file: AppendFile | UpdateFile) -> None:
         """Sync a file.
 
         Raises:
-            OSError: it failed, or an earlier one has.
+            OSError: this sync or an earlier one failed.
         """
         with self._lock:
             if self.is_failed:
@@ -46,11 +46,11 @@ class SyncGuard:
 
 
 class WriteFailures:
-    """Weighs failures, and remembers what they came to.
+    """The failures of one writer, and their consequences.
 
-    Without a descriptor, and without space, it can be tried again; without space perhaps in another
-    directory. Anything else is the end. Belongs to the writing thread, the attributes to any
-    thread.
+    For lack of descriptors or of space an action can be retried, for lack of space perhaps in
+    another directory. Any other failure is the end. Belongs to the writing thread, the attributes
+    to any thread.
     """
 
     def __init__(
@@ -60,34 +60,35 @@ class WriteFailures:
         on_fatal: Callable[[DiskWriteFailedError], object],
         on_full: Callable[[Path], object],
     ) -> None:
-        """Begin without any.
+        """Store the callbacks.
 
         Args:
-            syncs: says whether a sync has failed: nothing is tried again then.
+            syncs: knows whether a sync has failed: nothing is retried then.
             on_fatal: nothing more can be written; called once.
-            on_full: a directory has no space; called when that, or ``is_stuck``, changes.
+            on_full: a directory has no space; called when the directory or ``is_stuck`` changes.
         """
         self._syncs, self._on_fatal, self._on_full = syncs, on_fatal, on_full
         self.failure: DiskWriteFailedError | None = None
         self.is_stuck = False
-        """Whether the last attempt found a full disk, and no other; it is repeated."""
+        """True if the last attempt found a full disk and no other directory; it is repeated."""
         self._reported: tuple[Path, bool] | None = None
 
     def guard(self, action: Callable[[], None], path: Path, move: Callable[[Path], bool]) -> None:
-        """Do something with the log at ``path``.
+        """Run an action on the log at ``path``, and handle its failure.
 
         Args:
-            action: what to do; it may be done again.
+            action: can be repeated.
             path: of the log.
-            move: where that has no space: lets the rest go elsewhere, and says whether it can.
+            move: called if there is no space: moves the rest to another directory, returns False if
+                there is no other.
 
         Raises:
-            OSError: it can be tried again, perhaps elsewhere.
+            OSError: the action can be retried, perhaps elsewhere.
             DiskWriteFailedError: nothing more can be written.
         """
         try:
             action()
-        except Exception as error:  # noqa: BLE001  # told apart there
+        except Exception as error:  # noqa: BLE001  # ``_weigh`` raises
             self._weigh(path, error, move)
 
     def _weigh(self, path: Path, error: Exception, move: Callable[[Path], bool]) -> NoReturn:
@@ -106,7 +107,7 @@ class WriteFailures:
         self._die(path, error)
 
     def _die(self, path: Path, error: Exception) -> NoReturn:
-        if self.failure is None:  # Else the other thread was there before.
+        if self.failure is None:  # Otherwise the other thread was first.
             self.failure = DiskWriteFailedError(path, error)
             log.critical("entry log {path} has failed: {error!r}", path=path, error=error)
             self._on_fatal(self.failure)
@@ -119,5 +120,5 @@ class WriteFailures:
             self._on_full(directory)
 
     def note_space(self) -> None:
-        """Note that something was written."""
+        """Note that a write succeeded."""
         self.is_stuck, self._reported = False, None

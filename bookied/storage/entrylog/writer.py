@@ -1,15 +1,15 @@
-"""Writes entry logs: one active log for all ledgers, in the order in which entries arrive.
+"""The writer of entry logs: one active log for all ledgers, in order of arrival.
 
-The reactor gives out places (``reserve``) and appends to memory; a thread writes, and syncs every
-``sync_bytes`` so that a checkpoint never meets a mountain. The thread runs ``step`` in a loop; a
-simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
+The reactor reserves locations (``reserve``) and appends to memory. A thread writes, and syncs every
+``sync_bytes`` so that a checkpoint has little left to sync. The thread runs ``step`` in a loop; a
+simulation calls ``step`` itself. ``sync`` is for checkpoints, from any thread.
 
-A full disk is answered by giving the log up where another directory has space: it ends with
-what is in it, and the reactor takes back what is not (``take_back``) to append it to the next log
-and to say so in the index. Without another directory, and without a descriptor to open a file with,
-the same bytes are tried again, and ``unwritten_bytes`` grows until the bookie accepts no more adds.
-Any other failed write or sync is the end (``on_fatal``): what the log holds is unknown then, while
-the journals hold it all for the replay of the next start.
+If the disk is full and another directory has space, the log is given up: it keeps what it has, and
+the reactor takes back the rest (``take_back``), appends it to the next log and updates the index.
+Without another directory, or without a descriptor to open a file, the same bytes are retried, and
+``unwritten_bytes`` grows until the bookie accepts no more adds. Any other failed write or sync is
+the end (``on_fatal``): the content of the log is then unknown, but the journals have all entries
+for the replay at the next start.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bookied.storage.entrylog.write_failures import SyncGuard, WriteFailures
 from bookied.storage.files.files import Files
 
 HAND_OVER_BYTES: Final = 1024 * 1024
-"""The thread gets bytes in pieces of about this size."""
+"""The approximate size of the pieces that are passed to the thread."""
 
 RETRY_S: Final = 1.0
 
@@ -47,10 +47,10 @@ LedgerBytes = Iterable[tuple[int, int]]
 
 
 class EntryLogWriter:
-    """Appends records to the active log and begins the next one where ``size_bytes_max`` ends it.
+    """The active log, to which records are appended; at ``size_bytes_max`` the next log begins.
 
     ``reserve``, ``append``, ``hand_over`` and ``finish`` belong to the reactor's thread. They make
-    commands, which the log's thread or a checkpoint obeys in order, under one lock.
+    commands, which the log's thread or a checkpoint executes in order, under one lock.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class EntryLogWriter:
         on_given_up: Callable[[], object] = lambda: None,
         settings: LogSettings | None = None,
     ) -> None:
-        """Prepare to write; the first log begins with the first entry.
+        """Store the settings; the first log begins with the first entry.
 
         Args:
             files: the disk.
-            directories: where logs can be.
+            directories: the directories for logs.
             on_fatal: called from the log's thread: the bookie has to stop.
             on_given_up: called from the log's thread: nothing is written before ``take_back``.
             settings: how logs are written.
@@ -74,7 +74,7 @@ class EntryLogWriter:
         settings = settings or LogSettings()
         self._directories, self._on_given_up = directories, on_given_up
         self._size_bytes_max = min(settings.size_bytes_max, layout.OFFSET_MAX)
-        # Of the reactor:
+        # State of the reactor's thread:
         self.ids = LogIds(files, directories.all)
         self.active_log_id = -1
         """The log that is being appended to; -1 before the first."""
@@ -85,19 +85,22 @@ class EntryLogWriter:
         self._pending_bytes = 0
         self._accepted_bytes = 0
         self.paths: dict[int, Path] = {}
-        """Where the logs begun by this writer are."""
-        # Of the thread that holds the lock:
+        """The paths of the logs begun by this writer."""
+        # State of the thread that has the lock:
         self._io = threading.Lock()
         self._commands: deque[Command] = deque()
         syncs = SyncGuard()
         self.file = LogFile(files, settings, syncs=syncs, ids=self.ids, paths=self.paths)
-        """The log as it is on disk."""
+        """The log on disk."""
         self._failures = WriteFailures(syncs, on_fatal=on_fatal, on_full=directories.note_full)
         self._written_bytes = 0
-        # Of the log's thread until it has set this, of the reactor until that is -1.
+        # Set by the log's thread, reset to -1 by the reactor's.
         self._given_up_id = -1
         self.moves = 0
-        """How often records were taken back from a log, or one begun elsewhere; see ``sync``."""
+        """The number of times that records were taken back, or a log was begun elsewhere.
+
+        See ``sync``.
+        """
         self._wake = threading.Semaphore(0)
         self._retry = threading.Event()
         self._thread: threading.Thread | None = None
@@ -107,42 +110,42 @@ class EntryLogWriter:
 
     @property
     def unwritten_bytes(self) -> int:
-        """How much was appended and is in no file yet."""
+        """The bytes that were appended and are in no file yet."""
         return self._accepted_bytes - self._written_bytes
 
     @property
     def written_bytes(self) -> int:
-        """How much went into files since the start."""
+        """The bytes written to files since the start."""
         return self._written_bytes
 
     @property
     def failure(self) -> DiskWriteFailedError | None:
-        """Why nothing more can be written, if so."""
+        """The error after which nothing more can be written, or None."""
         return self._failures.failure
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether the last attempt to write found a full disk, and no other; it is repeated."""
+        """True if the last write found a full disk and no other directory; it is repeated."""
         return self._failures.is_stuck
 
     def reserve(self, size: int) -> int:
         """Return the location of the next record's length field, with space for ``size`` bytes.
 
-        Begins the next log if the active one has no such space.
+        Begins the next log if the active one lacks the space.
 
         Raises:
-            NoWritableDirError: no directory takes another log.
+            NoWritableDirError: no directory accepts another log.
         """
         if not self.has_space(size) or self.active_log_id < 0:
             self._rotate()
         return self.active_log_id << 32 | self._offset
 
     def has_space(self, size: int) -> bool:
-        """Return whether the active log takes so many bytes more."""
+        """Return whether the active log has space for ``size`` more bytes."""
         return self._offset + size <= self._size_bytes_max
 
     def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
-        """Append joined ``[i32 length][entry packet]`` records where ``reserve`` said.
+        """Append joined ``[i32 length][entry packet]`` records at the location from ``reserve``.
 
         Args:
             blob: the records.
@@ -162,7 +165,7 @@ class EntryLogWriter:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Give the thread all that was appended so far."""
+        """Pass everything appended so far to the thread."""
         if self._blobs:
             size, self._pending_bytes = self._pending_bytes, 0
             blobs, counted, uncounted = self._blobs, self._counted, self._uncounted
@@ -186,13 +189,12 @@ class EntryLogWriter:
             self.active_log_id = -1
 
     def take_back(self) -> list[tuple[int, bytes]]:
-        """Return what a log that was given up has not got, and let writing go on.
+        """Return the records that a log given up does not have, and resume writing.
 
-        The owner of the index appends it again. The active log is another one from now on.
+        The owner of the index appends them again. From now on another log is active.
 
-        Returns:
-            Joined records, each time with the location of the first one's length field; of some
-            the log may have a part, or all.
+        Returns: Joined records, each with the location of the first record's length field. The log
+            may have some of them, in part or completely.
         """
         log_id = self._given_up_id
         if log_id < 0:
@@ -205,13 +207,13 @@ class EntryLogWriter:
             self._accepted_bytes -= command.size_bytes
             records.append(command)
         assert isinstance(command, CloseLog)
-        self.moves += 1  # Requests from before know places that are not valid any more.
+        self.moves += 1  # Earlier requests know locations that are no longer valid.
         self._given_up_id = -1
         self._retry.set()
         return [(log_id << 32 | write.offset, b"".join(write.blobs)) for write in records]
 
     def leave(self, full: Collection[Path]) -> None:
-        """End the active log if it is in one of these directories: they take no more."""
+        """End the active log if it is in one of these directories, which accept no more."""
         if self.active_log_id >= 0 and self.paths[self.active_log_id].parent in full:
             self.finish()
 
@@ -220,24 +222,24 @@ class EntryLogWriter:
         self._wake.release()
 
     def start(self) -> None:
-        """Run in a thread."""
+        """Start the thread."""
         thread = threading.Thread(target=self._run, name="entry-log", daemon=True)
         thread.start()
         self._thread = thread
 
     def stop(self) -> None:
-        """Write what is left, end the active log and the thread. Blocks.
+        """Write the rest, end the active log and the thread. Blocks.
 
         Raises:
-            OSError: not all could be written.
-            DiskWriteFailedError: likewise, and nothing more can be.
+            OSError: not everything could be written.
+            DiskWriteFailedError: likewise, and nothing more can be written.
         """
         self.finish()
         self._end_thread()
         self.sync()
 
     def abandon(self) -> None:
-        """End the thread and close the log, whatever is not written. Blocks."""
+        """End the thread and close the log, even if not everything is written. Blocks."""
         self._end_thread()
         self.file.abandon()
 
@@ -259,29 +261,30 @@ class EntryLogWriter:
             except DiskWriteFailedError:
                 return
             except OSError:
-                # The disk is full, or too many files are open. Look again soon, come more or not.
+                # The disk is full, or too many files are open: retry soon, even without new
+                # entries.
                 self._wake.release()
                 self._retry.wait(RETRY_S)
                 self._retry.clear()
 
     def step(self) -> bool:
-        """Do one thing of what was handed over; return whether there was any.
+        """Execute one command; return whether there was one.
 
         Raises:
-            OSError: the disk is full; it can be tried again.
+            OSError: the disk is full; retry.
             DiskWriteFailedError: nothing more can be written.
         """
         with self._io:
             return self._step()
 
     def sync(self, moves: int | None = None) -> None:
-        """Return once all that was handed over before the call is on disk, where it was to be.
+        """Return once everything passed on before the call is on disk, at its reserved location.
 
         Args:
-            moves: as the attribute was when that was handed over; now unless given.
+            moves: ``self.moves`` when the records were passed on; by default its present value.
 
         Raises:
-            OSError: the disk is full, or a log was given up since; it can be tried again.
+            OSError: the disk is full, or a log was given up since; retry.
             DiskWriteFailedError: nothing more can be written.
         """
         moves = self.moves if moves is None else moves
@@ -300,7 +303,7 @@ class EntryLogWriter:
         assert self.file.readable_until >= until
 
     def _insist_usable(self) -> None:
-        """Refuse to go on after a failure: another sync might succeed, and save nothing."""
+        """Raise after a failure: another sync might succeed, and save nothing."""
         if self.failure is not None:
             raise self.failure
         if self._given_up_id >= 0:
@@ -324,7 +327,7 @@ class EntryLogWriter:
         return True
 
     def _give_up(self, path: Path) -> bool:
-        """End the log in the middle if another directory has space; say whether."""
+        """End the log early if another directory has space; return whether one has."""
         other = self._directories.other_than(path.parent)
         if other is None or not self.file.give_up(path, other):
             return False
@@ -333,7 +336,7 @@ class EntryLogWriter:
         return True
 
     def _begin_elsewhere(self, path: Path) -> bool:
-        """Let the log be begun in another directory if one has space; say whether."""
+        """Move the log's begin to another directory if one has space; return whether one has."""
         directory = self._directories.other_than(path.parent)
         if directory is None:
             return False
