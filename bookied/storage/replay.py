@@ -201,8 +201,7 @@ class _Replay:
             is_last = number == ids[-1] or not has_mark
             with closing(open_scan(self._files, *place)) as scan:
                 self._journal(scan, is_last=is_last, has_mark=number == mark_id)
-            # The mark skips the rest of a torn group: Java has no checksums, and could read the
-            # rest as records or fail on it.
+            # Skip the rest of a torn group: Java, without checksums, could read it or fail on it.
             mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
             if number == ids[-1]:
                 self._make_durable(*self._places[-1], mark.offset)
@@ -234,12 +233,11 @@ class _Replay:
                 file.sync()
 
     def _make_durable(self, path: Path, marked: int, end: int) -> None:
-        """Write the end of the last journal, before its mark, once more, and sync it.
+        """Write the bytes from ``marked`` to the end of the last journal again, and sync them.
 
-        A dead process may have left these bytes unsynced, or its sync may have failed. The system
-        still reads them as written, until a power cut loses bytes that the mark covers. Old
-        journals would then be replayed over newer data. Bytes of a torn end that the disk cannot
-        read are left unchanged.
+        A dead process may not have synced them. They can be read until a power cut loses them: the
+        new mark would cover lost bytes, and old journals would be replayed over newer data. Bytes
+        of a torn end that the disk cannot read are left unchanged.
         """
         with closing(self._files.open_update(path)) as file:
             begin = min(end, max(marked, end - UNSYNCED_BYTES_MAX))
@@ -305,8 +303,7 @@ class _Replay:
     def _is_new(self, record: JournalRecord, error: CorruptError) -> bool:
         """Return whether an index is empty because the bookie was killed while creating it.
 
-        Java may have written entries to a log by then, in a flush; the journals still have all of
-        them.
+        Java may have written entries to a log by then, in a flush; the journals have them all.
         """
         if record.entry_id != layout.LEDGER_KEY or not isinstance(error, IndexTruncatedError):
             return False
@@ -435,8 +432,7 @@ class _Replay:
         disks fill up: the bookie becomes read-only. Neither marks nor journals move then.
 
         Raises:
-            OSError: neither the disks nor the memory have space, or a write failed for another
-                reason.
+            OSError: neither disks nor memory have space, or a write failed otherwise.
             StorageError: likewise.
         """
         try:

@@ -40,7 +40,7 @@ log = Logger()
 
 @attrs.frozen
 class Inconsistency:
-    """An entry (-1 for the whole ledger) that is not at the location in the index."""
+    """An entry (-1 for all of a ledger) that is not at the location in the index."""
 
     ledger_id: int
     entry_id: int

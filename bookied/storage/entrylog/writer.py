@@ -5,7 +5,7 @@ The reactor reserves locations (``reserve``) and appends to memory. A thread wri
 simulation calls ``step`` itself. ``sync`` is for checkpoints, from any thread.
 
 If the disk is full and another directory has space, the log is given up: it keeps what it has, and
-the reactor takes back the rest (``take_back``), appends it to the next log and updates the index.
+the reactor gets the rest (``take_back``), appends it to the next log and updates the index.
 Without another directory, or without a descriptor to open a file, the same bytes are retried, and
 ``unwritten_bytes`` grows until the bookie accepts no more adds. Any other failed write or sync is
 the end (``on_fatal``): the content of the log is then unknown, but the journals have all entries

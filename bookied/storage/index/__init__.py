@@ -1,1 +1,1 @@
-"""Indexes: from ledger and entry id to a place in an entry log."""
+"""Indexes: map a ledger id and entry id to a location in an entry log."""

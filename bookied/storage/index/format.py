@@ -14,7 +14,7 @@ big-endian and signed.
     ...           zeros up to 1024
     1024     8 e  locations: that of entry e at 1024 + 8 e; 0 for none
 
-The locations are full pages of 8192 bytes: Java loses what a partial last page holds.
+The locations are full pages of 8192 bytes: Java loses the locations in a partial last page.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ PAGE_SLOTS: Final = PAGE_BYTES // SLOT_BYTES
 FENCED: Final = 1
 LAC_BYTES_MIN: Final = 16
 ENTRY_ID_MAX: Final = 2**40
-"""Beyond, a location would be where file systems hold none; such entries are refused."""
+"""A higher id would need an offset that no file system supports; its entry is refused."""
 
 VARIABLE_BYTES_MAX: Final = 1004
-"""What master key and explicit LAC may take together."""
+"""The most bytes of master key and explicit LAC together."""
 
 _ZEROS: Final = bytes(PAGE_BYTES)
 _HEAD: Final = struct.Struct(">4sii")
@@ -53,18 +53,18 @@ _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.idx")
 _ID_LIMIT: Final = 2**63
 
 MOVING: Final = ".rloc"
-"""After the name of a file that is on its way to another directory."""
+"""The suffix of a file that is being moved to another directory."""
 
 TEMPORARY: Final = ".tmp"
-"""After the name of a new file until it is complete; Java ignores such names."""
+"""The suffix of a new file until it is complete; Java ignores files with it."""
 
 
 DIRECTORY_NAME: Final = re.compile(r"[0-9a-f]{1,2}")
-"""What the directories are called in which index files lie, of either step."""
+"""The names of the directories of index files, on both levels."""
 
 
 def relative_path(ledger_id: int) -> Path:
-    """Return where the index file of a ledger is, under ``current`` of an index directory."""
+    """Return the path of a ledger's index file below ``current`` of an index directory."""
     return Path(relative_name(ledger_id))
 
 
@@ -74,7 +74,7 @@ def relative_name(ledger_id: int) -> str:
 
 
 def ledger_id(name: str) -> int | None:
-    """Return whose index a file name stands for, or None if of no ledger."""
+    """Return the ledger of the index file with this name; None if it is not an index file."""
     match = _NAME.fullmatch(name)
     number = int(match[1], 16) if match else _ID_LIMIT
     return number if number < _ID_LIMIT else None
@@ -82,22 +82,22 @@ def ledger_id(name: str) -> int | None:
 
 @attrs.frozen
 class IndexHeader:
-    """What is stored of a ledger beside its entries."""
+    """The stored state of a ledger, except its locations."""
 
     master_key: bytes = attrs.field(repr=False)
     state_bits: int = 0
     explicit_lac: bytes | None = None
     version: int = VERSION
     limbo: bool = False
-    """Whether entries may be missing that were acknowledged; index files have no place for it."""
+    """Whether acknowledged entries may be missing; index files do not store the flag."""
 
     @property
     def is_fenced(self) -> bool:
-        """Whether ordinary adds are refused."""
+        """True if ordinary adds are refused."""
         return bool(self.state_bits & FENCED)
 
     def encode(self) -> bytes:
-        """Return the whole header, 1024 bytes; version 0 has no place for an explicit LAC."""
+        """Return the complete header, 1024 bytes; version 0 cannot store an explicit LAC."""
         lac = self.explicit_lac or b""
         assert len(self.master_key) + len(lac) <= VARIABLE_BYTES_MAX
         head = _HEAD.pack(MAGIC, self.version, len(self.master_key)) + self.master_key
@@ -108,11 +108,11 @@ class IndexHeader:
 
 
 def decode_header(data: bytes, path: Path) -> IndexHeader:
-    """Return the header that the first 1024 bytes of an index file hold.
+    """Return the header in the first 1024 bytes of an index file.
 
     Raises:
-        IndexTruncatedError: there are fewer.
-        IndexFormatError: they are not a header of version 0 or 1.
+        IndexTruncatedError: there are fewer bytes.
+        IndexFormatError: the bytes are not a header of version 0 or 1.
     """
     if len(data) < HEADER_BYTES:
         raise IndexTruncatedError(path, len(data), f"the header has {HEADER_BYTES} bytes")
@@ -130,7 +130,7 @@ def decode_header(data: bytes, path: Path) -> IndexHeader:
 
 
 def lac_offset(header: IndexHeader) -> int:
-    """Return where the explicit LAC of a header of version 1 is in the file."""
+    """Return the offset of the explicit LAC in a file with a header of version 1."""
     return _HEAD.size + len(header.master_key) + 2 * _I32.size
 
 
@@ -151,7 +151,7 @@ def decode_native(native: bytes) -> array[int]:
 
 
 def decode_page(data: bytes) -> array[int]:
-    """Return the 1024 locations of a page; missing bytes stand for none."""
+    """Return the 1024 locations of a page; missing bytes read as 0, no location."""
     page = array("q", data.ljust(PAGE_BYTES, b"\0"))
     if sys.byteorder == "little":
         page.byteswap()
@@ -159,9 +159,9 @@ def decode_page(data: bytes) -> array[int]:
 
 
 def used_slots(page: array[int]) -> int:
-    """Return how many slots a page has up to the last that holds a location."""
+    """Return the number of slots up to the last that has a location."""
     data, size = page.tobytes(), page.itemsize
-    low, high = 0, len(page)  # All slots from ``high`` on are 0. Holes below it may be, too.
+    low, high = 0, len(page)  # All slots from ``high`` on are 0. Slots below may be 0, too.
     while low < high:
         middle = (low + high) // 2
         if data[middle * size : high * size] == _ZEROS[: (high - middle) * size]:
@@ -172,7 +172,7 @@ def used_slots(page: array[int]) -> int:
 
 
 def encode_page(native: bytes) -> bytes:
-    """Return a page as the file has it; ``native`` is the array's ``tobytes``."""
+    """Return a page in the format of the file; ``native`` is the array's ``tobytes``."""
     page = array("q", native)
     if sys.byteorder == "little":
         page.byteswap()
@@ -180,10 +180,10 @@ def encode_page(native: bytes) -> bytes:
 
 
 def has_place(entry_id: int) -> bool:
-    """Return whether an index file has a place for an entry: what names it may be damaged."""
+    """Return whether an index file has a slot for an entry id; the id may be damaged."""
     return 0 <= entry_id <= ENTRY_ID_MAX
 
 
 def page_offset(page_no: int) -> int:
-    """Return where a page begins in the file."""
+    """Return the offset of a page in the file."""
     return HEADER_BYTES + PAGE_BYTES * page_no

@@ -1,7 +1,7 @@
-"""KeyValues: an ordered map of bytes to bytes on a disk, as DbLedgerStorage's index needs it.
+"""KeyValues: an ordered map of bytes to bytes on disk, for DbLedgerStorage's index.
 
-``IndexDatabase`` is what the two of an index have in common; their rows are in ``rocks.format``.
-``rocks.database`` is the real one. A simulation passes one that forgets what was not synced.
+``IndexDatabase`` is the common base of an index's two databases; ``rocks.format`` has their rows.
+``rocks.database`` is the real one. A simulation passes one that forgets unsynced writes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ __all__ = ["IndexDatabase", "KeyValues", "OpenKeyValues"]
 
 
 class KeyValues(Protocol):
-    """Keys in the order of their bytes. Everything blocks; reading is for any thread.
+    """A map with keys in the order of their bytes. Every method blocks; any thread may read.
 
-    Writing belongs to one thread at a time. What was written is seen at once and is durable when
-    ``sync`` returns; a crash before keeps the first part of it, up to some write.
+    Only one thread at a time may write. A write is visible at once, and durable when ``sync``
+    returns. A crash before that keeps the writes up to some point.
 
-    Every method raises ``OSError`` if the disk fails, and ``CorruptError`` if it holds nonsense.
-    After a failed write or sync, all since the last ``sync`` that returned has to be written again.
+    Every method raises ``OSError`` if the disk fails, and ``CorruptError`` if stored data is
+    invalid. After a failed write or sync, everything since the last successful ``sync`` must be
+    written again.
     """
 
     def get(self, key: bytes) -> bytes | None:
@@ -30,46 +31,46 @@ class KeyValues(Protocol):
         """Return the value of each key; None for a key that has none."""
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
-        """Return the first keys from ``begin`` on and before ``end``, with values, ascending."""
+        """Return the first keys from ``begin`` to before ``end``, with values, ascending."""
 
     def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the highest key that is not above ``key``, with its value; None if none is."""
 
     def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Give keys values, in the order given."""
+        """Set the values of keys, in the order of ``items``."""
 
     def delete(self, keys: Iterable[bytes]) -> None:
-        """Take keys out; ones that are not there are passed over."""
+        """Delete keys; missing keys are ignored."""
 
     def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take out all keys from the first of each pair on and before its second."""
+        """Delete all keys from the first of each pair to before its second."""
 
     def sync(self) -> None:
         """Return once everything written so far is durable."""
 
     def note_synced(self) -> None:
-        """Put down beside it, durably, how much of it is synced; for ``check_synced``."""
+        """Store durably, beside the data, how much of it is synced; for ``check_synced``."""
 
     def check_synced(self) -> None:
-        """Insist that it has all that ``note_synced`` ever put down.
+        """Check that everything that ``note_synced`` recorded is present.
 
         Raises:
-            DbRecordError: it does not: damage, or an older copy.
+            DbRecordError: some is missing: the data is damaged, or an older copy.
         """
 
     def compact(self) -> None:
-        """Rewrite the stored pairs without the deleted ones; others go on meanwhile.
+        """Rewrite the stored pairs without the deleted ones; other calls continue meanwhile.
 
         Raises:
-            StorageError: it was closed before that had ended.
+            StorageError: the map was closed before the rewrite had ended.
         """
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""
 
 
 OpenKeyValues = Callable[[Path], KeyValues]
-"""Opens what is in a directory; makes it if it is not there."""
+"""A function that opens the map in a directory, and creates it if it is missing."""
 
 
 class IndexDatabase:
@@ -90,12 +91,12 @@ class IndexDatabase:
             raise
 
     def _list(self) -> None:
-        """Note what has to be known of it from the start."""
+        """Read the keys that must be known from the start."""
 
     def note_synced(self) -> None:
-        """Put down how much of it is durable."""
+        """Record how much of the database is durable."""
         self._rows.note_synced()
 
     def close(self) -> None:
-        """Release the database."""
+        """Close the database."""
         self._rows.close()

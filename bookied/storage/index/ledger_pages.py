@@ -1,8 +1,8 @@
-"""Ledgers in memory: master key, fence, LAC, and the pages that say where entries are.
+"""Ledgers in memory: master key, fence, LAC, and the pages with the locations of entries.
 
-A page is an ``array('q')`` of 1024 locations, as in the index file. Pages that were written to are
-dirty until a checkpoint has them on disk; clean ones stay as a cache, the longest unchanged out
-first. All of this belongs to the reactor's thread; what touches the disk is in ``index.store``.
+A page is an ``array('q')`` of 1024 locations, as in the index file. Written pages are dirty until a
+checkpoint has written them to disk. Clean pages stay as a cache; the longest unchanged are dropped
+first. Everything belongs to the reactor's thread; ``index.store`` has the access to the disk.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
 
 
 class PageSource(Protocol):
-    """Where pages and headers come from when they are not in memory. Blocking, short."""
+    """The source of pages and headers that are not in memory. Blocks shortly."""
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page as it is on disk."""
+        """Return a page from disk."""
 
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what the disk has of a ledger; None if nothing."""
+        """Return the stored state of a ledger; None if it is not stored."""
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
-        """Give the same for several ledgers, but for those it has nothing of or cannot read."""
+        """Yield the stored state of each ledger that is stored and readable."""
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
-        """Give (ledger id, page number, page) for the pages that are quick to read."""
+        """Yield (ledger id, page number, page) for the pages that are quick to read."""
 
 
 @attrs.frozen
 class LedgerOnDisk:
-    """What the index file of a ledger says."""
+    """The content of a ledger's index file."""
 
     header: layout.IndexHeader
     pages: int
-    """Whole pages in the file."""
+    """Complete pages in the file."""
     last_entry: int
-    """The highest entry with a location; -1 for none."""
+    """The highest entry with a location; -1 if none has one."""
     doubt: CorruptError | None = None
-    """Why entries may be missing here that were there, if there is a reason to think so."""
+    """The reason to suspect that stored entries are missing, or None."""
     last_page: array[int] | None = attrs.field(default=None, repr=False)
-    """The last of the pages, where it was read on the way."""
+    """The last page, if it was read on the way."""
 
 
 class CachedLedger:
-    """One ledger in memory. There is never more than one state of a ledger.
+    """One ledger in memory. A ledger never has more than one state.
 
-    A caller that keeps it for longer than a turn of the reactor must not write to it after the
-    ledger was deleted: better look it up again.
+    A caller must not write to a state after the ledger was deleted. To use a ledger for longer than
+    a turn of the reactor, look it up again.
     """
 
     __slots__ = (
@@ -100,25 +100,27 @@ class CachedLedger:
         self.lac = -1
         """The highest LAC seen, in entries or explicit."""
         self.lac_is_unread = False
-        """Whether ``lac`` and ``doubt`` still lack what the last stored entry says."""
+        """Whether the last stored entry has yet to be read for ``lac`` and ``doubt``."""
         self.explicit_lac: bytes | None = None
         self.key_logged = False
-        """Whether replay would know the key: it was journalled since the start, or is on disk."""
+        """Whether replay would know the key: the key was journalled since the start, or is on
+        disk.
+        """
         self.limbo = False
-        """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
+        """Whether acknowledged entries may be missing (DbLedgerStorage only)."""
         self.doubt: CorruptError | None = None
-        """Why it cannot be said of an entry that it was never here, if so."""
+        """The reason why a missing entry may have been here once, or None."""
         self.version = layout.VERSION
         self.other_state_bits = 0
         self.is_header_dirty = False
         self.pages: dict[int, array[int]] = {}
         self.new: NewLocations | None = None
-        """What is new of pages that are not in ``pages``, if there is any."""
+        """New locations in pages that are not in ``pages``, if any."""
         self.file_pages = 0
         self.changes = 0
-        """Grows when a page begins to be written to, in memory or on disk.
+        """Grows when writing to a page begins, in memory or on disk.
 
-        What was read before may be old then.
+        Locations that were read before may then be out of date.
         """
         self._dirty: set[int] = set()
         self._before: dict[int, bytes] = {}
@@ -127,12 +129,12 @@ class CachedLedger:
     def page_for_write(self, page_no: int) -> WritablePage:
         """Return the page of entries ``page_no << 10`` and on, to write locations to.
 
-        Good until it is asked for again, or the reactor's turn ends: after a checkpoint it has to
-        be asked for again. A page that is on disk and not in memory is read, which blocks shortly,
-        unless the disk takes single locations and few of the page are new.
+        The page is valid until the next call for it, and at most until the reactor's turn ends:
+        after a checkpoint, call again. A page that is not in memory is read from disk, which blocks
+        shortly. It is not read if the disk accepts single locations and few in the page are new.
 
         Raises:
-            OSError: it could not be read.
+            OSError: the page could not be read.
         """
         if page_no in self._dirty:
             return self.pages[page_no]
@@ -143,7 +145,7 @@ class CachedLedger:
         return self._registry.make_dirty(self, page_no)
 
     def join_many(self) -> None:
-        """Turn new locations that take more memory than their page into that page.
+        """Convert new locations into a page where they need more memory than the page.
 
         Raises:
             OSError: a page could not be read.
@@ -153,7 +155,7 @@ class CachedLedger:
                 self._registry.make_dirty(self, page_no)
 
     def location(self, entry_id: int) -> int | None:
-        """Return where an entry is, 0 if nowhere; None if only the disk knows."""
+        """Return the location of an entry, 0 if it has none; None if only the disk knows."""
         page_no = entry_id >> 10
         page = self.pages.get(page_no)
         if page is not None:
@@ -164,10 +166,10 @@ class CachedLedger:
         return self._registry.read_pages.location(self.ledger_id, entry_id)
 
     def locations(self, first: int, count_max: int, stride: int = 1) -> Sequence[int]:
-        """Return where ``first``, ``first + stride``, ... are; empty if only the disk knows.
+        """Return the locations of ``first``, ``first + stride``, ...; empty if only the disk knows.
 
-        Fewer where a page or the ledger ends; 0 for those that are not there, or that only the disk
-        knows.
+        Fewer at the end of a page or of the ledger. A location is 0 if the entry is missing, or if
+        only the disk knows.
         """
         page_no, slot = first >> 10, first & (layout.PAGE_SLOTS - 1)
         page = self.pages.get(page_no)
@@ -179,7 +181,7 @@ class CachedLedger:
         return page[slot : slot + max(0, count) : stride] if page is not None else ()
 
     def header(self) -> layout.IndexHeader:
-        """Return what is to be stored beside the locations."""
+        """Return the header to store beside the locations."""
         bits = self.other_state_bits | (layout.FENCED if self.fenced else 0)
         return layout.IndexHeader(
             self.master_key, bits, self.explicit_lac, self.version, self.limbo
@@ -187,18 +189,18 @@ class CachedLedger:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the disk has all of it."""
+        """True if everything is on disk."""
         has_new = self.new is not None and self.new.pages
         return not (self._dirty or self.is_header_dirty or has_new)
 
     @property
     def dirty_pages(self) -> set[int]:
-        """The pages that the disk does not have yet; do not change it."""
+        """The pages that are not on disk yet; do not change the set."""
         return self._dirty
 
 
 class Move(NamedTuple):
-    """An entry that was copied: from where, and to where."""
+    """An entry that was copied, with its old and new location."""
 
     ledger_id: int
     entry_id: int
@@ -208,67 +210,68 @@ class Move(NamedTuple):
 
 @attrs.frozen
 class LedgerChange:
-    """What a checkpoint writes of one ledger: copies, so that writing can go on meanwhile."""
+    """The data that a checkpoint writes of one ledger: copies, so that adds can continue."""
 
     ledger_id: int
     header: layout.IndexHeader | None
-    """None if the file has it already."""
+    """None if the file has the header already."""
     pages: tuple[tuple[int, bytes], ...]
     """Page numbers and pages in the machine's byte order."""
 
     before: Mapping[int, bytes] = attrs.field(factory=dict, repr=False)
-    """Those of the pages that are known as the disk has them, likewise, for who asked for it."""
+    """Earlier versions of some of the pages, as on disk, in the same format; only on request."""
 
     new: tuple[tuple[int, PageSlots], ...] = ()
-    """Of other pages: page numbers, and locations by slot."""
+    """New locations of other pages: page numbers, and locations by slot."""
 
     taken_from: CachedLedger | None = attrs.field(default=None, repr=False, eq=False)
-    """Whose they are; another ledger may have the id by the time they are written."""
+    """The ledger of the data; another ledger may have its id by the time of the write."""
 
 
 class DirtyLedgers:
-    """What no checkpoint has taken, and sets of the ledgers that are written to."""
+    """Changes that no checkpoint has taken, and sets of the ledgers being written to."""
 
     def __init__(self) -> None:
         self.ledgers: dict[int, CachedLedger] = {}
         self.pages = self.new_pages = 0
-        """How many pages are dirty, and of how many others there are new locations."""
+        """The numbers of dirty pages, and of other pages with new locations."""
         self.locations = 0
-        """How many locations came to those others since a checkpoint began, at most."""
+        """The number of new locations in other pages since a checkpoint began, at most."""
         self._watches: list[set[int]] = []
 
     @property
     def page_count(self) -> int:
-        """How many pages are dirty; others with new locations count as what they take."""
+        """The number of dirty pages; new locations of other pages count by their memory."""
         filled = max(self.new_pages // PAGES_IN_ONE, self.locations // SLOTS_MAX)
         return self.pages + min(self.new_pages, filled)
 
     def note(self, state: CachedLedger) -> None:
-        """Note that a ledger has something to write."""
+        """Note that a ledger has changes to write."""
         self.ledgers[state.ledger_id] = state
         for watched in self._watches:
             watched.add(state.ledger_id)
 
     def watch(self) -> set[int]:
-        """Return a set that every ledger comes into which is written to from now on.
+        """Return a set to which every ledger is added that is written to from now on.
 
-        What the disk does not have of earlier writes counts as well: a page that is dirty already
-        does not tell of the next write. The set grows to all ledgers at most, until ``unwatch``.
+        The set begins with all ledgers that have unwritten changes, because a page that is already
+        dirty does not report the next write. The set grows to all ledgers at most, until
+        ``unwatch``.
         """
         watched = set(self.ledgers)
         self._watches.append(watched)
         return watched
 
     def unwatch(self, watched: set[int]) -> None:
-        """End a watch."""
+        """Stop adding ledgers to a set."""
         self._watches = [one for one in self._watches if one is not watched]
 
 
 class LedgerPages:
-    """The ledgers in memory and which of their pages are dirty.
+    """The ledgers in memory, and their dirty pages.
 
-    ``dirty_page_count`` is for who decides when to checkpoint. Clean pages are bounded by
-    ``clean_pages_max``, ledgers by ``ledgers_max`` of which any number may be dirty.
+    ``dirty_page_count`` is for the decision when to checkpoint. ``clean_pages_max`` limits clean
+    pages. ``ledgers_max`` limits ledgers, except dirty ones.
     """
 
     def __init__(
@@ -281,37 +284,37 @@ class LedgerPages:
         header_version: int = layout.VERSION,
         keeps_before: bool = False,
     ) -> None:
-        """Begin without any ledger.
+        """Begin with no ledger in memory.
 
         Args:
-            source: where ledgers and pages come from.
-            clean_pages_max: how many stay in memory.
-            ledgers_max: likewise.
-            read_pages_bytes_max: how much those take that only readers need.
+            source: the source of ledgers and pages.
+            clean_pages_max: the limit of clean pages in memory.
+            ledgers_max: the limit of ledgers in memory.
+            read_pages_bytes_max: the limit of bytes of pages that only readers need.
             header_version: of new ledgers.
-            keeps_before: remember dirty pages as they were, and few new locations without a page,
-                for a store that writes single locations; at most as much memory again as the dirty
-                pages take.
+            keeps_before: keep the earlier version of dirty pages, and a few new locations without
+                their page, for a store that writes single locations. At most doubles the memory of
+                dirty pages.
         """
         self._source, self._header_version = source, header_version
         self._keeps_before = keeps_before
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
         self.hot: dict[int, CachedLedger] = {}
-        # Dropped from ``hot``, and yet still referred to: there is one state of a ledger.
+        # Dropped from ``hot``, but still referred to: a ledger must have only one state.
         self._held: WeakValueDictionary[int, CachedLedger] = WeakValueDictionary()
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
         self.dirty = DirtyLedgers()
         self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
         self.evicted = 0
-        """How many ledgers have been forgotten to make space."""
+        """The number of ledgers dropped to save memory."""
 
     @property
     def dirty_page_count(self) -> int:
-        """How many pages are dirty; see ``DirtyLedgers``."""
+        """The number of dirty pages; see ``DirtyLedgers``."""
         return self.dirty.page_count
 
     def find(self, ledger_id: int) -> CachedLedger | None:
-        """Return a ledger, from memory or from disk; None if there is none.
+        """Return a ledger from memory or disk; None if it does not exist.
 
         Raises:
             CorruptError: its index file is damaged.
@@ -332,7 +335,7 @@ class LedgerPages:
             self.header_changed(state)
 
     def find_many(self, ledger_ids: Iterable[int]) -> int:
-        """Take ledgers into memory from disk; return how many. The rest is left to ``find``."""
+        """Load ledgers from disk into memory; return their number. ``find`` loads the rest."""
         absent = [one for one in ledger_ids if one not in self.hot and one not in self._held]
         count = 0
         for ledger_id, stored in self._source.load_many(absent):
@@ -341,7 +344,7 @@ class LedgerPages:
         return count
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> int:
-        """Keep pages for readers, (ledger id, page number) each; return how many."""
+        """Cache pages, (ledger id, page number) each, for readers; return their number."""
         count = 0
         for ledger_id, page_no, page in self._source.load_pages(pages):
             self.read_pages.keep(ledger_id, page_no, page)
@@ -374,19 +377,19 @@ class LedgerPages:
         return state
 
     def header_changed(self, state: CachedLedger) -> None:
-        """Note that key, fence or explicit LAC have to be written."""
+        """Note that the key, the fence or the explicit LAC must be written."""
         self._revive(state)
         state.is_header_dirty = True
         self.dirty.note(state)
 
     def _revive(self, state: CachedLedger) -> None:
-        """Take back a ledger that was dropped and is still held, because it is written to."""
+        """Restore a dropped ledger that is still referred to, because it is written to."""
         if state.ledger_id not in self.hot and self._held.get(state.ledger_id) is state:
             self.hot[state.ledger_id] = state
         assert self.hot.get(state.ledger_id) is state, "written to after it was deleted"
 
     def make_dirty(self, state: CachedLedger, page_no: int) -> WritablePage:
-        """Return a page that is about to be written to, or what is new of it."""
+        """Return a page that will be written to, or its new locations."""
         self._revive(state)
         state.changes += 1
         page = state.pages.get(page_no)
@@ -414,7 +417,7 @@ class LedgerPages:
                 self.dirty.new_pages -= state.new.forget(page_no)
         else:
             self._clean.pop((state.ledger_id, page_no), None)
-            # Perhaps on its way to the disk just now; ``put_back`` sees to it if that fails.
+            # The page may be being written to disk; ``put_back`` handles a failure of that write.
             before = page.tobytes() if self._keeps_before else b""
         if self._keeps_before:
             state._before[page_no] = before  # noqa: SLF001
@@ -426,13 +429,13 @@ class LedgerPages:
     # Checkpoints ----------------------------------------------------------------------------------
 
     def dirty_ledgers(self) -> list[int]:
-        """Return the ids of the ledgers that have something to write."""
+        """Return the ids of the ledgers that have changes to write."""
         return list(self.dirty.ledgers)
 
     def take(self, ledger_ids: Iterable[int], *, pages_max: int) -> Iterator[list[LedgerChange]]:
-        """Copy what is dirty of the given ledgers, in lists of about ``pages_max`` pages each.
+        """Copy the changes of ledgers, in lists of about ``pages_max`` pages each.
 
-        What was taken is in no state until ``written`` or ``put_back`` says what became of it.
+        A copied change is part of no state until ``written`` or ``put_back`` reports its write.
         """
         changes: list[LedgerChange] = []
         pages = self.dirty.locations = 0
@@ -441,7 +444,7 @@ class LedgerPages:
             numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
             for start in range(0, max(1, len(numbers)), pages_max):
                 if state is None or self.dirty.ledgers.get(ledger_id) is not state:
-                    break  # All of it is taken, or it was deleted since the last list.
+                    break  # Everything is copied, or the ledger was deleted since the last list.
                 changes.append(self._take_from(state, numbers[start : start + pages_max]))
                 pages += max(1, len(changes[-1].pages) + len(changes[-1].new))
                 if pages >= pages_max:
@@ -474,7 +477,7 @@ class LedgerPages:
         changes: Iterable[LedgerChange],
         damaged: Mapping[int, CorruptError] = MappingProxyType({}),
     ) -> None:
-        """Note that the disk has what was taken, and which ledgers turned out to be damaged."""
+        """Note that changes are on disk, and which ledgers were found to be damaged."""
         for change in changes:
             state = self.hot.get(change.ledger_id)
             if state is None or state is not change.taken_from:
@@ -495,7 +498,7 @@ class LedgerPages:
         self._drop_clean_pages()
 
     def put_back(self, changes: Iterable[LedgerChange]) -> None:
-        """Make dirty again what could not be written."""
+        """Mark changes that could not be written as dirty again."""
         for change in changes:
             state = self.hot.get(change.ledger_id)
             if state is None or state is not change.taken_from:
@@ -513,10 +516,10 @@ class LedgerPages:
             for number in numbers:
                 if number not in state._dirty:  # noqa: SLF001
                     self.make_dirty(state, number)
-                state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
+                state._before.pop(number, None)  # noqa: SLF001  # Half of it may be written.
 
     def keep_read(self, state: CachedLedger, changes: int, page_no: int, page: array[int]) -> None:
-        """Keep for readers a page that was read when ``state.changes`` was this, if it still is."""
+        """Cache a page for readers, if ``state.changes`` is still what it was before the read."""
         if self.hot.get(state.ledger_id) is state and state.changes == changes:
             self.read_pages.keep(state.ledger_id, page_no, page)
 
@@ -528,11 +531,11 @@ class LedgerPages:
 
     @property
     def clean_page_count(self) -> int:
-        """How many pages are kept that the disk has too."""
+        """The number of clean pages in memory."""
         return len(self._clean)
 
     def drop_idle_ledgers(self) -> None:
-        """Forget clean ledgers beyond the limit, those longest in memory first."""
+        """Drop clean ledgers above the limit, those longest in memory first."""
         for state in list(self.hot.values()):
             if len(self.hot) <= self._ledgers_max:
                 break
@@ -549,7 +552,7 @@ class LedgerPages:
         self.read_pages.drop_ledger(state.ledger_id)
 
     def remove(self, ledger_id: int) -> None:
-        """Forget a ledger that was deleted, dirty or not."""
+        """Drop a ledger that was deleted, dirty or not."""
         state = self.hot.pop(ledger_id, None) or self._held.pop(ledger_id, None)
         if state is not None:
             self.dirty.pages -= len(state._dirty)  # noqa: SLF001
@@ -564,10 +567,10 @@ class LedgerPages:
 
 
 def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:
-    """Point entries elsewhere whose location in memory is still the old one.
+    """Change the locations of entries in memory that still have the old location.
 
-    The disk has been told already; the page is dirty nevertheless, so that the two agree even if
-    that has failed half-way.
+    The disk has the new locations already. The page is still marked dirty, so that disk and
+    memory agree even if the change on disk has failed half-way.
     """
     page_key = state = page = None
     for ledger_id, entry_id, old, new in moves:
@@ -578,7 +581,7 @@ def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:
             state = pages.hot.get(ledger_id)
             page = None if state is None else state.pages.get(page_no)
             if state is not None:
-                state.changes += 1  # What is being read now may be old.
+                state.changes += 1  # A page being read now may be out of date.
         if state is None:
             continue
         if page is not None:

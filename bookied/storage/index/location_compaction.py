@@ -1,8 +1,8 @@
-"""Rewrites the databases of locations when an operator asks for it.
+"""The compaction of location databases on an operator's request.
 
-RocksDB compacts by itself what is written; what was deleted long ago may lie below that for good.
-Agrees with BookKeeper 4.18.0, DbLedgerStorage.entryLocationCompact, but for that one database goes
-after the other.
+RocksDB compacts recent writes itself; old deleted keys may stay below them forever. Agrees with
+BookKeeper 4.18.0, DbLedgerStorage.entryLocationCompact, except that one database is compacted after
+the other.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ log = Logger()
 
 
 class LocationCompaction:
-    """The databases of one bookie; none but with DbLedgerStorage. Belongs to the reactor."""
+    """The databases of one bookie; only DbLedgerStorage has any. Belongs to the reactor."""
 
     def __init__(
         self,
         databases: Mapping[str, Callable[[], None]],
         run: Callable[[Callable[[], None]], Deferred[Any]],
     ) -> None:
-        """Compact nothing yet.
+        """Store the databases; ``begin`` starts compactions.
 
         Args:
-            databases: by path, what compacts it; that blocks, for minutes where much is there.
-            run: runs that in a thread that no other work waits for.
+            databases: the function that compacts each, by path; it blocks, for minutes if the
+                database is large.
+            run: runs the function in a thread that no other work waits for.
         """
         self._databases, self._run = databases, run
         self._asked: deque[str] = deque()
 
     def status(self) -> dict[str, bool]:
-        """Return of each database whether it is being compacted, or is going to be."""
+        """Return, for each database, whether its compaction is queued or in progress."""
         return {path: path in self._asked for path in self._databases}
 
     def begin(self, paths: Collection[str]) -> None:
-        """Compact these, each one once; return at once."""
+        """Queue the compaction of ``paths``, each once; return at once."""
         is_idle = not self._asked
         wanted = [path for path in self._databases if path in paths]
         self._asked += [path for path in wanted if path not in self._asked]
@@ -50,7 +51,7 @@ class LocationCompaction:
             self._next()
 
     def stop(self) -> None:
-        """Begin no more; closing a database ends what is in progress."""
+        """Start no more compactions; closing a database ends the one in progress."""
         while len(self._asked) > 1:
             self._asked.pop()
 

@@ -1,7 +1,7 @@
-"""Index pages that were read for readers, kept small: only up to the last entry they locate.
+"""Index pages that only readers need, cut after their last location to save memory.
 
-The pages that writers use have 8 KiB each. A ledger of a few entries needs a few dozen bytes
-of one, so that pages of many ledgers fit into the space of a few full ones.
+The pages of writers have 8 KiB each. A ledger with a few entries needs a few dozen bytes of a page,
+so the pages of many ledgers fit into the space of a few full ones.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Final
 from bookied.storage.index.format import used_slots
 
 ENTRY_BYTES: Final = 300
-"""What a page takes beside its locations: array, key and place in the table."""
+"""Bytes of a page besides its locations: array, key and hash table entry."""
 
 LEDGER_BYTES: Final = 400
-"""What a ledger takes beside its pages: the set of their numbers and its place in the table."""
+"""Bytes of a ledger besides its pages: set of page numbers and hash table entry."""
 
 
 class ReadPages:
-    """At most ``bytes_max`` of pages that the disk has and no writer does; first in, first out.
+    """A cache of at most ``bytes_max`` of pages that are on disk; first in, first out.
 
-    The writer of a page drops it here first. Belongs to the reactor's thread.
+    A page is dropped before it is written to. Belongs to the reactor's thread.
     """
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max, self.size_bytes = bytes_max, 0
         self._pages: dict[tuple[int, int], array[int]] = {}
-        self._numbers: dict[int, set[int]] = {}  # Which pages of a ledger are here; never empty.
+        self._numbers: dict[int, set[int]] = {}  # The cached pages of each ledger; never empty.
 
     def __len__(self) -> int:
         return len(self._pages)
 
     def location(self, ledger_id: int, entry_id: int) -> int | None:
-        """Return where an entry is, 0 if nowhere; None if its page is not here."""
+        """Return the location of an entry, 0 if it has none; None if its page is not cached."""
         page = self._pages.get((ledger_id, entry_id >> 10))
         if page is None:
             return None
@@ -41,11 +41,11 @@ class ReadPages:
         return page[slot] if slot < len(page) else 0
 
     def page(self, ledger_id: int, page_no: int) -> array[int] | None:
-        """Return a page, perhaps only its beginning; None if it is not here."""
+        """Return a page, perhaps only its beginning; None if it is not cached."""
         return self._pages.get((ledger_id, page_no))
 
     def keep(self, ledger_id: int, page_no: int, page: array[int]) -> None:
-        """Keep a page as the disk has it."""
+        """Cache a page that was read from disk."""
         self.drop(ledger_id, page_no)
         trimmed = page[: used_slots(page)]
         self._pages[ledger_id, page_no] = trimmed
@@ -58,7 +58,7 @@ class ReadPages:
             self.drop(*next(iter(self._pages)))
 
     def drop(self, ledger_id: int, page_no: int) -> None:
-        """Forget a page, if it is here."""
+        """Drop a page if it is cached."""
         page = self._pages.pop((ledger_id, page_no), None)
         if page is None:
             return
@@ -70,10 +70,10 @@ class ReadPages:
             self.size_bytes -= LEDGER_BYTES
 
     def drop_ledger(self, ledger_id: int) -> None:
-        """Forget all pages of a ledger, at the cost of those that are here.
+        """Drop all cached pages of a ledger, in time proportional to their number.
 
-        The ids of its entries do not matter: one entry with the id 2**40 makes a ledger of 2**30
-        pages, of which one is here at most.
+        The entry ids do not matter: one entry with the id 2**40 makes a ledger of 2**30 pages, of
+        which at most one is cached.
         """
         for page_no in tuple(self._numbers.get(ledger_id, ())):
             self.drop(ledger_id, page_no)

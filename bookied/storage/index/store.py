@@ -1,8 +1,8 @@
-"""IndexStore: what keeps, beside the entry logs, which ledgers there are and where entries lie.
+"""IndexStore: the stored ledgers of a bookie, and the locations of their entries in entry logs.
 
-In memory a ledger's locations are pages of 1024, whatever the store (``index.ledger_pages``); a
-store reads and writes them as such. ``IndexFiles`` keeps a file for each ledger, ``RocksIndex`` two
-RocksDB databases.
+In memory the locations of a ledger are pages of 1024, in any store (``index.ledger_pages``). A
+store reads and writes these pages. ``IndexFiles`` has a file for each ledger, ``RocksIndex`` has
+two RocksDB databases.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ __all__ = ["IndexStore"]
 
 
 class IndexStore(Protocol):
-    """The index of one log-id space. Everything blocks; see each method for the thread.
+    """The index of one log-id space. Every method blocks.
 
-    Reading is for any thread; ``write`` and ``remove_hidden`` belong to one checkpoint at a time;
-    the rest to the owner of the ledgers in memory, and never while a checkpoint runs.
+    Any thread may read. ``write`` and ``remove_hidden`` belong to one checkpoint at a time. The
+    other methods belong to the owner of the ledgers in memory, and never run during a checkpoint.
     """
 
     @property
     def writes_locations(self) -> bool:
-        """Whether it writes single locations, and so wants ``LedgerChange.before``."""
+        """True if the store writes single locations, and so needs ``LedgerChange.before``."""
 
     @property
     def keeps_limbo(self) -> bool:
-        """Whether it has a place for a ledger's limbo."""
+        """True if the store keeps a ledger's limbo."""
 
     @property
     def open_count(self) -> int:
-        """How many files it has open for readers."""
+        """The number of files open for readers."""
 
     def open(self) -> None:
-        """Find the ledgers that are here, and tidy up what a crash left half done.
+        """Find the stored ledgers, and finish or undo what a crash interrupted.
 
         Raises:
-            OSError: it cannot be read.
-            CorruptError: it is damaged as a whole.
+            OSError: the index cannot be read.
+            CorruptError: the whole index is damaged.
         """
 
     def ledger_ids(self) -> list[int]:
-        """Return the ledgers that are here, in no order."""
+        """Return the ids of the stored ledgers, in no order."""
 
     def __contains__(self, ledger_id: object) -> bool: ...
 
     # Reading --------------------------------------------------------------------------------------
 
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what is stored of a ledger; None if nothing.
+        """Return the stored state of a ledger; None if it is not stored.
 
         Raises:
-            CorruptError: it is damaged.
-            OSError: it cannot be read.
+            CorruptError: the ledger's index is damaged.
+            OSError: the index cannot be read.
         """
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
-        """Give what ``load`` returns for each ledger; those are left out that it has none of.
+        """Yield what ``load`` returns for each ledger that is stored and readable.
 
-        Also those that it cannot read: ``load`` says why.
+        ``load`` reports the error of an unreadable ledger.
         """
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
@@ -74,52 +74,52 @@ class IndexStore(Protocol):
         """
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
-        """Give (ledger id, page number, page) for the pages that are quick to read.
+        """Yield (ledger id, page number, page) for the pages that are quick to read.
 
-        The others are left out, as are those that cannot be read: ``load_page`` says why.
+        The others are left out, as are unreadable pages: ``load_page`` reports the error.
         """
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
+        """Return the location of an entry, 0 if it has none.
 
         Raises:
-            IndexEntryError: no entry can be there.
+            IndexEntryError: no entry can be at the stored location.
         """
 
     def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where each (ledger id, entry id) is, 0 if nowhere; cheaper than one by one.
+        """Return the location of each (ledger id, entry id), 0 if none; cheaper than single calls.
 
         Raises:
             CorruptError: a location is not valid.
-            OSError: it cannot be read.
+            OSError: the index cannot be read.
         """
 
     def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger that may hold something, with their numbers, ascending.
+        """Yield the pages of a ledger that may have locations, with their numbers, ascending.
 
-        ``first_page``: none before it.
+        ``first_page``: skip the pages before it.
         """
 
     # Writing: a checkpoint ------------------------------------------------------------------------
 
     def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
-        """Put changes on disk; on return they are durable. Return ledgers found to be damaged.
+        """Write changes durably; return ledgers found to be damaged.
 
-        What a change's locations point at must be durable already.
+        The entries that the new locations point at must be durable already.
 
         Raises:
-            OSError: some may be written, some not; write them again.
+            OSError: some changes may be written, some not; write them again.
             StorageError: likewise.
         """
 
     # Writing: compaction --------------------------------------------------------------------------
 
     def switch(self, moves: Sequence[Move]) -> None:
-        """Point entries elsewhere whose location is still the old one; durable on return.
+        """Change, durably, the location of entries that still have the old location.
 
-        A location that is the new one already is written again: a failed attempt leaves unknown
-        what the disk has. Ledgers that are gone are passed over. A crash leaves each location as it
-        was or as it shall be, never anything else. Never beside a ``write``.
+        A location that is already the new one is written again: after a failed attempt the state of
+        the disk is unknown. Deleted ledgers are skipped. A crash leaves each location old or new,
+        never anything else. Never runs beside a ``write``.
 
         Raises:
             CorruptError: the index of a ledger is damaged.
@@ -127,27 +127,30 @@ class IndexStore(Protocol):
         """
 
     def begin_anew(self, ledger_id: int) -> bool:
-        """Take what is stored of a ledger for nothing, if nothing was ever written; say whether."""
+        """Treat a ledger as not stored if nothing was ever written of it.
+
+        Return whether it is so.
+        """
 
     # Deleting -------------------------------------------------------------------------------------
 
     def hide(self, ledger_id: int) -> None:
-        """Forget a ledger that is deleted, in memory only; unknown ones are passed over."""
+        """Remove a deleted ledger from memory only; unknown ledgers are ignored."""
 
     def remove_hidden(self) -> None:
-        """Remove from the disk, durably, what was hidden; a crash before brings it back.
+        """Remove hidden ledgers from disk, durably; after a crash before that, they are back.
 
         Raises:
             OSError: some may be left; call again. So for ``StorageError``.
         """
 
     def note_synced(self) -> None:
-        """Put down, before a mark relies on it, how much is durable: a later loss is noticed."""
+        """Record how much is durable, before a mark relies on it: a later loss is then noticed."""
 
     # Otherwise ------------------------------------------------------------------------------------
 
     def avoid(self, full: Collection[Path]) -> None:
-        """Put no new file into directories that are full, unless there is no other."""
+        """Create no new file in full directories, unless all are full."""
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""

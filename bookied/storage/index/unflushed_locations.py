@@ -1,7 +1,7 @@
-"""Locations that the disk does not have yet, of index pages that are not in memory.
+"""New locations that are not on disk yet, in index pages that are not in memory.
 
-A store that writes single locations (DbLedgerStorage's) needs no page for an add: with many open
-ledgers a page would be read from the disk for each, and written to once.
+A store that writes single locations (DbLedgerStorage's) needs no page for an add. With many open
+ledgers, a page would otherwise be read from disk for each, and written to once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Protocol
 from bookied.storage.index.format import PAGE_BYTES
 
 SLOTS_MAX: Final = 128
-"""With more new locations, the page takes less memory than they do, with what it was before."""
+"""More new locations need more memory than the page and its earlier version."""
 
 PAGES_IN_ONE: Final = 16
-"""Pages with a few new locations that take about as much, with their ledgers, as one page."""
+"""Pages with a few new locations that need, with their ledgers, as much memory as one page."""
 
 _EMPTY_PAGE: Final = bytes(PAGE_BYTES)
 
@@ -25,17 +25,17 @@ PageSlots = Mapping[int, int]
 
 
 class WritablePage(Protocol):
-    """What locations are written to: a page, or only what is new of it."""
+    """A target for locations: a page, or only the new locations of a page."""
 
     def __setitem__(self, slot: int, location: int, /) -> None:
         """Set the location of a slot."""
 
 
 class NewLocations:
-    """The new locations of one ledger: those since the last checkpoint, and those it writes now.
+    """The new locations of one ledger: those since the last checkpoint, and those being written.
 
-    The reactor's thread changes it; ``snapshot`` is for any. So that a thread misses none, what a
-    checkpoint takes, has written or gives back is another object than before.
+    Only the reactor's thread changes them; any thread may call ``snapshot``. ``take``, ``written``
+    and ``put_back`` return a new object, so that no other thread misses a location.
     """
 
     __slots__ = ("_writing", "pages")
@@ -46,7 +46,7 @@ class NewLocations:
         writing: dict[int, dict[int, int]] | None = None,
     ) -> None:
         self.pages = {} if pages is None else pages
-        """By page number; what no checkpoint has taken."""
+        """Locations that no checkpoint has taken, by page number."""
         self._writing = {} if writing is None else writing
 
     def large_pages(self) -> list[int]:
@@ -54,7 +54,7 @@ class NewLocations:
         return [page_no for page_no, slots in self.pages.items() if len(slots) > SLOTS_MAX]
 
     def location(self, page_no: int, slot: int) -> int:
-        """Return a new location, 0 for none."""
+        """Return a new location; 0 if there is none."""
         for pages in (self.pages, self._writing):
             found = pages.get(page_no)
             if found and slot in found:
@@ -68,33 +68,34 @@ class NewLocations:
             slots[slot] = new
 
     def over(self, page_no: int, page: array[int] | None) -> array[int] | None:
-        """Return a page, or the beginning of it, with what is new; 0 where neither has any."""
+        """Return a page, or its beginning, with the new locations; 0 in slots without location."""
         new = {**self._writing.get(page_no, {}), **self.pages.get(page_no, {})}
         return with_slots(page, new) if new else page
 
     def put_into(self, page_no: int, page: array[int]) -> None:
-        """Put what is new into the page; ``forget`` it once the page is in memory."""
+        """Put the new locations into a page; call ``forget`` once the page is in memory."""
         for pages in (self._writing, self.pages):
             for slot, location in pages.get(page_no, {}).items():
                 page[slot] = location
 
     def forget(self, page_no: int) -> bool:
-        """Forget what no checkpoint has taken of a page; return whether there was any."""
+        """Drop a page's locations that no checkpoint has taken; return whether there were any."""
         return self.pages.pop(page_no, None) is not None
 
     def take(self) -> tuple[NewLocations, tuple[tuple[int, PageSlots], ...]]:
-        """Return what is left while a checkpoint writes, and all that it writes."""
+        """Return the new locations during the checkpoint, and those that it writes."""
         assert not self._writing, "one checkpoint at a time"
         return NewLocations(writing=self.pages), tuple(self.pages.items())
 
     def written(self) -> NewLocations | None:
-        """Return what is left once the disk has what was taken; None if nothing is."""
+        """Return the new locations after the checkpoint's write; None if there are none."""
         return NewLocations(self.pages) if self.pages else None
 
     def put_back(self, in_memory: Collection[int]) -> tuple[NewLocations, list[int]]:
-        """Return all for the next checkpoint: what was taken, and what has come since.
+        """Return all locations for the next checkpoint: those taken, and those added since.
 
-        Of pages that are in memory by now, only the numbers: those pages have it, and keep it.
+        Also return the numbers of taken pages that are in memory by now: these pages have the
+        locations.
         """
         pages = self.pages.copy()
         for page_no, slots in self._writing.items():
@@ -103,7 +104,10 @@ class NewLocations:
         return NewLocations(pages), [one for one in self._writing if one in in_memory]
 
     def snapshot(self) -> dict[int, PageSlots]:
-        """Return all by page number. Any thread, which looks at the pages in memory after that."""
+        """Return all new locations by page number. Any thread.
+
+        Read the pages in memory afterwards.
+        """
         found: dict[int, PageSlots] = dict(self._writing)
         for page_no, slots in self.pages.copy().items():
             found[page_no] = {**found.get(page_no, {}), **slots}
@@ -111,7 +115,7 @@ class NewLocations:
 
 
 def with_slots(page: array[int] | None, slots: PageSlots) -> array[int]:
-    """Return a copy of a page, or of its beginning, that has these locations too."""
+    """Return a copy of a page, or of its beginning, with these locations set."""
     whole = array("q", _EMPTY_PAGE)
     if page is not None:
         whole[: len(page)] = page

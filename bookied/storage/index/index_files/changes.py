@@ -1,7 +1,7 @@
-"""What a checkpoint writes into one index file: a change, in place or on top of a copy.
+"""Writes of one change to one index file: in place, or to a copy.
 
-The area after the header is always a whole number of pages (storage.md section 6), also after a
-write that found no space in the middle.
+The area after the header always has complete pages (storage.md section 6), even after a write that
+ran out of space.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 
 def write_change(file: UpdateFile, change: LedgerChange) -> None:
-    """Write what has changed of a ledger, without a sync.
+    """Write a change of a ledger, without a sync.
 
     Raises:
-        OSError: some may be written; the file is no longer than it was.
+        OSError: some of it may be written; the file is no longer than before.
     """
     size = file.size()
     try:
@@ -40,7 +40,7 @@ def write_change(file: UpdateFile, change: LedgerChange) -> None:
 def switch_slots(file: UpdateFile, path: Path, moves: Sequence[Move]) -> None:
     """Write the new locations of one ledger's entries, without a sync; ``moves`` ascend.
 
-    Slots that have neither the old nor the new location stay; neighbours are written together.
+    Slots with neither the old nor the new location stay; adjacent slots are written together.
 
     Raises:
         IndexFormatError: the disk cannot read a page; some may be switched, some not.
@@ -76,15 +76,15 @@ def copy_index(
     change: LedgerChange,
     write: Callable[[UpdateFile, LedgerChange], None] = write_change,
 ) -> None:
-    """Write an index file with a change on top to another path, and sync it.
+    """Write a copy of an index file, with a change applied, and sync it.
 
     Args:
         files: the disk.
         source: the file.
-        pages: those of it that may hold something; it may have holes of any size.
-        path: the copy; it goes again where there is no space for all of it.
-        change: what the copy has and the source has not.
-        write: writes it.
+        pages: the pages of the file that may have locations; it may have holes of any size.
+        path: of the copy; it is removed if there is no space for all of it.
+        change: the change that the copy has and the source has not.
+        write: writes the change.
 
     Raises:
         OSError: there is no complete copy.
@@ -102,7 +102,8 @@ def copy_index(
     except OSError:
         with contextlib.suppress(OSError):
             files.remove(path)
-            files.sync_dir(path.parent)  # Or it comes back, and its ledger may be deleted by then.
+            # Otherwise the copy could reappear after its ledger was deleted.
+            files.sync_dir(path.parent)
         raise
     finally:
         copy.close()

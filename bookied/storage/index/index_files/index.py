@@ -1,8 +1,8 @@
-"""The index files on disk: found, read, and written in the order that a crash survives.
+"""The index files on disk: found, read, and written in an order that survives a crash.
 
-A new file is written under another name and renamed once it is complete and synced: so every
-``.idx`` has a whole header, and a bad one is damage, never a crash of ours. Damage that
-a start meets is for ``bookied.storage.replay``.
+A new file is written under another name and renamed once it is complete and synced. So every
+``.idx`` has a complete header, and a bad header is damage, never our crash.
+``bookied.storage.replay`` handles damage that is found at a start.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from bookied.storage.index.index_files.writes import IndexWrites
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 OPEN_TO_WRITE_MAX: Final = 128
-"""Files open at once while a checkpoint writes."""
+"""The most files open at once while a checkpoint writes."""
 
 HIDDEN_MAX: Final = 1024
-"""Files removed before their directories are synced."""
+"""Files that are removed before their directories are synced."""
 
 
 class IndexFiles(IndexReads):
     """The index files in some index directories (their ``current``).
 
-    An ``IndexStore``. How files are read is inherited; where they are, and how they are written,
-    are its parts.
-    Reading is for any thread; ``write`` for one checkpoint at a time.
+    An ``IndexStore``. It inherits the reads; its parts know the paths of the files, and write them.
+    Any thread may read; ``write`` belongs to one checkpoint at a time.
     """
 
     writes_locations: Final = False
@@ -53,8 +52,8 @@ class IndexFiles(IndexReads):
             files: the disk.
             directories: the ``current`` directory of each; they exist.
             rng: picks the directory of a new file among the writable ones.
-            open_files_max: how many stay open for reading.
-            open_to_write_max: how many are open at once while a checkpoint writes.
+            open_files_max: the most files that stay open for reading.
+            open_to_write_max: the most files that are open at once while a checkpoint writes.
         """
         opened = OpenFiles(files, files_max=open_files_max)
         super().__init__(IndexFilePlaces(files, directories), opened)
@@ -71,15 +70,15 @@ class IndexFiles(IndexReads):
 
     @property
     def open_count(self) -> int:
-        """How many index files are open for readers."""
+        """The number of index files open for readers."""
         return len(self._open)
 
     def open(self) -> None:
-        """List the ledgers that are here, and finish or undo what a crash left half done."""
+        """List the ledgers that have files, and finish or undo what a crash interrupted."""
         self._places.open()
 
     def ledger_ids(self) -> list[int]:
-        """Return the ledgers that have a file, in no order."""
+        """Return the ids of the ledgers that have a file, in no order."""
         return self._places.ids()
 
     def __contains__(self, ledger_id: object) -> bool:
@@ -90,22 +89,22 @@ class IndexFiles(IndexReads):
         return self._places.path(ledger_id)
 
     def begin_anew(self, ledger_id: int) -> bool:
-        """Take an empty file for none; see ``IndexFilePlaces.begin_anew``."""
+        """Treat an empty file as missing; see ``IndexFilePlaces.begin_anew``."""
         return self._places.begin_anew(ledger_id)
 
     # Writing --------------------------------------------------------------------------------------
 
     def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
-        """Put changes on disk, durably; see ``IndexWrites.write``.
+        """Write changes durably; see ``IndexWrites.write``.
 
         Raises:
-            IndexFullError: some found no space anywhere; all others are written.
+            IndexFullError: some found no disk space; all others are written.
             OSError: some may be written, some not.
         """
         return self._writes.write(changes)
 
     def switch(self, moves: Sequence[Move]) -> None:
-        """Point entries elsewhere, durably; see ``IndexWrites.switch``.
+        """Change the locations of entries durably; see ``IndexWrites.switch``.
 
         Raises:
             OSError: some may be switched, some not.
@@ -113,7 +112,7 @@ class IndexFiles(IndexReads):
         self._writes.switch(moves)
 
     def avoid(self, full: Collection[Path]) -> None:
-        """Put no new file into directories that are full, unless all are."""
+        """Create no new file in full directories, unless all are full."""
         self._writes.avoid(full)
 
     def note_synced(self) -> None:
@@ -122,13 +121,13 @@ class IndexFiles(IndexReads):
     # Deleting -------------------------------------------------------------------------------------
 
     def hide(self, ledger_id: int) -> None:
-        """Forget a ledger that is deleted; ``remove_hidden`` takes its file away."""
+        """Forget a deleted ledger; ``remove_hidden`` removes its file."""
         for path in self._places.forget(ledger_id):
             self._open.forget(path)
             self._hidden.append(path)
 
     def remove_hidden(self) -> None:
-        """Remove files durably: a ledger that comes again may get its file elsewhere. Blocks.
+        """Remove files durably: a ledger that is created again may get its file elsewhere. Blocks.
 
         Raises:
             OSError: some may be left; call again.
@@ -141,5 +140,5 @@ class IndexFiles(IndexReads):
             del self._hidden[: len(some)]
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""
         self._open.close()

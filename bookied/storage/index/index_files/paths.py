@@ -1,4 +1,4 @@
-"""Where the index file of each ledger is."""
+"""The path of each ledger's index file."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from bookied.storage.index import format as layout
 
 
 class IndexFilePlaces:
-    """Which index directory has the file of which ledger.
+    """The index directory that has the file of each ledger.
 
-    One file of a ledger counts at any time, also while it moves. Any thread may look; changes are
-    of one checkpoint at a time, and of the reactor (``forget``).
+    At any time exactly one file of a ledger counts, even while it moves. Any thread may look up
+    paths. Changes belong to one checkpoint at a time, and to the reactor (``forget``).
     """
 
     def __init__(self, files: Files, directories: Sequence[Path]) -> None:
         self._files, self._directories = files, tuple(directories)
         self._directory_of: dict[int, Path] = {}
-        self._blank: dict[int, Path] = {}  # Where files lie that nothing was written to.
+        self._blank: dict[int, Path] = {}  # The directories of files that were never written.
         self._twice: dict[int, Path] = {}
-        self._moving: dict[int, Path] = {}  # Index directories with a copy that counts.
+        self._moving: dict[int, Path] = {}  # The index directories of copies that count.
         self._pages: dict[int, int] = {}
         self.cut: dict[int, IndexCutError] = {}
-        """Ledgers whose file has lost pages, and what is wrong with it."""
+        """Ledgers whose file has lost pages, and the error."""
         self.grown: set[int] = set()
-        """Ledgers whose file has grown, perhaps without a sync, and has no entry there yet."""
+        """Ledgers whose file has grown, perhaps unsynced, and has no entry in the new part yet."""
         self.removals = 0
-        """How many ledgers were deleted; what was read of one before may be of another file."""
+        """The number of deleted ledgers; data read before a deletion may be of another file."""
 
     def open(self) -> None:
-        """List the ledgers that are here, and finish or undo what a crash left half done."""
+        """List the ledgers that have files, and finish or undo what a crash interrupted."""
         under_way: list[tuple[Path, Path]] = []
         for directory in self._directories:
             for low, names in _index_names(self._files, directory):
@@ -59,7 +59,7 @@ class IndexFilePlaces:
             if ledger_id is None:
                 return
             if ledger_id in self._directory_of:
-                # For good: after its ledger's deletion it would count.
+                # The removal must be durable: after the ledger's deletion the copy would count.
                 self._files.remove(path)
                 self._files.sync_dir(path.parent)
             else:
@@ -68,7 +68,7 @@ class IndexFilePlaces:
                 self._directory_of[ledger_id] = directory
 
     def ids(self) -> list[int]:
-        """Return the ledgers that have a file, in no order."""
+        """Return the ids of the ledgers that have a file, in no order."""
         return list(self._directory_of)
 
     def __contains__(self, ledger_id: object) -> bool:
@@ -87,7 +87,7 @@ class IndexFilePlaces:
         """Return a ledger's file.
 
         Raises:
-            FileNotFoundError: it has none.
+            FileNotFoundError: the ledger has no file.
         """
         path = self.path(ledger_id)
         if path is None:
@@ -96,27 +96,27 @@ class IndexFilePlaces:
         return path
 
     def pages(self, ledger_id: int) -> int:
-        """Return how many complete pages this process has seen in a ledger's file; 0 if none.
+        """Return the number of complete pages that this process has seen in a ledger's file.
 
-        Files only grow, so one with fewer pages was cut by something else.
+        Files only grow: a file with fewer pages was cut by something else.
         """
         return self._pages.get(ledger_id, 0)
 
     def has_pages(self, ledger_id: int, pages: int) -> None:
-        """Note how many complete pages the file of a ledger has."""
+        """Note the number of complete pages in a ledger's file."""
         if pages > self._pages.get(ledger_id, 0):
             self._pages[ledger_id] = pages
 
     def second_path(self, ledger_id: int) -> Path | None:
-        """Return another file of the same ledger: one of the two is out of date."""
+        """Return a second file of a ledger, if any: one of the two is out of date."""
         return self._twice.get(ledger_id)
 
     def moving(self) -> list[int]:
-        """Return the ledgers whose file moves, or whose move has failed amid its last steps."""
+        """Return the ledgers whose file is moving, or whose move has failed in its last steps."""
         return list(self._moving)
 
     def paths_in_move(self, ledger_id: int) -> tuple[Path, ...]:
-        """Return the names of the copy, now and when it has moved; none if the file does not."""
+        """Return the path of the copy now and after the move; empty if the file does not move."""
         directory = self._moving.get(ledger_id)
         if directory is None:
             return ()
@@ -124,13 +124,16 @@ class IndexFilePlaces:
         return target.with_name(target.name + layout.MOVING), target
 
     def blank_directory(self, ledger_id: int) -> Path | None:
-        """Return where an empty file was taken for a missing one: the new one comes there."""
+        """Return the directory of an empty file that was treated as missing.
+
+        The new file goes there.
+        """
         return self._blank.get(ledger_id)
 
     def begin_anew(self, ledger_id: int) -> bool:
-        """Take an empty file for none, as a Java bookie leaves it that is killed creating it.
+        """Treat an empty file, which a killed Java bookie leaves, as missing.
 
-        Its place is kept: the new file comes there.
+        The new file is created in the same directory. Return whether the file was empty.
         """
         path = self.path(ledger_id)
         if path is None or ledger_id in self._twice or self._files.size(path):
@@ -155,7 +158,7 @@ class IndexFilePlaces:
         del self._moving[ledger_id]
 
     def forget(self, ledger_id: int) -> list[Path]:
-        """Forget a ledger that is deleted; return its files, which are there still."""
+        """Forget a deleted ledger; return its files, which still exist."""
         path = self.path(ledger_id)
         if path is None:
             return []
@@ -177,7 +180,7 @@ def index_files(files: Files, directory: Path) -> Iterator[Path]:
 
 
 def remove_hollow(files: Files, directory: Path) -> None:
-    """Remove the directories of index files that hold nothing any more."""
+    """Remove the directories of index files that are empty."""
     for high in list(_hex_directories(files, directory)):
         for path in (*_hex_directories(files, high), high):
             with contextlib.suppress(OSError):
@@ -185,7 +188,7 @@ def remove_hollow(files: Files, directory: Path) -> None:
 
 
 def _index_names(files: Files, directory: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Give the directories two levels down, and the names in each."""
+    """Yield the directories two levels down, and the names in each."""
     for high in _hex_directories(files, directory):
         for low in _hex_directories(files, high):
             yield low, files.list(low)

@@ -1,4 +1,4 @@
-"""Index files as they are read: header, pages, single locations."""
+"""Reads of index files: header, pages, single locations."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from bookied.storage.index.index_files.paths import IndexFilePlaces
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 _START_BYTES: Final = layout.HEADER_BYTES + layout.PAGE_BYTES
-"""The header and the first page; most ledgers have no other."""
+"""The size of the header and the first page; most ledgers have no other."""
 
 PAGE_WORTH_READING: Final = 8
-"""From so many locations on a whole page of the index is read rather than each of them."""
+"""From this many locations on a complete index page is read, not each location."""
 
 
 class IndexReads:
-    """Reads the file of a ledger wherever it is; any thread, beside a checkpoint that moves it."""
+    """Reads of ledgers' files; any thread, even while a checkpoint moves a file."""
 
     def __init__(self, places: IndexFilePlaces, opened: OpenFiles) -> None:
         self._places, self._open = places, opened
 
     @contextlib.contextmanager
     def _reading(self, path: Path, ledger_id: int) -> Iterator[ReadFile]:
-        """Give a ledger's open file; one that has moved since ``path`` was asked for too."""
+        """Yield a ledger's open file, even if it has moved since ``path`` was looked up."""
         with contextlib.ExitStack() as stack:
             try:
                 file = stack.enter_context(self._open.use(path))
@@ -48,14 +48,14 @@ class IndexReads:
             yield file
 
     def _open_moved(self, ledger_id: int, stack: contextlib.ExitStack) -> ReadFile:
-        """Open a file that moves right now, or has just moved."""
+        """Open a file that is moving, or has just moved."""
         for path in self._places.paths_in_move(ledger_id):
             with contextlib.suppress(FileNotFoundError):
                 return stack.enter_context(self._open.use(path))
         return stack.enter_context(self._open.use(self._places.path_now(ledger_id)))
 
     def _read_slots(self, ledger_id: int, offset: int, size_bytes: int) -> bytes:
-        """Return bytes of a ledger's file; none of one that is deleted, be it right now."""
+        """Return bytes of a ledger's file; empty if the ledger is deleted, even meanwhile."""
         path = self._places.path(ledger_id)
         if path is None:
             return b""
@@ -68,7 +68,7 @@ class IndexReads:
             raise
 
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what the file of a ledger says; None if there is no file.
+        """Return the content of a ledger's file; None if it has no file.
 
         Raises:
             IndexTruncatedError: the file ends within its header; see ``begin_anew``.
@@ -101,12 +101,12 @@ class IndexReads:
             raise cut_error(path, 0, self._places.pages(ledger_id)) from None
 
     def _load_from(self, file: ReadFile, path: Path, ledger_id: int) -> LedgerOnDisk:
-        """Return what a ledger's file says; it is in doubt where the file had more pages before."""
+        """Return the content of a ledger's file, with a doubt if the file had more pages before."""
         known, removals = self._places.pages(ledger_id), self._places.removals
         found = read_index(file, path)
         complete = found.pages if found.doubt is None else found.pages - 1
         if removals != self._places.removals:
-            return found  # The ledger may be deleted, and made again, just now.
+            return found  # The ledger may have been deleted and created again meanwhile.
         if complete < known:
             return attrs.evolve(found, doubt=cut_error(path, complete, known))
         self._places.has_pages(ledger_id, complete)
@@ -115,9 +115,10 @@ class IndexReads:
         return found
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
-        """Give what the files of ledgers say: the disk looks for all of them at the same time.
+        """Yield the content of ledgers' files; the disk reads all of them at the same time.
 
-        Files that are missing, moving, damaged or unreadable are left out: ``load`` says why.
+        Files that are missing, moving, damaged or unreadable are left out: ``load`` reports the
+        error.
         """
         with contextlib.ExitStack() as stack:
             opened = []
@@ -135,7 +136,7 @@ class IndexReads:
     def _open_ahead(
         self, path: Path, offset: int, size_bytes: int, stack: contextlib.ExitStack
     ) -> ReadFile | None:
-        """Return an open file whose part the disk looks for; None if it cannot be opened."""
+        """Open a file and prefetch a part of it; return None if it cannot be opened."""
         try:
             file = self._open.open_alone(path)
             stack.callback(file.close)
@@ -145,7 +146,7 @@ class IndexReads:
         return file
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
-        """Give (ledger id, page number, page): the disk looks for all of them at the same time.
+        """Yield (ledger id, page number, page); the disk reads all of them at the same time.
 
         Pages of files that are missing, moving, too short or unreadable are left out.
         """
@@ -166,7 +167,7 @@ class IndexReads:
                         yield ledger_id, page_no, layout.decode_page(data)
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots the file never had are 0, as all are of a deleted ledger.
+        """Return a page; slots that the file never had are 0, as are all of a deleted ledger.
 
         Raises:
             IndexCutError: the file had the page before.
@@ -180,20 +181,20 @@ class IndexReads:
         return layout.decode_page(data)
 
     def _insist_new(self, ledger_id: int, page_no: int) -> None:
-        """Make sure that the file of a ledger never had a page that it does not have.
+        """Check that the file of a ledger never had a page that is missing now.
 
         Raises:
-            IndexCutError: it had.
+            IndexCutError: the file had the page.
         """
         known = self._places.pages(ledger_id)
         if page_no < known:
             raise cut_error(self._places.path(ledger_id) or Path(), page_no, known)
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
+        """Return the location of an entry, 0 if it has none.
 
         Raises:
-            IndexEntryError: the location cannot be.
+            IndexEntryError: the stored location is impossible.
             IndexCutError: the file had the entry's page before.
         """
         if not layout.has_place(entry_id):
@@ -207,7 +208,7 @@ class IndexReads:
         return check_location(location, self._places.path(ledger_id) or Path(), offset)
 
     def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where each (ledger id, entry id) is, 0 if nowhere; a page is read once.
+        """Return the location of each (ledger id, entry id), 0 if none; a page is read once.
 
         Raises:
             IndexEntryError: a location is not valid.
@@ -226,12 +227,12 @@ class IndexReads:
                 ledger_id, entry_id = entries[at]
                 location = 0 if page is None else page[entry_id & (layout.PAGE_SLOTS - 1)]
                 if page is None or (location and not is_possible(location)):
-                    location = self.location(ledger_id, entry_id)  # It says what is wrong.
+                    location = self.location(ledger_id, entry_id)  # ``location`` reports the error.
                 found[at] = location
         return found
 
     def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger's file that may hold something, with their numbers.
+        """Yield the pages of a ledger's file that may have locations, with their numbers.
 
         Raises:
             IndexCutError: the file had more pages before.
@@ -246,27 +247,27 @@ class IndexReads:
 
 
 def complete_pages(size_bytes: int) -> int:
-    """Return how many complete pages an index file of that size has."""
+    """Return the number of complete pages in an index file of ``size_bytes``."""
     return max(0, size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES
 
 
 def begun_pages(size_bytes: int) -> int:
-    """Return how many pages a file of this size has, the one that it ends within included."""
+    """Return the number of pages in a file of ``size_bytes``, a partial last page included."""
     return max(0, -(-(size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES))
 
 
 def cut_error(path: Path, pages: int, known: int) -> IndexCutError:
-    """Return what is wrong with a file that has lost pages while this process runs."""
+    """Return the error for a file that has lost pages while this process runs."""
     message = f"has {pages} complete pages and had {known}: entries may be missing"
     return IndexCutError(path, None, message)
 
 
 def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:
-    """Return what an index file says.
+    """Return the content of an index file.
 
     Raises:
-        IndexTruncatedError: it has no whole header.
-        IndexFormatError: it is damaged.
+        IndexTruncatedError: the header is incomplete.
+        IndexFormatError: the file is damaged.
     """
     start = file.read_at(0, _START_BYTES)
     header = layout.decode_header(start[: layout.HEADER_BYTES], path)
@@ -287,7 +288,7 @@ def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:
 
 
 def _check_owner(header: layout.IndexHeader, path: Path) -> None:
-    """Make sure that the header is of the ledger that the file is named after, where it tells."""
+    """Check that an explicit LAC in the header is of the ledger that the file is named after."""
     if header.explicit_lac is None:
         return
     (owner,) = layout.SLOT.unpack_from(header.explicit_lac)
@@ -300,7 +301,7 @@ def _last_entry(file: ReadFile, pages: int, last: array[int]) -> int:
     found = _last_in_page(pages - 1, last)
     if found >= 0:
         return found
-    # The last page is empty after a crash only; forwards, holes of any size are passed over.
+    # The last page is empty only after a crash. Reading forwards skips holes of any size.
     return max((_last_in_page(number, page) for number, page in read_pages(file)), default=-1)
 
 
@@ -310,7 +311,7 @@ def _last_in_page(page_no: int, page: array[int]) -> int:
 
 
 def read_pages(file: ReadFile, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
-    """Give the pages that may hold something, with their numbers; holes are passed over."""
+    """Yield the pages that may have locations, with their numbers; holes are skipped."""
     at: int | None = layout.page_offset(first_page)
     while at is not None and (at := file.next_data(at)) is not None:
         page_no = max(0, at - layout.HEADER_BYTES) // layout.PAGE_BYTES
@@ -322,10 +323,10 @@ def read_pages(file: ReadFile, first_page: int = 0) -> Iterator[tuple[int, array
 
 
 def check_location(location: int, path: Path, offset: int | None) -> int:
-    """Return a location if it can be one, or 0.
+    """Return a location if it is possible, or 0.
 
     Raises:
-        IndexEntryError: no entry can be there.
+        IndexEntryError: no entry can be at the location.
     """
     if location and not is_possible(location):
         raise IndexEntryError(path, offset, f"location {location:#x}")

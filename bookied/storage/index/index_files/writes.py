@@ -1,4 +1,4 @@
-"""Index files as they are written: in the order that a crash survives."""
+"""Writes of index files, in an order that survives a crash."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ log = Logger()
 
 
 class IndexWrites:
-    """Puts changes into files: new ones, those that are there, and those that have to move.
+    """Writes changes to files: new files, existing ones, and those that have to move.
 
-    One checkpoint or compaction at a time. A new file is written under another name and renamed
-    once it is complete and synced, and a file that is there grows durably before its new pages are
-    written: so a power cut leaves complete headers and pages, and anything else is damage.
+    Only one checkpoint or compaction at a time. A new file is written under another name and
+    renamed once it is complete and synced. An existing file grows durably before its new pages are
+    written. So a power cut leaves complete headers and pages; anything else is damage.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class IndexWrites:
         rng: random.Random,
         open_to_write_max: int,
     ) -> None:
-        """Write at most ``open_to_write_max`` files at a time; ``rng`` picks where new ones go.
+        """Store the settings: files open for writing at a time, and ``rng`` to pick directories.
 
-        What is ``opened`` for reading has to be opened again when it moves.
+        A file that is ``opened`` for reading must be opened again after it moves.
         """
         self._files, self._directories = files, tuple(directories)
         self._writable: Sequence[Path] = self._directories
@@ -60,18 +60,18 @@ class IndexWrites:
         self._names = {directory: _Names(directory) for directory in self._directories}
 
     def avoid(self, full: Collection[Path]) -> None:
-        """Put no new file into directories that are full, unless all are."""
+        """Create no new file in full directories, unless all are full."""
         others = tuple(one for one in self._directories if one not in full)
         self._writable = others or self._directories
 
     def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, IndexCutError]:
-        """Put changes on disk; on return they are durable. Return ledgers found to be damaged.
+        """Write changes durably; return ledgers found to be damaged.
 
-        What a change's locations point at must be durable already. A file that has no space to grow
-        moves to another directory.
+        The entries that the new locations point at must be durable already. A file that has no
+        space to grow moves to another directory.
 
         Raises:
-            IndexFullError: some found no space anywhere; all others are written.
+            IndexFullError: some changes found no disk space; all others are written.
             OSError: some may be written, some not.
         """
         self._finish_moves()
@@ -93,9 +93,10 @@ class IndexWrites:
     def _write_some(
         self, waiting: deque[LedgerChange], created: list[_NewIndexFile]
     ) -> list[_PageWrite]:
-        """Write and sync the first changes; return those for which there was no space.
+        """Write and sync the first changes; return those that found no disk space.
 
-        As many as there may be files open: where descriptors run out, those at least that are open.
+        Writes as many as files may be open. If descriptors run out, those that are open are
+        written.
         """
         opened: list[tuple[_PageWrite, UpdateFile]] = []
         homeless: list[_PageWrite] = []
@@ -125,7 +126,7 @@ class IndexWrites:
         return homeless
 
     def _may_go_on(self, error: OSError, *, is_any_open: bool) -> bool:
-        """Whether a file can be opened once others are closed: written ones, or readers'."""
+        """Return whether a file can be opened after others are closed: written ones or readers'."""
         return error.errno in NO_DESCRIPTOR and (is_any_open or self._open.close_idle())
 
     def _place(self, change: LedgerChange) -> _PageWrite:
@@ -144,7 +145,7 @@ class IndexWrites:
         return self._files.open_update(write.new.temporary, create=True)
 
     def _grow(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
-        """Let files have space for all their pages, durably; mark those that something has cut."""
+        """Extend files durably for all their new pages; mark files that something has cut."""
         growing = [one for one in opened if one[0].new is None and self._has_to_grow(*one)]
         self._places.grown.update(write.change.ledger_id for write, _ in growing)
         self._apply(growing, homeless, _grow_one)
@@ -176,7 +177,7 @@ class IndexWrites:
         homeless: list[_PageWrite],
         step: Callable[[_PageWrite, UpdateFile], None],
     ) -> None:
-        """Take a step with each file and sync all; note those for which there is no space."""
+        """Call ``step`` for each file and sync all; note those that find no disk space."""
         done: list[tuple[_PageWrite, UpdateFile]] = []
         for write, file in opened:
             with _noting_no_space(write, homeless):
@@ -187,14 +188,14 @@ class IndexWrites:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            # Space may be missing as late as this. What was not synced has to be written again.
+            # A sync may be the first to find no space. Unsynced data must be written again.
             for write, file in done:
                 with _noting_no_space(write, homeless):
                     step(write, file)
                     file.sync()
 
     def _rehome(self, write: _PageWrite, created: list[_NewIndexFile]) -> bool:
-        """Write a change to another directory that has space for it; say whether there is one."""
+        """Write a change to another directory that has space; return whether one has."""
         others = [one for one in self._writable if one != write.directory]
         self._rng.shuffle(others)
         for directory in others:
@@ -220,12 +221,11 @@ class IndexWrites:
         return new
 
     def _begin_move(self, change: LedgerChange, old: Path, new: Path) -> None:
-        """Copy a ledger's file with a change on top to where it has space for that.
+        """Copy a ledger's file, with a change applied, to a directory that has space.
 
-        There is a complete file under a name that counts at any time: the copy is durable before
-        the original goes, and that has gone durably before the copy gets its name. A start
-        meanwhile removes the copy where there is an original, and gives it its name where there is
-        none.
+        A complete file under a valid name exists at any time: the copy is durable before the
+        original is removed, and the removal is durable before the copy gets its name. If a start
+        finds both, it removes the copy; if it finds only the copy, it renames it.
         """
         ledger_id = change.ledger_id
         name = layout.relative_path(ledger_id)
@@ -239,10 +239,10 @@ class IndexWrites:
         self._places.begin_move(ledger_id, new)
 
     def _finish_moves(self) -> None:
-        """Replace originals by their copies, those too for which that has failed before.
+        """Replace originals by their copies, including moves that failed before.
 
         Raises:
-            OSError: some steps are missing; nothing may be written to these files before.
+            OSError: some steps are missing; these files must not be written before they succeed.
         """
         for ledger_id in self._places.moving():
             source = self._places.path_now(ledger_id)
@@ -260,7 +260,7 @@ class IndexWrites:
             log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
 
     def _publish(self, created: Sequence[_NewIndexFile]) -> None:
-        """Give new files their names; ``_sync_names`` makes them durable."""
+        """Rename new files to their names; ``_sync_names`` makes the names durable."""
         for new in created:
             self._files.rename(new.temporary, new.path)
             self._open.forget(new.path)
@@ -268,7 +268,7 @@ class IndexWrites:
             self._names[new.directory].changed(new.ledger_id)
 
     def _sync_removals(self, created: Sequence[_NewIndexFile]) -> None:
-        """Let no file come back that an earlier process removed, when its ledger gets a new one."""
+        """Make removals by an earlier process durable, before their ledgers get new files."""
         for directory, names in self._names.items():
             others = (new.ledger_id for new in created if new.directory != directory)
             parents = ((one, (directory / layout.relative_path(one)).parent) for one in others)
@@ -277,7 +277,7 @@ class IndexWrites:
                 names.sync(self._files, there)
 
     def _sync_names(self, ledger_ids: Iterable[int]) -> None:
-        """Make the names of files durable, those too that an earlier process may have left so."""
+        """Make file names durable, including those that an earlier process did not sync."""
         ids: dict[Path, list[int]] = {}
         for ledger_id in ledger_ids:
             directory = self._places.directory(ledger_id)
@@ -287,9 +287,9 @@ class IndexWrites:
             self._names[directory].sync(self._files, some)
 
     def switch(self, moves: Sequence[Move]) -> None:
-        """Point entries elsewhere whose location is the old one, or new already; durable then.
+        """Change, durably, the location of entries whose location is the old or the new one.
 
-        A slot lies within one sector of the disk, so that a crash does not cut it in two.
+        A slot is within one sector of the disk, so a crash cannot tear it.
 
         Raises:
             IndexCutError: a file has lost pages; some may be switched, some not.
@@ -347,7 +347,7 @@ def _created(ledger_id: int, directory: Path) -> _NewIndexFile:
 
 
 class _PageWrite(NamedTuple):
-    """A change on its way into a directory: to the ledger's file there, or to a new one."""
+    """A change and its target directory: for the ledger's file there, or for a new one."""
 
     change: LedgerChange
     directory: Path
@@ -362,9 +362,9 @@ def _path(write: _PageWrite) -> Path:
 
 
 def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
-    """Write a change to a file that something has cut: it ends within a page from then on.
+    """Write a change to a file that something has cut, and make it end within a page.
 
-    What is written after a cut would make the file look intact to the next start.
+    Otherwise pages written after a cut would make the file look intact at the next start.
     """
     state = change.taken_from
     header = change.header or (state.header() if state is not None else None)
@@ -373,14 +373,14 @@ def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
 
 
 def mark_cut(file: UpdateFile) -> None:
-    """Let a file end within a page, without a sync: the next start finds its ledger in doubt."""
+    """Make a file end within a page, without a sync, so that the next start doubts its ledger."""
     pages = begun_pages(file.size())
     if file.size() == layout.page_offset(pages):
         file.write_at(layout.page_offset(pages), b"\0")
 
 
 def _open_known(files: Files, path: Path, known: int) -> UpdateFile:
-    """Open a file; one that something else has deleted is one that was cut to nothing."""
+    """Open a file; if something else has deleted it, report it as cut to nothing."""
     try:
         return files.open_update(path)
     except FileNotFoundError:
@@ -393,7 +393,7 @@ def _insist_complete(file: UpdateFile, path: Path, known: int) -> None:
 
 
 def _end(change: LedgerChange) -> int:
-    """Return where the last page of a change ends in the file."""
+    """Return the offset at which the last page of a change ends."""
     return layout.page_offset(max((number + 1 for number, _ in change.pages), default=0))
 
 
@@ -402,7 +402,7 @@ def _grow_one(write: _PageWrite, file: UpdateFile) -> None:
 
 
 def _open_in_place(files: Files, names: _Names, write: _PageWrite) -> UpdateFile:
-    """Open a ledger's file; one that something else has deleted becomes one cut to nothing."""
+    """Open a ledger's file; one that something else has deleted is created empty."""
     path = _path(write)
     try:
         return files.open_update(path)
@@ -413,10 +413,11 @@ def _open_in_place(files: Files, names: _Names, write: _PageWrite) -> UpdateFile
 
 
 def _make_parent(files: Files, directory: Path, path: Path) -> None:
-    """Make the directories of a file below an index directory, but never that itself.
+    """Make the directories of a file below an index directory, but not the index directory.
 
     Raises:
-        FileNotFoundError: it is not there: what is put where a disk was is not found on the disk.
+        FileNotFoundError: the index directory is missing: its disk may be unmounted, and a file
+            created at the mount point would not be on the disk.
     """
     if not files.exists(directory):
         what = "the directory was removed or unmounted"
@@ -435,9 +436,9 @@ def _noting_no_space(write: _PageWrite, homeless: list[_PageWrite]) -> Iterator[
 
 
 class _Names:
-    """Which directories under one index directory hold no name that is not on disk.
+    """The directories under one index directory whose names are all on disk.
 
-    A byte for each: there may be 65,536 of those that hold files.
+    One byte for each: there may be 65,536 directories with files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -446,7 +447,7 @@ class _Names:
         self._top = False
 
     def changed(self, ledger_id: int) -> None:
-        """Note that a ledger's file came here, and perhaps the directories above it."""
+        """Note that a ledger's file was created, and perhaps the directories above it."""
         self._low[ledger_id & 0xFFFF] = self._high[ledger_id >> 8 & 0xFF] = 0
         self._top = False
 
