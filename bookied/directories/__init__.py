@@ -1,1 +1,1 @@
-"""A bookie's directories: identity, cookie, locks, notes, free space."""
+"""The directories of a bookie: identity, cookies, locks, notes and free space."""

@@ -1,8 +1,8 @@
-"""Under which id and address a bookie is known.
+"""The id and address of a bookie.
 
 Agrees with BookKeeper 4.18.0, BookieImpl.getBookieId and LegacyCookieValidation.possibleBookieIds:
 ``bookieId`` if set, else ``advertisedAddress``, else the address of the interface or its host name,
-with the port. ``HostNames`` asks the host for names and addresses, so that tests can have any.
+with the port. Tests replace ``HostNames`` to choose the host's names and addresses.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ _SIOCGIFADDR: Final = 0x8915
 
 
 class HostNames(Protocol):
-    """What must be known of the machine. Every method blocks, and raises ``OSError``."""
+    """The names and addresses of a host. Every method blocks, and raises ``OSError``."""
 
     def address(self, interface: str | None) -> str:
-        """Return the IPv4 address of an interface, which may be one, or of the host's own name."""
+        """Return the IPv4 address of an interface, or of the host's own name.
+
+        ``interface`` may also be an IPv4 address.
+        """
         ...
 
     def canonical_name(self, address: str) -> str:
-        """Return the full name of an address; the address itself where it has none."""
+        """Return the full name of an address; the address itself if it has no name."""
         ...
 
     def resolve(self, name: str) -> str:
@@ -62,11 +65,11 @@ class RealHost:
 
 @attrs.frozen
 class Identity:
-    """Who a bookie is.
+    """The identity of a bookie.
 
-    ``bookie_id`` names it in metadata, ``host`` and ``port`` are what clients are told.
-    ``possible_ids`` are the ids it could have been started under before; a cookie under any of them
-    must fit.
+    Metadata has the bookie under ``bookie_id``; clients connect to ``host`` and ``port``. The
+    bookie may have run earlier under any of ``possible_ids``, and a cookie under one of them must
+    match.
     """
 
     bookie_id: BookieId
@@ -76,10 +79,10 @@ class Identity:
 
 
 def identify(config: BookieConfig, port: int, host: HostNames) -> Identity:
-    """Return who a bookie with this configuration is; ``port`` is the one it has bound.
+    """Return the identity of a bookie with this configuration and bound port.
 
     Raises:
-        AddressError: its address cannot be found, is a loopback one, or its id is not an id.
+        AddressError: its address is unknown or a loopback address, or its id is invalid.
     """
     name = _advertised(config, host)
     bookie_id = BookieId(config.bookie_id or f"{name}:{port}")
@@ -94,10 +97,10 @@ def identify(config: BookieConfig, port: int, host: HostNames) -> Identity:
 
 
 def listen_host(config: BookieConfig, host: HostNames) -> str:
-    """Return the address to listen on; empty for all.
+    """Return the address to listen on; empty for all addresses.
 
     Raises:
-        AddressError: ``listeningInterface`` has none.
+        AddressError: ``listeningInterface`` has no address.
     """
     if config.listening_interface is None:
         return ""
@@ -155,6 +158,6 @@ def _possible_ids(
             try:
                 name = _own_name(config, host, as_host_name=as_host_name)
             except AddressError:
-                continue  # It cannot have been started under a name that it does not have.
+                continue  # The bookie cannot have had a name that the host does not have.
             found.append(BookieId(f"{name}:{port}"))
     return tuple(dict.fromkeys(found))

@@ -1,11 +1,11 @@
-"""Whether directories, cluster and configuration belong together: the cookies' say at start.
+"""The check at start that directories, cluster and configuration belong together, by cookies.
 
-A cookie is the list of a bookie's directories under its id and its cluster's instance id, kept in
-the metadata store and as ``VERSION`` in every directory. A directory that was lost or swapped, or a
-bookie under a new name, is found here before it can answer "no such entry" for what it should
-have. Agrees with BookKeeper 4.18.0, LegacyCookieValidation, but for two things: an empty *journal*
-directory of a known bookie is refused even with ``allowStorageExpansion``, and a first start that
-was cut short between the directories and the store is finished rather than refused.
+A cookie lists a bookie's directories, its id and its cluster's instance id. It is stored in the
+metadata store and as ``VERSION`` in every directory. The check finds a lost or exchanged directory,
+or a bookie under a new name, before the bookie can answer "no such entry" for an entry that it has
+acknowledged. Agrees with BookKeeper 4.18.0, LegacyCookieValidation, with two exceptions: an empty
+*journal* directory of a known bookie is refused even with ``allowStorageExpansion``; and a first
+start that was interrupted between the directories and the store is completed, not refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from wire.ids import BookieId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 STAMPING: Final = "bookied.stamping"
-"""Beside ``current`` of the first directory, while new cookies are being written."""
+"""A file beside ``current`` of the first directory while new cookies are written."""
 
 _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
-"""What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
+"""The temporary file of ``Files.write_atomic``, left by a process that died."""
 
 _FIXED: Final = "with DbLedgerStorage the ledger directories must keep their number and order"
 
@@ -49,7 +49,7 @@ log = Logger()
 
 
 def master_cookie(config: BookieConfig, bookie_id: BookieId, instance_id: str | None) -> Cookie:
-    """Return the cookie that configuration and cluster call for."""
+    """Return the cookie of this configuration and cluster."""
     return Cookie(
         bookie_id=bookie_id,
         journal_dirs=",".join(config.journal_directories),
@@ -70,23 +70,22 @@ async def check_cookies(
     highest_ledger: HighestLedger,
     dry_run: bool = False,
 ) -> None:
-    """Let the bookie go on only if every cookie fits; a new bookie's are written.
+    """Return if every cookie matches; write the cookies of a new bookie.
 
-    With ``dry_run`` the cookies are checked, and nothing is written.
-
-    A new one may have had a predecessor under its id, so before it has a cookie it is put down that
-    fences of all ledgers there are, up to ``highest_ledger``, may be unknown to it.
+    With ``dry_run`` nothing is written. A new bookie may have a predecessor with the same id. So
+    before its cookie, it notes that the fences of all ledgers up to ``highest_ledger`` may be
+    unknown to it.
 
     Raises:
-        OSError: that could not be written.
-        WrongIdentityError: a cookie does not fit, or is missing where it must not be.
+        OSError: the note cannot be written.
+        WrongIdentityError: a cookie does not match, or is missing from a directory in use.
         BadCookieError: a VERSION file cannot be read.
         MetadataStoreError: the store failed.
     """
     check = _CookieCheck(
         master=master_cookie(config, identity.bookie_id, instance_id),
-        # DbLedgerStorage finds a ledger by the number and the order of its directories: by another
-        # list, what it holds is not found any more. Java goes on nevertheless.
+        # DbLedgerStorage finds a ledger by the number and order of its directories: with another
+        # list the bookie would not find its ledgers. Java starts nevertheless.
         superset=config.allow_storage_expansion and config.storage_class is not StorageClass.DB,
         is_fixed=config.storage_class is StorageClass.DB,
         found=found,
@@ -117,7 +116,7 @@ class _CookieCheck:
     highest_ledger: HighestLedger
 
     async def stored_cookie(self, ids: Iterable[BookieId]) -> Versioned[Cookie] | None:
-        """Return the stored cookie; one under any former id must fit as well."""
+        """Return the stored cookie; a cookie under a former id must match, too."""
         stored = None
         for bookie_id in ids:
             try:
@@ -130,14 +129,14 @@ class _CookieCheck:
         return stored
 
     def local_cookies(self) -> dict[Path, Cookie]:
-        """Return the cookie of each directory that has one; each must fit."""
+        """Return the cookie of each directory that has one; each must match."""
         local = local_cookies(self.files, self.found)
         for directory, cookie in local.items():
             self._insist(str(directory / VERSION), cookie)
         return local
 
     def insist_new(self, local: Iterable[Path], missing: list[Path]) -> None:
-        # Directories that hold a cookie alone are what a first start of Java's left.
+        # An interrupted first start of Java's bookie leaves directories with only a cookie.
         served = [one for one in local if set(self._data(one)) != {VERSION}]
         if (served or not missing) and not self._was_cut_short():
             where = "directories have one" if missing else "every directory has one"
@@ -154,7 +153,7 @@ class _CookieCheck:
                 f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
                 "mount its disk, or see `bkctl explain BK-WRONG-IDENTITY`"
             )
-        # An expansion that was cut short has told some directories of others that it never used.
+        # An interrupted expansion wrote cookies with directories that were never used.
         vouching = () if self._was_cut_short() else tuple(local.values())
         known = set().union(*map(directories_of, (stored, *vouching)))
         lost = [directory for directory in missing if str(directory.parent) in known]
@@ -166,7 +165,7 @@ class _CookieCheck:
         self._insist_empty(missing)
 
     async def write(self, stored: Versioned[Cookie] | None, missing: list[Path]) -> None:
-        """Write the cookies of a new bookie, or of one with new directories."""
+        """Write the cookies of a new bookie, or of a bookie with new directories."""
         if stored is None:
             log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)
             await self._begin(missing, NEW)
@@ -177,7 +176,7 @@ class _CookieCheck:
             self.files.remove(self._stamping)
 
     async def _begin(self, missing: list[Path], version: int) -> None:
-        """Write the cookies; directories that have had none have no past from now on."""
+        """Write the cookies; remove the notes of directories that had none."""
         self.files.write_atomic(self._stamping, encode_cookie(self.master))
         for directory in missing:
             for name in filter(_UNFINISHED.fullmatch, self.files.list(directory)):
@@ -188,7 +187,10 @@ class _CookieCheck:
         await self._stamp(version)
 
     async def _stamp(self, version: int) -> None:
-        """Write the cookie everywhere: directories first, so that none is missing once stored."""
+        """Write the cookie to the directories, then to the store.
+
+        With this order no directory lacks a cookie that is in the store.
+        """
         cookie = encode_cookie(self.master)
         for directory in self.found.all_dirs:
             self.files.write_atomic(directory / VERSION, cookie)
@@ -221,7 +223,7 @@ class _CookieCheck:
             raise WrongIdentityError(f"{_names(full)} has data but no cookie")
 
     def _data(self, directory: Path) -> list[str]:
-        """Return the names in a directory, but for cookies that a crash cut short."""
+        """Return the names in a directory, without unfinished cookies of a crash."""
         names = self.files.list(directory) if self.files.exists(directory) else []
         return [name for name in names if not _UNFINISHED.fullmatch(name)]
 
@@ -230,7 +232,7 @@ def local_cookies(files: Files, found: Directories) -> dict[Path, Cookie]:
     """Return the cookie of each directory that has one.
 
     Raises:
-        BadCookieError: a VERSION file is not one.
+        BadCookieError: a VERSION file is not a valid cookie.
     """
     local = {}
     for directory in found.all_dirs:
@@ -245,10 +247,10 @@ def local_cookies(files: Files, found: Directories) -> dict[Path, Cookie]:
 
 
 def decode_stored(bookie_id: BookieId, data: bytes) -> tuple[str, Cookie]:
-    """Return what the stored cookie of a bookie is called, and the cookie.
+    """Return a description of the stored cookie for messages, and the cookie.
 
     Raises:
-        WrongIdentityError: it cannot be read.
+        WrongIdentityError: the cookie cannot be read.
     """
     place = f"the stored cookie of {bookie_id}"
     try:
@@ -258,7 +260,7 @@ def decode_stored(bookie_id: BookieId, data: bytes) -> tuple[str, Cookie]:
 
 
 def directories_of(cookie: Cookie) -> Iterator[str]:
-    """Give the roots that a cookie names, some of them more than once."""
+    """Yield the roots in a cookie; some may repeat."""
     yield from cookie.journal_dirs.split(",")
     yield from cookie.ledger_dirs
     yield from cookie.index_dirs or ()

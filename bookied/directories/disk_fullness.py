@@ -1,9 +1,9 @@
-"""How full the disks of a bookie's directories are, looked at now and then, and what follows.
+"""The checks of the disks' free space, at intervals, and the decision about read-only mode.
 
 The thresholds are settings: ``bookied.config.disks``.
 
-Agrees with BookKeeper 4.18.0, LedgerDirsMonitor, but for a directory that vanishes: Java creates
-it again, empty, and goes on; here it is a failed disk.
+Agrees with BookKeeper 4.18.0, LedgerDirsMonitor, except for a directory that vanishes. Java creates
+it again, empty, and goes on; bookied treats it as a failed disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = Logger()
 
 @attrs.frozen
 class DiskSample:
-    """How full the disk of one directory is."""
+    """The size and free space of one directory's disk."""
 
     directory: Path
     total_bytes: int
@@ -39,13 +39,13 @@ class DiskSample:
 
     @property
     def used(self) -> float:
-        """Share in use, 0 to 1; a disk that tells no size counts as empty."""
+        """The share in use, 0 to 1; a disk that reports no size counts as empty."""
         return 1 - self.usable_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 @attrs.frozen(kw_only=True)
 class DiskLimits:
-    """When a bookie turns read-only for want of space, and when it turns back."""
+    """The limits at which a bookie becomes read-only, and writable again."""
 
     full_at: float
     warn_at: float
@@ -53,9 +53,9 @@ class DiskLimits:
     on_any_full: bool
     high_priority_bytes_min: int
     log_bytes_min: int = 0
-    """Free bytes with which a full directory still takes an entry log."""
+    """Free bytes with which a full directory still accepts an entry log."""
     index_bytes_min: int = 0
-    """What one of the index directories needs for the index of a ledger that is new."""
+    """Free bytes that the index of a new ledger needs in one of the index directories."""
 
     @classmethod
     def of(cls, config: BookieConfig) -> DiskLimits:
@@ -72,21 +72,21 @@ class DiskLimits:
 
 @attrs.frozen
 class DiskVerdict:
-    """What the samples mean: directories that are full or nearly, and what may be written."""
+    """The result of a check: full and nearly full directories, and which adds are allowed."""
 
     full: tuple[Path, ...]
     nearly_full: tuple[Path, ...]
     read_only: bool
     high_priority_allowed: bool
     tight: tuple[Path, ...] = ()
-    """Those of the full that should take no entry log, not even for recovery adds."""
+    """The full directories that must not get an entry log, not even for recovery adds."""
 
 
 def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: bool) -> DiskVerdict:
     """Decide about read-only mode.
 
-    It begins when any directory (or every one, without ``on_any_full``) is above ``full_at``, and
-    ends when that is over and the use of all of them together is below ``writable_below``.
+    The mode begins when any directory (or each, without ``on_any_full``) is above ``full_at``. It
+    ends when this is over, and the use of all directories together is below ``writable_below``.
     """
     seen = tuple(samples)
     full = tuple(one.directory for one in seen if one.used > limits.full_at)
@@ -117,12 +117,12 @@ def _used_together(samples: tuple[DiskSample, ...]) -> float:
 def sample_disks(
     files: Files, found: Directories, *, may_be_new: bool = False
 ) -> tuple[DiskSample, ...]:
-    """Ask how full the ledger and index directories are, and whether any has failed; blocking.
+    """Return the free space of the ledger and index directories; blocks.
 
-    With ``may_be_new`` directories have no cookie yet.
+    With ``may_be_new`` directories may lack a cookie.
 
     Raises:
-        OSError: a directory, be it a journal's, cannot be used any more, or its cookie is gone.
+        OSError: a directory (also of a journal) cannot be used, or its cookie is missing.
     """
     insist_usable(files, found, may_be_new=may_be_new)
     logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
@@ -133,10 +133,10 @@ def sample_disks(
 
 
 def insist_usable(files: Files, found: Directories, *, may_be_new: bool = False) -> None:
-    """Make sure that all directories are there, on the disks that they were on; blocking.
+    """Check that all directories exist on their disks; blocks.
 
     Raises:
-        OSError: one cannot be used any more, or its cookie is gone.
+        OSError: a directory cannot be used, or its cookie is missing.
     """
     for directory in found.all_dirs:
         files.check_usable(directory)
@@ -146,9 +146,9 @@ def insist_usable(files: Files, found: Directories, *, may_be_new: bool = False)
 
 
 def total_and_free(files: Files, found: Directories) -> tuple[int, int]:
-    """Return total and usable bytes over the disks of the ledger directories; blocking.
+    """Return total and usable bytes over the disks of the ledger directories; blocks.
 
-    A file system is counted once; so are several whose numbers are the same, as of one pool.
+    A file system counts once, as do file systems with equal numbers, such as those of one pool.
     """
     devices = {files.device(directory): directory for directory in found.ledger_dirs}
     seen = {files.disk_usage(directory) for directory in devices.values()}
@@ -156,11 +156,12 @@ def total_and_free(files: Files, found: Directories) -> tuple[int, int]:
 
 
 class DiskWatch:
-    """Samples the disks every ``interval_s``, from a thread, and judges on the reactor.
+    """Checks of the disks every ``interval_s``, in a thread, judged on the reactor.
 
-    ``changed`` gets each verdict that differs from the one before, and every one while it
-    ``is_awaited``: a write may find no space between two looks that both find enough. ``failed``
-    gets the error of a disk that cannot be asked any more, after which the watch has ended.
+    ``changed`` is called with each verdict that differs from the previous one. While ``is_awaited``
+    returns True it is called with every verdict: a write may find no space between two checks that
+    both find enough. ``failed`` is called with the error of a disk that does not answer; then the
+    checks end.
     """
 
     def __init__(
@@ -182,24 +183,24 @@ class DiskWatch:
         self._loop.clock = clock
         self.verdict = DiskVerdict((), (), was_read_only, high_priority_allowed=True)
         self.samples: tuple[DiskSample, ...] = ()
-        """What the last look saw."""
+        """The samples of the last check."""
 
     async def check_once(self) -> DiskVerdict:
-        """Sample and judge now, without telling anybody.
+        """Check and judge the disks now; no callback is called.
 
         Raises:
-            OSError: a disk cannot be asked.
+            OSError: a disk does not answer.
         """
         self.samples = await self._run_blocking(self._sample)
         self.verdict = judge(self.samples, self.limits, was_read_only=self.verdict.read_only)
         return self.verdict
 
     def start(self, interval_s: float) -> None:
-        """Look every ``interval_s`` from now on, first after one interval."""
+        """Check every ``interval_s``, first after one interval."""
         self._loop.start(interval_s, now=False).addErrback(self._ended)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._loop.running:
             self._loop.stop()
 

@@ -1,24 +1,24 @@
-"""What a bookie's directories have held, so that an emptied one is not taken for a new one.
+"""Notes of the contents of a bookie's directories, so that an emptied one does not pass as new.
 
-A directory that was emptied but for its cookie looks like one that nothing was ever written to, and
-journals that were put back from an older copy like all there ever were. A bookie that started on
-these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
-proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
-``current`` lie two notes that go with the root and not with its contents: ``bookied.journal`` names
-the last journal that ours has begun (see ``last_journal_note``); ``bookied.held`` says what a
-checkpoint has found in a directory.
+A directory that lost everything but its cookie looks like a new directory, and an older copy of the
+journals looks complete. A bookie that started with them would answer "no such entry" for entries
+that it has acknowledged. Recovery takes that answer as proof: with equal write and ack quorums it
+closes the ledger before confirmed entries. So two notes lie beside ``current``. They belong to the
+root and not to its contents. ``bookied.journal`` names the last journal that bookied has begun (see
+``last_journal_note``). ``bookied.held`` lists the contents that a checkpoint has found in a
+directory:
 
     entries    a ledger directory has had a mark, the last log id or an entry log
     index      an index directory has had index files, or both databases with something in them
 
-None of these goes away in the life of a bookie, be it ours or Java's: logs and index files do,
-marks and the directories of index files do not. A note comes after what it tells of is durable, so
-that no crash leaves a note alone, and before a mark says that the journals are not needed any more.
-Both go before a directory gets a cookie for the first time.
+No bookie, ours or Java's, removes all of them: it removes entry logs and index files, but not marks
+and the directories of index files. A note is written after its contents are durable, so that no
+crash leaves only the note. It is written before a mark says that journals are not needed. Both
+notes are removed before a directory gets a cookie for the first time.
 
-A root that is lost as a whole loses its note with it. So ``bookied.held`` of each journal root also
-has a line ``KIND:ROOT`` for each other root: a new directory to which only a cookie was copied is
-found by it.
+A root that is lost completely loses its note, too. So ``bookied.held`` of each journal root also
+has a line ``KIND:ROOT`` for each other root. The line shows that a directory is new, even if a
+cookie was copied into it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = Logger()
 
 
 class ContentKind(enum.Enum):
-    """A kind of data; the value is what the file says."""
+    """A kind of contents; the value is the word in the file."""
 
     ENTRIES = "entries"
     INDEX = "index"
@@ -61,27 +61,27 @@ class ContentKind(enum.Enum):
 
 @attrs.frozen
 class DirectoryLoss:
-    """A root that has lost what it held, and what says so."""
+    """A root that has lost contents, with the error that describes the loss."""
 
     root: Path
     error: CorruptError
     held: ContentKind | None
-    """What is gone; None for journals."""
+    """The lost kind of contents; None for journals."""
 
 
 def losses(
     files: Files, found: Directories, former: Mapping[Path, Path] = NOT_MOVED
 ) -> Iterator[DirectoryLoss]:
-    """Give the roots that were emptied, or have less than they once had. Blocks.
+    """Yield the roots that lack contents which they had. Blocks.
 
-    ``former`` has the former path of each root that was moved, by its path now.
+    ``former`` maps the present path of each moved root to its former path.
 
     Raises:
         OSError: a directory cannot be read.
     """
     for root in found.roots:
         if not files.exists(root / CURRENT):
-            continue  # The cookies say so.
+            continue  # The check of the cookies reports a missing directory.
         missing = _ever_held(files, found, root, former) - contents_of(files, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
@@ -91,11 +91,11 @@ def losses(
 
 
 def check_losses(files: Files, found: Directories) -> None:
-    """Insist that every directory has what it held. Blocks.
+    """Check that every directory has the contents that it had. Blocks.
 
     Raises:
-        DirectoryEmptiedError: one was emptied.
-        JournalMissingError: the last journal that was begun is gone, or its begin is.
+        DirectoryEmptiedError: a directory was emptied.
+        JournalMissingError: the last begun journal or its first bytes are missing.
         OSError: a directory cannot be read.
     """
     for loss in losses(files, found):
@@ -103,7 +103,7 @@ def check_losses(files: Files, found: Directories) -> None:
 
 
 def foreign_contents(files: Files, found: Directories, root: Path) -> list[str]:
-    """Return what a root holds although the settings name it for something else. Blocks."""
+    """Return the contents of a root that do not match its purpose in the settings. Blocks."""
     foreign = [kind.value for kind in contents_of(files, root) - _kinds(found, root)]
     if root not in found.journals and journal_ids(files, root / CURRENT):
         foreign.append("journals")
@@ -111,7 +111,7 @@ def foreign_contents(files: Files, found: Directories, root: Path) -> list[str]:
 
 
 def note_moves(files: Files, found: Directories, former: Mapping[Path, Path]) -> None:
-    """Let the notes of the journal roots name the roots that were moved by their new paths. Blocks.
+    """Add the new paths of moved roots to the notes of the journal roots. Blocks.
 
     Lines with the former paths stay: the move may have to be undone.
     """
@@ -127,14 +127,14 @@ def note_moves(files: Files, found: Directories, former: Mapping[Path, Path]) ->
 
 
 def forget(files: Files, found: Directories, root: Path) -> None:
-    """Remove the notes of a root, which begins anew. Blocks."""
+    """Remove all notes about a root, which begins empty. Blocks."""
     _remove(files, root / SERVED)
     _remove(files, root / NAME)
     _drop(files, found, root, frozenset(ContentKind))
 
 
 def forget_loss(files: Files, found: Directories, loss: DirectoryLoss) -> None:
-    """Begin anew with what was lost, and with nothing else. Blocks."""
+    """Remove the notes about the lost contents only. Blocks."""
     if loss.held is None:
         _remove(files, loss.root / SERVED)
     else:
@@ -142,7 +142,7 @@ def forget_loss(files: Files, found: Directories, loss: DirectoryLoss) -> None:
 
 
 def forget_index(files: Files, found: Directories, root: Path) -> None:
-    """Let the next checkpoint say anew whether a root holds an index. Blocks."""
+    """Remove the notes about a root's index; the next checkpoint writes them again. Blocks."""
     _drop(files, found, root, frozenset({ContentKind.INDEX}))
 
 
@@ -163,17 +163,17 @@ def _remove(files: Files, note: Path) -> None:
 
 
 class ContentsNotes:
-    """Writes the notes of one bookie's directories; all methods block."""
+    """A writer of the notes of one bookie's directories; all methods block."""
 
     def __init__(self, files: Files, found: Directories) -> None:
         self.files, self.found = files, found
         self._open = {root: _kinds(found, root) for root in found.roots if _kinds(found, root)}
-        """What may have to be noted yet."""
+        """The kinds that are not noted yet, for each root."""
 
     def update(self) -> None:
-        """Note what has come into the directories, all of which is durable.
+        """Note new contents of the directories; all contents are durable at the call.
 
-        Where that fails the next call tries again: it costs a warning, no data.
+        A failed write only logs a warning: the next call tries again, and no data is lost.
         """
         for root in list(self._open):
             try:
@@ -186,7 +186,7 @@ class ContentsNotes:
                     del self._open[root]
 
     def _note(self, root: Path) -> frozenset[ContentKind]:
-        """Return what a root has held, after it was put down."""
+        """Note a root's contents; return all kinds that are noted."""
         files, found = self.files, self.found
         held = _ever_held(files, found, root) | (contents_of(files, root) & _kinds(found, root))
         is_synced = False
@@ -216,7 +216,7 @@ def _kinds(found: Directories, root: Path) -> frozenset[ContentKind]:
 
 
 def _keepers(found: Directories, root: Path) -> tuple[Path, ...]:
-    """Return the roots whose notes tell of this one: itself, and the journals'."""
+    """Return the roots with notes about ``root``: the root itself and the journal roots."""
     return tuple(dict.fromkeys((root, *found.journals)))
 
 
@@ -227,7 +227,10 @@ def _line(keeper: Path, root: Path, kind: ContentKind) -> str:
 def _ever_held(
     files: Files, found: Directories, root: Path, former: Mapping[Path, Path] = NOT_MOVED
 ) -> frozenset[ContentKind]:
-    """Return what the notes say; nothing if there is none, or none that can be read."""
+    """Return the noted kinds of contents of a root.
+
+    Notes that are missing or unreadable have none.
+    """
     noted = {keeper: _lines(files, keeper) for keeper in _keepers(found, root)}
     names = {root, former.get(root, root)}
     return frozenset(
@@ -249,7 +252,7 @@ def _write(files: Files, root: Path, lines: frozenset[str]) -> None:
 
 
 def contents_of(files: Files, root: Path) -> frozenset[ContentKind]:
-    """Return what a root holds now, whatever the settings name it for. Blocks."""
+    """Return the present contents of a root, whatever its purpose in the settings. Blocks."""
     current, held = root / CURRENT, set()
     names = files.list(current)
     if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(

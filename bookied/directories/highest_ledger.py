@@ -1,4 +1,4 @@
-"""The highest id of all ledgers that metadata has, found without reading all of them."""
+"""The highest ledger id in the metadata, found without reading all ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def highest_ledger(store: LedgerStore) -> int:
         MetadataStoreError: the store failed.
     """
     highest, above = NO_LEDGER, _ABOVE_ALL
-    after = NO_LEDGER  # A new cluster has none: one question is enough there.
+    after = NO_LEDGER  # In a new cluster, without ledgers, one request is enough.
     while highest < above:
         found = await _some_above(store, after)
         if found is None:
@@ -30,7 +30,7 @@ async def highest_ledger(store: LedgerStore) -> int:
 
 
 async def _some_above(store: LedgerStore, after: int) -> int | None:
-    """Return some id above this one, the highest of the first range; None if there is none."""
+    """Return the highest id of the first range above ``after``; None if all ids are lower."""
     async for ids in store.ledger_ranges(after=LedgerId(after)):
         if ids:
             return ids[-1]

@@ -1,15 +1,16 @@
-"""What ours leaves beside a journal directory: its last journal, and which fences may be lost.
+"""The note beside a journal directory: its last journal, and the ledgers whose fences may be lost.
 
-A Java bookie may lose fences over a crash, and even over a clean stop (storage.md section 17, D1 to
-D3), and nothing in the directories tells so afterwards. So beside ``current`` of each journal
-directory lies ``bookied.journal``, with the id of the last journal that ours has begun. A higher
-one was begun by another bookie, as every bookie begins one at each start, unless it is in groups,
-which no other bookie writes: then ours ended before it could put the id down. Once there was
-another, the file says for good that fences are in doubt. A lower one alone says that journals were
-lost (``emptied_directories``).
+A Java bookie can lose fences in a crash, and even in a clean stop (storage.md section 17, D1 to
+D3), and the directories do not show it afterwards. So ``bookied.journal`` lies beside ``current``
+of each journal directory, with the id of the last journal that bookied has begun. Every bookie
+begins a journal at each start. So a journal with a higher id was begun by another bookie, unless
+the journal consists of groups, which only bookied writes: then bookied ended before it could note
+the id. After another bookie has used the directory, the file says for ever that fences are in
+doubt. Only lower ids mean that journals were lost (``emptied_directories``).
 
-A bookie that begins anew may have had a predecessor under its id that clients have fenced. So it
-puts down the highest ledger that there is before it has a cookie: fences are in doubt up to there.
+A new bookie may have a predecessor with the same id, in which clients have fenced ledgers. So the
+bookie notes the highest existing ledger before it has a cookie: fences are in doubt up to that
+ledger.
 
     journal <id in hex>|none
     fences kept|in doubt|in doubt to <id in hex>
@@ -34,7 +35,7 @@ from bookied.storage.journal.reader import journal_ids
 NAME: Final = "bookied.journal"
 
 NO_JOURNAL: Final = -1
-"""None has been begun yet."""
+"""The journal id before bookied has begun a journal."""
 
 NO_LEDGER: Final = -1
 ALL_LEDGERS: Final = 2**63 - 1
@@ -49,12 +50,12 @@ log = Logger()
 
 @attrs.frozen
 class LastJournalNote:
-    """What ours has left beside a journal directory's ``current``."""
+    """The note of bookied beside a journal directory's ``current``."""
 
     journal_id: int
-    """The last journal it has begun there, or ``NO_JOURNAL``."""
+    """The last journal that bookied has begun, or ``NO_JOURNAL``."""
     in_doubt_to: int
-    """Fences up to this ledger may be lost; from ``NO_LEDGER`` to ``ALL_LEDGERS``."""
+    """Fences of ledgers up to this id may be lost; from ``NO_LEDGER`` to ``ALL_LEDGERS``."""
 
 
 def encode_note(served: LastJournalNote) -> bytes:
@@ -66,7 +67,7 @@ def encode_note(served: LastJournalNote) -> bytes:
 
 
 def decode_note(data: bytes) -> LastJournalNote | None:
-    """Return what a file says; None if a bookie of ours did not write it."""
+    """Return the note in a file; None if bookied did not write the file."""
     found = _CONTENT.fullmatch(data.decode("utf-8", "replace"))
     if found is None:
         return None
@@ -77,10 +78,10 @@ def decode_note(data: bytes) -> LastJournalNote | None:
 
 
 def read_note(files: Files, root: Path) -> LastJournalNote | None:
-    """Return what ours has left in a journal directory's root; None if that says nothing. Blocks.
+    """Return the note of a journal directory's root; None if it is missing or invalid. Blocks.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: the file exists and cannot be read.
     """
     try:
         return decode_note(files.read(root / NAME))
@@ -89,9 +90,9 @@ def read_note(files: Files, root: Path) -> LastJournalNote | None:
 
 
 def fences_in_doubt_to(files: Files, journal_roots: Iterable[Path]) -> int:
-    """Return up to which ledger fences may have been lost. Blocks.
+    """Return the highest ledger id whose fence may have been lost. Blocks.
 
-    A file that is missing or damaged says nothing: with journals beside it, all are in doubt.
+    If the note is missing or damaged and journals exist, all fences are in doubt.
 
     Raises:
         OSError: a directory cannot be read.
@@ -111,10 +112,10 @@ def _in_doubt_to(files: Files, root: Path) -> int:
 
 
 def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> None:
-    """Put down that fences up to this ledger may be lost, durably. Blocks.
+    """Note durably that fences up to this ledger may be lost. Blocks.
 
     Raises:
-        OSError: it cannot be: then the bookie must not begin.
+        OSError: the note cannot be written; then the bookie must not start.
     """
     for root in journal_roots:
         last = max(ledger_id, _in_doubt_to(files, root))
@@ -134,10 +135,10 @@ def _is_in_groups(files: Files, path: Path) -> bool:
 
 
 def note_journal(files: Files, root: Path, served: LastJournalNote) -> None:
-    """Put down which journal was begun, once its name is durable. Blocks.
+    """Note the begun journal, after its name is durable. Blocks.
 
-    Where that fails, or the process ends before, the next start finds fences in doubt: that costs
-    some questions, and the other way round it would cost fences.
+    If this fails, or the process ends before, the next start finds fences in doubt. That costs some
+    requests. The opposite order could lose fences.
     """
     try:
         files.write_atomic(root / NAME, encode_note(served))

@@ -16,18 +16,18 @@ from bookied.storage.files.files import open_regular, read_regular
 LOCK: Final = "bookied.lock"
 LOCK_MODE: Final = 0o600
 LOCK_BYTES_MAX: Final = 20
-"""A lock file holds the number of a process."""
+"""Bytes that are read of a lock file, which contains a process id."""
 _LOCKS: Final = Path("/proc/locks")
 _PROC: Final = Path("/proc")
 _TRIES: Final = 20
 _TRY_EVERY_S: Final = 0.01
 
 _NO_LOCK_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO})
-"""Numbers of an ``OSError`` where a link, a directory, a FIFO or a socket has the file's name."""
+"""The ``OSError`` numbers if a link, directory, FIFO or socket has the file's name."""
 
 
 class DirectoryLocks:
-    """Advisory locks on roots, one process at a time; they go with the process."""
+    """Advisory locks on roots, for one process at a time; they end with the process."""
 
     def __init__(self) -> None:
         self._fds: list[int] = []
@@ -36,8 +36,8 @@ class DirectoryLocks:
         """Lock every root.
 
         Raises:
-            DirectoryInUseError: another process has one of them; none is kept.
-            DirectoryError: a lock file cannot be made.
+            DirectoryInUseError: another process has locked a root; no lock is kept.
+            DirectoryError: a lock file cannot be created.
         """
         try:
             for root in roots:
@@ -47,7 +47,7 @@ class DirectoryLocks:
             raise
 
     def release(self) -> None:
-        """Give all locks up. The files stay: removing one could unlock a successor's."""
+        """Release all locks. The files stay: their removal could unlock a successor's root."""
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
@@ -78,7 +78,7 @@ def _lock(root: Path) -> int:
 
 
 def _take_exclusive(fd: int) -> None:
-    """Lock a file, also while ``is_locked`` of another process has its shared lock for a moment.
+    """Lock a file, even while ``is_locked`` of another process has a short shared lock.
 
     Raises:
         OSError: another process has the exclusive lock.
@@ -87,14 +87,15 @@ def _take_exclusive(fd: int) -> None:
         try:
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Fails at once where it is exclusive.
+            # Fails at once if another process has the exclusive lock.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             fcntl.flock(fd, fcntl.LOCK_UN)
             time.sleep(_TRY_EVERY_S)
     return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _keep_others_out(fd: int, path: Path) -> None:
-    """Leave a lock file to its owner alone: who can open it can hold its lock against us."""
+    """Restrict a lock file to its owner: another user who can open it could lock it."""
     found = os.fstat(fd)
     if os.geteuid() not in {found.st_uid, 0}:
         os.close(fd)
@@ -104,12 +105,12 @@ def _keep_others_out(fd: int, path: Path) -> None:
 
 
 def is_locked(root: Path) -> bool:
-    """Whether a running bookie of ours uses this root; for offline tools."""
+    """Return whether a running bookied uses this root; for offline tools."""
     try:
         fd = open_regular(root / LOCK, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except PermissionError:  # Another user's: the system still reports its locks.
+    except PermissionError:  # The file is another user's; /proc/locks still lists its locks.
         return _has_lock((root / LOCK).stat().st_ino, _LOCKS.read_text(encoding="ascii"))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -121,9 +122,9 @@ def is_locked(root: Path) -> bool:
 
 
 def lock_owner(root: Path) -> int | None:
-    """Return the process that has locked a root; None if that cannot be determined.
+    """Return the id of the process that has locked a root; None if it cannot be determined.
 
-    The number in the lock file alone is not enough: another process may have it by now.
+    The id in the lock file is not proof: another process may have the id now.
     """
     try:
         text = read_regular(root / LOCK, LOCK_BYTES_MAX).decode("ascii", "replace").strip()
@@ -135,7 +136,7 @@ def lock_owner(root: Path) -> int | None:
 
 
 def _holds(process: Path, path: Path) -> bool:
-    """Whether a process has an exclusive lock on a file, by its open files (proc(5))."""
+    """Return whether a process has an exclusive lock on a file, by its open files (proc(5))."""
     try:
         wanted = path.stat()
         numbers = list((process / "fd").iterdir())
@@ -145,17 +146,17 @@ def _holds(process: Path, path: Path) -> bool:
 
 
 def _is_locked_as(process: Path, number: Path, wanted: os.stat_result) -> bool:
-    """Whether an open file of a process is the wanted one, with an exclusive lock."""
+    """Return whether a process's open file is the wanted one, with an exclusive lock."""
     try:
         return os.path.samestat(number.stat(), wanted) and " FLOCK  ADVISORY  WRITE " in (
             process / "fdinfo" / number.name
         ).read_text("ascii")
-    except OSError:  # It may be closed by now, or a socket.
+    except OSError:  # The file may be closed by now, or a socket.
         return False
 
 
 def _has_lock(inode: int, locks: str) -> bool:
-    """Whether a file has an exclusive lock, by the lines of /proc/locks (proc(5))."""
+    """Return whether /proc/locks (proc(5)) has an exclusive lock on a file."""
     lines = (line.split() for line in locks.splitlines())
     return any(
         fields[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and fields[5].endswith(f":{inode}")

@@ -1,10 +1,10 @@
-"""At which path each root was at the last start, so that exchanged directories are noticed.
+"""A note of each root's path at the last start, to detect exchanged directories.
 
-All cookies of a bookie have the same text. So a root passes the check of cookies in the place of
-another root of the same bookie, as after two mounts changed places: a bookie whose journals lie
-where the entry logs belong would start without any entry. So beside ``current`` lies
-``bookied.path`` with the root's own path. A root without that file, as Java leaves one, may be at
-any path.
+All cookies of a bookie have the same text. So a root passes the cookie check in the place of
+another root of the same bookie, for example after two mounts were exchanged. A bookie with a
+journal directory in the place of a ledger directory would start without entries. So
+``bookied.path`` beside ``current`` contains the root's own path. A root without that file, such as
+Java's, may be at any path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = Logger()
 def check_paths(
     files: Files, found: Directories, moved: Mapping[Path, Path] = MappingProxyType({})
 ) -> None:
-    """Insist that each root with a cookie is where it was, or was ``moved`` from there. Blocks.
+    """Check that each root with a cookie is at its noted path, or was ``moved`` from there. Blocks.
 
     Raises:
         WrongIdentityError: a root was at another path.
@@ -46,7 +46,7 @@ def check_paths(
 
 
 def note_paths(files: Files, found: Directories) -> None:
-    """Put down, durably, where each root is now; the next start tries again what fails. Blocks."""
+    """Note each root's path durably; the next start tries again after a failure. Blocks."""
     for root in found.roots:
         try:
             if _noted(files, root) != root:

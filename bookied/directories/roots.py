@@ -1,10 +1,10 @@
-"""A bookie's directories: where they are, how they are made, and the mark of an unclean stop.
+"""The roots of a bookie: their layout, their creation, and the mark of an unclean stop.
 
-Each configured root holds ``current/`` (all data), ``bookied.lock`` (see ``lock``), notes of what
-``current/`` has held and where it was (see ``emptied_directories``, ``root_paths``) and, while a
-new cookie is being written, ``bookied.stamping``. All but the first lie beside ``current/`` because
-Java refuses a new ``current/`` that is not empty. Agrees with BookKeeper 4.18.0,
-BookieImpl.checkDirectoryStructure and UncleanShutdownDetectionImpl.
+Each configured root contains ``current/`` (all data), ``bookied.lock`` (see ``lock``), notes of the
+contents and path (see ``emptied_directories``, ``root_paths``) and, while a new cookie is written,
+``bookied.stamping``. All but the first lie beside ``current/``, because Java refuses a new
+``current/`` that is not empty. Agrees with BookKeeper 4.18.0, BookieImpl.checkDirectoryStructure
+and UncleanShutdownDetectionImpl.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bookied.storage.files.files import Files
 CURRENT: Final = "current"
 VERSION: Final = "VERSION"
 COOKIE_BYTES_MAX: Final = 1 << 16
-"""What is read of a ``VERSION``; real ones are much shorter."""
+"""Bytes that are read of a ``VERSION`` file; valid ones are much shorter."""
 DIRTY: Final = "DIRTY"
 CONVERTING: Final = "bookied.converting"
-"""In the first root while the index is moved to another kind of storage."""
+"""A file in the first root while the index is converted to another storage class."""
 
 _NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
-"""What a directory says that we cannot have made, nor anything in it."""
+"""The errors of a directory in which this process cannot have created anything."""
 
 OLD_DATA: Final = (".txn", ".idx", ".log")
-"""How files end that lie in the root itself before layout 3."""
+"""The suffixes of data files in the root itself, from before layout 3."""
 
 
 log = Logger()
@@ -40,7 +40,7 @@ log = Logger()
 
 @attrs.frozen
 class Directories:
-    """The configured roots by what they hold, in order of configuration."""
+    """The configured roots by purpose, in the order of the configuration."""
 
     journals: tuple[Path, ...]
     ledgers: tuple[Path, ...]
@@ -64,10 +64,10 @@ class Directories:
         return tuple(root / CURRENT for root in self.indexes)
 
     def pairs(self) -> list[tuple[Path, Path]]:
-        """Return each ledger directory with its own index directory, as DbLedgerStorage has them.
+        """Return (ledger directory, its index directory) pairs, as DbLedgerStorage has them.
 
         Raises:
-            DirectoryError: there are not as many index as ledger directories.
+            DirectoryError: the numbers of index and ledger directories differ.
         """
         ledgers, indexes = self.ledger_dirs, self.index_dirs
         if len(ledgers) != len(indexes):
@@ -87,7 +87,7 @@ def directories(config: BookieConfig) -> Directories:
     """Return the directories of a configuration.
 
     Raises:
-        DirectoryError: one is listed twice for the same purpose.
+        DirectoryError: a directory is listed twice for the same purpose.
     """
     lists = (config.journal_directories, config.ledger_directories, config.index_directories)
     kinds = ("journalDirectories", "ledgerDirectories", "indexDirectories")
@@ -99,11 +99,11 @@ def directories(config: BookieConfig) -> Directories:
 
 
 def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) -> None:
-    """Make the roots and their ``current``, and refuse what cannot hold data.
+    """Create the roots and their ``current``; refuse directories that cannot store data.
 
     Raises:
-        DirectoryError: not a directory, not readable or writable, or two on one disk partition
-            with ``several_per_disk`` off; or a conversion was cut short.
+        DirectoryError: a path is not a directory, not readable or writable; two are on one disk
+            partition with ``several_per_disk`` off; or a conversion was interrupted.
         LayoutTooOldError: data of a layout before version 3.
     """
     if files.exists(found.roots[0] / CONVERTING):
@@ -127,7 +127,7 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
 
 
 def _make_names_durable(files: Files, root: Path) -> None:
-    """Make sure that a power cut takes no directory away in which a cookie is going to be."""
+    """Sync the parents of the roots, so that a power cut cannot remove a root with a cookie."""
     files.sync_dir(root)
     for parent in root.parents:
         try:
@@ -160,7 +160,7 @@ def _refuse_shared_disk(roots: tuple[Path, ...]) -> None:
 
 
 def mark_dirty(files: Files, found: Directories) -> None:
-    """Say on disk that a bookie runs here; what finds the mark at a start follows a crash."""
+    """Note on disk that a bookie runs; a start that finds the mark follows a crash."""
     for directory in found.ledger_dirs:
         try:
             files.write_atomic(directory / DIRTY, b"")
@@ -171,7 +171,7 @@ def mark_dirty(files: Files, found: Directories) -> None:
 
 
 def clear_dirty(files: Files, found: Directories) -> None:
-    """Say on disk that the bookie stopped with everything flushed."""
+    """Note on disk that the bookie stopped with everything flushed."""
     for directory in found.ledger_dirs:
         if files.exists(directory / DIRTY):
             files.remove(directory / DIRTY)
@@ -179,5 +179,5 @@ def clear_dirty(files: Files, found: Directories) -> None:
 
 
 def was_dirty(files: Files, found: Directories) -> bool:
-    """Whether the last stop was unclean."""
+    """Return whether the last stop was unclean."""
     return any(files.exists(directory / DIRTY) for directory in found.ledger_dirs)

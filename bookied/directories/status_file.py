@@ -1,4 +1,4 @@
-"""``BOOKIE_STATUS``: a bookie's mode, kept over restarts where ``persistBookieStatusEnabled``.
+"""``BOOKIE_STATUS``: the mode of a bookie, kept over restarts with ``persistBookieStatusEnabled``.
 
 One line in each ledger directory's ``current``; agrees with BookKeeper 4.18.0, BookieStatus:
 
@@ -31,7 +31,7 @@ log = Logger()
 
 @attrs.frozen
 class PersistedMode:
-    """A mode, when it was entered, and whether by hand: then only a hand ends it."""
+    """A mode and the time of its begin. If an operator set the mode, only an operator ends it."""
 
     read_only: bool = False
     time_ms: int = -1
@@ -48,7 +48,7 @@ def decode_status(data: bytes, path: Path) -> PersistedMode:
     """Return the status in a file's content.
 
     Raises:
-        StatusFileError: it has another form.
+        StatusFileError: the content has another form.
     """
     parts = [part.strip() for part in data.decode("utf-8", "replace").split("\n")[0].split(",")]
     if not _FIELDS_MIN <= len(parts) <= _FIELDS_MAX or parts[0] != _LAYOUT:
@@ -64,7 +64,7 @@ def _is_time(text: str) -> bool:
 
 
 def read_status(files: Files, directories: Iterable[Path]) -> PersistedMode:
-    """Return the newest status; a file that cannot be read is logged and passed over."""
+    """Return the newest status; a file that cannot be read is logged and skipped."""
     newest = PersistedMode()
     for directory in directories:
         path = directory / NAME
@@ -80,7 +80,7 @@ def read_status(files: Files, directories: Iterable[Path]) -> PersistedMode:
 
 
 def write_status(files: Files, directories: Iterable[Path], status: PersistedMode) -> None:
-    """Keep a status in every directory that takes it; what does not is logged. Blocks."""
+    """Write a status to every directory; a failed write is logged. Blocks."""
     for directory in directories:
         try:
             files.write_atomic(directory / NAME, encode_status(status))

@@ -1,4 +1,4 @@
-"""One bookie's cookie in the metadata store, as blocking code on the main thread sees it."""
+"""A bookie's cookie in the metadata store, for blocking code on the main thread."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bkclient.metadata.errors import CookieNotFoundError
 from wire.ids import BookieId
 
 Run = Callable[[Callable[[CookieStore], Awaitable[Any]]], Any]
-"""Calls a function of the store where that lives, awaits what it gives, returns that; blocks."""
+"""Runs a coroutine function of the store in the store's thread and returns its value; blocks."""
 
 
 @attrs.frozen
 class CookieInStore:
-    """The cookie that the store keeps for one bookie; every method blocks.
+    """The stored cookie of one bookie; every method blocks.
 
-    All raise ``MetadataStoreError`` where the store cannot be asked.
+    All raise ``MetadataStoreError`` if the store cannot be reached.
     """
 
     bookie_id: BookieId
     run: Run
 
     def read(self) -> Versioned[bytes] | None:
-        """Return the cookie and its version; None where there is none."""
+        """Return the cookie and its version; None if it is missing."""
         try:
             held: Versioned[bytes] = self.run(lambda store: store.read_cookie(self.bookie_id))
         except CookieNotFoundError:
@@ -34,9 +34,9 @@ class CookieInStore:
         return held
 
     def write(self, cookie: bytes, version: int) -> None:
-        """Create (``NEW``) or replace it, if it has that version still."""
+        """Create the cookie (``NEW``), or replace it if it still has that version."""
         self.run(lambda store: store.write_cookie(self.bookie_id, cookie, version))
 
     def remove(self, version: int) -> None:
-        """Remove it, if it has that version still."""
+        """Remove the cookie if it still has that version."""
         self.run(lambda store: store.remove_cookie(self.bookie_id, version))

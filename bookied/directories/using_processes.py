@@ -1,8 +1,8 @@
-"""Who works in a bookie's directories just now: for tools that must know, or must say so.
+"""The processes that use a bookie's directories now, for offline tools.
 
-A bookie of ours holds a lock on each root. A Java bookie holds none (but RocksDB's own), so the
-kernel is asked which processes have files below a root open for writing. Only one's own processes
-can be seen unless one is root; then ``DIRTY`` is the only sign of another user's Java bookie.
+bookied locks each root. A Java bookie locks nothing except RocksDB's databases, so the kernel is
+asked which processes have files below a root open for writing. Only root sees the processes of
+other users; without that, ``DIRTY`` is the only sign of another user's Java bookie.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from bookied.directories.roots import CURRENT, DIRTY
 
 PROC: Final = Path("/proc")
 TOOL: Final = "bkctl"
-"""The program whose commands hold the locks of a bookie while they change its directories."""
+"""The program whose commands lock a bookie's directories while they change them."""
 
 _NAME_WITHIN: Final = 3
-"""A program's name is among its first words, where an interpreter runs it: ``python -m NAME``."""
+"""The first words in which a program's name is, if an interpreter runs it: ``python -m NAME``."""
 
 
 @attrs.frozen
 class WritingProcess:
-    """A process that writes below a root, and what it is: ``bookied``, ``Java bookie``, a name.
+    """A process that writes below a root, and its name: ``bookied``, ``Java bookie``, or another.
 
-    A command of ours is named with its group: ``bkctl disk convert``.
+    A bkctl command has its group in the name: ``bkctl disk convert``.
     """
 
     pid: int
@@ -43,24 +43,24 @@ class WritingProcess:
 
 @attrs.frozen
 class DirectoryUser:
-    """How one root is used."""
+    """The use of one root."""
 
     root: Path
     exists: bool
     is_locked: bool
-    """By a running bookie (or a repairing command) of ours."""
+    """True if a running bookied, or a repair command of bkctl, has locked the root."""
     is_dirty: bool
-    """``DIRTY`` is there: a bookie runs, or did not stop cleanly."""
+    """True if ``DIRTY`` exists: a bookie runs, or did not stop cleanly."""
     workers: tuple[WritingProcess, ...]
 
     @property
     def is_used(self) -> bool:
-        """Whether a process uses these directories."""
+        """True if a process uses the directories."""
         return self.is_locked or bool(self.workers)
 
 
 def uses(roots: Iterable[Path], proc: Path = PROC) -> list[DirectoryUser]:
-    """Return how each root is used."""
+    """Return the use of each root."""
     wanted = tuple(roots)
     workers = _workers(wanted, proc)
     return [_use(root, workers.get(root, []), proc) for root in wanted]
@@ -84,12 +84,12 @@ def _use(root: Path, workers: Sequence[WritingProcess], proc: Path) -> Directory
 def _is_locked(root: Path) -> bool:
     try:
         return is_locked(root)
-    except OSError:  # Not ours to read; a process that writes here is found otherwise, if at all.
+    except OSError:  # The lock file cannot be read; a process that writes here may still be found.
         return False
 
 
 def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[WritingProcess]]:
-    """Return who has files open for writing, by root."""
+    """Return the processes with files open for writing, by root."""
     places = {f"{os.path.realpath(root)}/": root for root in roots}
     found: dict[Path, list[WritingProcess]] = {}
     for process in _processes(proc):
@@ -113,10 +113,10 @@ def _processes(proc: Path) -> Iterator[Path]:
 
 
 def _written_files(process: Path, places: tuple[str, ...]) -> Iterator[str]:
-    """Give the files below ``places`` that a process has open for writing.
+    """Yield the files below ``places`` that a process has open for writing.
 
-    None of a process that cannot be looked at. How a file is open is read of those below alone,
-    and its name is not a Path: there may be thousands, and few of them are a bookie's.
+    A process that cannot be inspected yields nothing. Only files below ``places`` are inspected, as
+    strings and not as Path: a process may have thousands of open files, and few are a bookie's.
     """
     descriptors = f"{process}/fd"
     try:
