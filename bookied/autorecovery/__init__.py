@@ -1,1 +1,1 @@
-"""Autorecovery: an elected auditor marks ledgers that lack replicas, workers repair them."""
+"""Autorecovery: an elected auditor marks ledgers that lack replicas, and workers repair them."""

@@ -1,4 +1,4 @@
-"""When an auditor does what: how often each check runs, which jobs are due now, which later."""
+"""The schedule of an auditor: check intervals, and the jobs that are due now or later."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from bookied.autorecovery.wait_for_work import WakeUp
 from bookied.config.autorecovery import AutoRecoveryConfig
 
 RETRY_S: Final = 10.0
-"""Before what failed is tried again."""
+"""Seconds before a failed job is tried again."""
 
 AGAIN_S: Final = 30.0
-"""Before a second audit for a lost bookie. A client that had chosen the bookie just before the loss
-may store the ledger, or the fragment, when the first audit has passed it."""
+"""Seconds before a second audit for a lost bookie.
+
+A client that had chosen the bookie just before the loss may store the ledger or the fragment after
+the first audit has passed the ledger.
+"""
 
 REQUESTS_S: Final = 60.0
-"""Between two looks whether an operator has requested a check."""
+"""Seconds between two checks whether an operator has requested a check."""
 
 
 class AuditJob(enum.Enum):
-    """The work to do, the most urgent first."""
+    """The jobs, the most urgent first."""
 
     LOOK_AT_BOOKIES = enum.auto()
     LOOK_AT_DELAY = enum.auto()
@@ -46,11 +49,11 @@ PATIENT: Final = frozenset(
         AuditJob.CHECK_BOOKIES,
     }
 )
-"""They wait until re-replication is enabled, and are tried again when they fail."""
+"""Jobs that wait until re-replication is enabled, and that are tried again when they fail."""
 
 
 def check_intervals_s(config: AutoRecoveryConfig) -> dict[AuditJob, int]:
-    """Return how often the checks run that come again by themselves, in seconds; 0 is never."""
+    """Return the interval of each periodic check in seconds; 0 means never."""
     return {
         AuditJob.CHECK_BOOKIES: config.bookie_check_interval_s,
         AuditJob.CHECK_LEDGERS: config.ledger_check_interval_s,
@@ -60,7 +63,10 @@ def check_intervals_s(config: AutoRecoveryConfig) -> dict[AuditJob, int]:
 
 
 def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
-    """Return in how long a check is due that ended at ``last_ms``, maybe under another auditor."""
+    """Return the seconds until a check is due.
+
+    It last ended at ``last_ms``, maybe under another auditor.
+    """
     if last_ms is None:
         return 0.0
     passed_s = max(0.0, (now_ms - last_ms) / 1000)
@@ -68,10 +74,10 @@ def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
 
 
 class AuditSchedule:
-    """Jobs that are due, the most urgent first, and timers of those to come."""
+    """The jobs that are due, the most urgent first, and the timers of later jobs."""
 
     def __init__(self, clock: IReactorTime, interval_s: Callable[[AuditJob], float]) -> None:
-        """``interval_s``: after how long a job that is taken is due again; 0 for never."""
+        """``interval_s`` returns the seconds after which a job is due again; 0 for never."""
         self._clock, self._interval_s = clock, interval_s
         self._wake_up = WakeUp(clock)
         self._due: set[AuditJob] = set()
@@ -82,7 +88,7 @@ class AuditSchedule:
         return bool(self._due)
 
     def add(self, job: AuditJob, *, in_s: float | None = None) -> None:
-        """Let a job be done as soon as those before it are, or after a while."""
+        """Schedule a job now or in ``in_s`` seconds."""
         self._stop_timer(job)
         if in_s is not None:
             self._timers[job] = self._clock.callLater(in_s, self._timer_fired, job)
@@ -91,12 +97,12 @@ class AuditSchedule:
         self._wake_up.wake()
 
     def drop(self, job: AuditJob) -> None:
-        """Let a job not be done, now or later."""
+        """Remove a job from the schedule."""
         self._due.discard(job)
         self._stop_timer(job)
 
     def take(self, first: AuditJob | None = None) -> AuditJob:
-        """Take the most urgent job that is due: ``first`` before all others."""
+        """Remove and return the most urgent job that is due; ``first`` precedes all others."""
         job = first if first in self._due else min(self._due, key=lambda job: job.value)
         self._due.discard(job)
         interval_s = self._interval_s(job)
@@ -105,7 +111,7 @@ class AuditSchedule:
         return job
 
     async def wait(self) -> None:
-        """Return once a job was added since the last wait."""
+        """Return when a job has been added since the last wait."""
         await self._wake_up.wait()
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""The auditor: the one process of a cluster that looks for what is lost, and marks it.
+"""The auditor: the one process of a cluster that detects lost bookies and marks their ledgers.
 
-It runs while it is elected; ``sessions`` has the election. What it does goes strictly one after
-another: answers to bookies that come and go, to a delay that is stored anew, and checks that are
-due. Nothing it holds would be missed after a restart.
+The auditor runs while it is elected; ``sessions`` has the election. Its jobs run strictly one after
+another: reactions to bookies that register or vanish, to a new delay, and periodic checks. The
+auditor keeps no state that a restart would lose.
 
-Agrees with BookKeeper 4.18.0, Auditor. Stricter: an audit that fails is tried again rather than
-ending the auditor; a delay counts as written again by its version, not because a watch fired; and
-an audit for a lost bookie is done twice, for ledgers that are stored while the first one walks.
+Agrees with BookKeeper 4.18.0, Auditor. Stricter: a failed audit is tried again and does not end the
+auditor; a delay counts as written again by its version, not because a watch fired; and an audit for
+a lost bookie runs twice, for ledgers that are stored during the first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STORED_AS: Final = {
     AuditJob.CHECK_PLACEMENT: "placement",
     AuditJob.CHECK_REPLICAS: "replicas",
 }
-"""Checks of which the store keeps when they last ended."""
+"""Checks whose last end is kept in the store."""
 
 
 class Auditor:
@@ -75,11 +75,11 @@ class Auditor:
         """Prepare a term.
 
         Args:
-            client: over a session of its own, in which the election was won.
+            client: a client over the session in which the election was won.
             config: intervals and limits.
-            bookie_id: who was elected.
-            rng: which entries checks read.
-            stats: where to count.
+            bookie_id: the elected id.
+            rng: chooses the entries that checks read.
+            stats: counts results.
         """
         self._stats = AuditorStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
@@ -95,7 +95,7 @@ class Auditor:
         every_s = {**self._intervals_s, **looks}
         self._schedule = AuditSchedule(self._clock, lambda job: every_s.get(job, 0))
         self._checked_ms: dict[AuditJob, int | None] = {}
-        """When each check last ended, as read at the beginning or written here; never a request."""
+        """The end of each check, as read at the start or written here; never a request."""
         self._failures: dict[AuditJob, RepeatedFailure] = {}
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
@@ -112,13 +112,13 @@ class Auditor:
             AuditJob.CHECK_PLACEMENT: (self._check_placement, counted.check_placement),
             AuditJob.CHECK_REPLICAS: (self._check_replicas, counted.check_replicas),
         }
-        """Who does each, and where it is counted how long that takes."""
+        """The function of each job, and the summary of its durations."""
 
     async def run(self) -> None:
         """Audit until cancelled, or until another process is the auditor.
 
         Raises:
-            MetadataStoreError: it could not begin.
+            MetadataStoreError: the auditor could not start.
         """
         log.info("{bookie_id} is the auditor", bookie_id=self._bookie_id)
         try:
@@ -146,7 +146,7 @@ class Auditor:
         now_ms = wall_ms(self._clock)
         for job in STORED_AS:
             last_ms = await self._stored_ms(job)
-            # The auditor before this one may not have come to what was requested of it.
+            # The previous auditor may not have run a requested check.
             is_requested = last_ms is not None and now_ms - last_ms >= CHECK_REQUESTED_MS
             self._checked_ms[job] = None if is_requested else last_ms
             interval_s = self._intervals_s[job]
@@ -155,9 +155,10 @@ class Auditor:
         self._schedule.add(AuditJob.LOOK_AT_REQUESTS, in_s=REQUESTS_S)
 
     async def _published_delay(self) -> Versioned[int]:
-        """Return the delay in the store; where there is none, it is ours from now on.
+        """Return the delay in the store; if the store has none, publish the configured one.
 
-        Ours also counts while the stored one cannot be read, or no lost bookie would be noticed.
+        The configured delay also applies while the store cannot be read, so that a lost bookie is
+        noticed.
         """
         delay_s = self._config.lost_bookie_recovery_delay_s
         try:
@@ -177,7 +178,7 @@ class Auditor:
         self._schedule.close()
 
     async def _is_auditor(self) -> bool:
-        """Return whether the vote still stands: an operator can take it away."""
+        """Return whether the vote still exists: an operator can delete it."""
         try:
             return await self._store.current_auditor() == self._bookie_id
         except BookKeeperError as error:
@@ -187,16 +188,18 @@ class Auditor:
     # Jobs
 
     def _next_job(self) -> AuditJob:
-        """Take the most urgent job; but the first audit comes before all, and without delay.
+        """Remove and return the most urgent job.
 
-        An audit whose delay is over is one like any other: if it fails, what becomes of other
-        bookies must not put it off, or cancel it.
+        The first audit precedes all others, without delay.
+
+        An audit whose delay is over is like any other audit: if it fails, the loss or return of
+        other bookies must not delay or cancel it.
         """
         job = self._schedule.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
         return AuditJob.AUDIT if job is AuditJob.AUDIT_LATER else job
 
     async def _try(self, job: AuditJob) -> None:
-        """Do a job; try it again soon if it fails and nothing else would make up for it."""
+        """Run a job; schedule it again if it fails and no later job replaces it."""
         failure = self._failures.setdefault(job, RepeatedFailure(f"{job.name} failed"))
         try:
             if await self._may_do(job):
@@ -237,7 +240,7 @@ class Auditor:
             await until_enabled(self._store, self._clock)
         if job not in self._intervals_s or not (self._lost.is_waiting and self._has_audited):
             return job in PATIENT or await self._store.replication_enabled()
-        # It would report what the delay is there to keep back.
+        # The check would report the losses that the delay holds back.
         log.info("skipped {job}: an audit follows", job=job.name)
         return False
 
@@ -250,9 +253,9 @@ class Auditor:
         self._obey(self._lost.delay_stored(await self._published_delay()))
 
     async def _look_at_requests(self) -> None:
-        """Begin checks whose stored time another process has changed: an operator requests them so.
+        """Start the checks whose stored time another process has changed: an operator's request.
 
-        A request waits while a check would be skipped, and stays until a check has ended.
+        A request waits while the check would be skipped, and remains until a check has ended.
         """
         assert self._lost is not None
         if self._lost.is_waiting or not await self._store.replication_enabled():
@@ -264,11 +267,11 @@ class Auditor:
                 self._schedule.add(job)
 
     async def _stored_ms(self, job: AuditJob) -> int | None:
-        """Return when a check last ended, as stored; None also if that cannot be read."""
+        """Return the stored end of a check; None if it is missing or cannot be read."""
         try:
             return await self._store.check_time(STORED_AS[job])
         except UNREADABLE as error:
-            if job not in self._checked_ms:  # Once a term
+            if job not in self._checked_ms:  # Once in a term
                 log.warn("{error}", error=error)
             return None
 
@@ -289,7 +292,7 @@ class Auditor:
                 self._schedule.add(AuditJob.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit_twice(self) -> None:
-        """Audit for a bookie that was lost just now; once more later, while one is missing."""
+        """Audit for a bookie that was just lost; audit again later while a bookie is missing."""
         await self._audit()
         if await self._store.known_bookies() - await registered_bookies(self._store):
             self._schedule.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
@@ -332,7 +335,7 @@ class Auditor:
         self._stats.below_write_quorum = len(found) - len(lost) - len(short)
 
     async def _noted(self, job: AuditJob, check: Callable[[], Awaitable[None]]) -> None:
-        """Do a check and store when it ended, unless the check was requested again meanwhile."""
+        """Run a check and store its end, unless the check was requested again during the run."""
         before_ms = await self._stored_ms(job)
         await check()
         if await self._stored_ms(job) == before_ms:

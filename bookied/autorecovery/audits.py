@@ -1,10 +1,10 @@
-"""What the auditor does when it looks: walks over all ledgers that end in marks or in reports.
+"""The audits and checks of the auditor: walks over all ledgers that write marks or reports.
 
 Agrees with BookKeeper 4.18.0, AuditorBookieCheckTask, AuditorCheckAllLedgersTask,
-AuditorPlacementPolicyCheckTask and AuditorReplicasCheckTask. Stricter: a ledger whose metadata
-cannot be read, or that cannot be checked, is reported and keeps no other waiting. Replicas are
-counted (``bkclient.quorum.replica_counts``) by the lists of entries that bookies give; a bookie
-that gives no list has nothing.
+AuditorPlacementPolicyCheckTask and AuditorReplicasCheckTask. Stricter: a ledger that cannot be
+checked, or whose metadata cannot be read, is reported, and the walk goes on. Replicas are counted
+(``bkclient.quorum.replica_counts``) by the bookies' lists of entries; a bookie that returns no list
+counts as empty.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from wire.ledger_metadata import LedgerMetadata
 log = Logger()
 
 LEDGERS_AT_ONCE: Final = 100
-"""Ledgers that are looked at, or marked, at a time."""
+"""Ledgers that are checked or marked in parallel."""
 
 REPLICA_CHECKS_AT_ONCE: Final = 100
 
 NAMED_MAX: Final = 10
-"""How many ledgers of many the log names."""
+"""Ledgers that one log line names."""
 
 
 class DisabledError(ClientError):
-    """Re-replication was disabled meanwhile: what was found is not to be marked."""
+    """Re-replication was disabled during the audit: its result must not be marked."""
 
 
 async def each_ledger(
@@ -59,13 +59,13 @@ async def each_ledger(
     check: Callable[[LedgerId], Coroutine[Deferred[Any], Any, object]],
     at_once: int = LEDGERS_AT_ONCE,
 ) -> int:
-    """Look at every ledger; return how many could not be looked at.
+    """Check every ledger; return how many could not be checked.
 
-    Deleted ledgers count as looked at.
+    Deleted ledgers count as checked.
 
     Raises:
-        MetadataStoreError: the store failed, and the walk ended there.
-        DisabledError: as ``look`` raised it.
+        MetadataStoreError: the store failed, and the walk ended.
+        DisabledError: ``check`` raised it.
     """
     failed = 0
 
@@ -95,10 +95,10 @@ def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
 
 @attrs.frozen
 class AuditResult:
-    """What an audit found: ledgers that were marked, by the bookie that was lost, and in all.
+    """The result of an audit: the marked ledgers, by lost bookie and in all.
 
-    ``size_bytes`` is what they hold, where that is known; ``walk_s`` and ``publish_s`` how long it
-    took to find them, and to mark them.
+    ``size_bytes`` is their size as far as known. ``walk_s`` and ``publish_s`` are the seconds that
+    the audit took to find and to mark them.
     """
 
     marked: Mapping[BookieId, int]
@@ -115,14 +115,15 @@ async def audit_bookies(
     """Mark every ledger that has a fragment on a bookie that is not registered.
 
     Raises:
-        DisabledError: nothing was marked.
-        MetadataStoreError: the store failed; what was marked stays so, and may be marked again.
+        DisabledError: re-replication was disabled; nothing was marked.
+        MetadataStoreError: the store failed; marks remain, and may be written again.
     """
     began_s = seconds()
     before = await registered_bookies(store)
     sizes: dict[LedgerId, int] = {}
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
-    sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
+    # One copy of each ensemble for all ledgers.
+    sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}
 
     failed = 0
     async for one in walk(store):
@@ -134,7 +135,7 @@ async def audit_bookies(
             sizes[one.ledger_id] = one.metadata.length
     walked_s = seconds()
     await insist_enabled(store)
-    # A bookie that came during the walk was never lost.
+    # A bookie that registered during the walk is not lost.
     lost = frozenset[BookieId]().union(*suspects.values()) - await registered_bookies(store)
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
     marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
@@ -159,7 +160,7 @@ async def audit_bookies(
 
 
 async def insist_enabled(store: MetadataStore) -> None:
-    """Raise ``DisabledError`` where re-replication is disabled."""
+    """Raise ``DisabledError`` if re-replication is disabled."""
     if not await store.replication_enabled():
         raise DisabledError("re-replication was disabled meanwhile")
 
@@ -175,10 +176,10 @@ async def check_all_ledgers(
 ) -> int:
     """Read from every ledger, and mark those that lack replicas; return how many were marked.
 
-    ``checked`` hears of each.
+    ``checked`` is called with the metadata of each ledger.
 
     Raises:
-        DisabledError: it was given up.
+        DisabledError: re-replication was disabled, and the check ended.
         MetadataStoreError: the store failed.
     """
     store, marked = client.store, 0
@@ -207,9 +208,9 @@ async def check_all_ledgers(
 
 
 async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ...]:
-    """Return the closed ledgers with a fragment that is not spread as the placement wants it.
+    """Return the closed ledgers with a fragment that violates the placement policy.
 
-    With ``repair`` they are marked, without naming a missing replica.
+    With ``repair`` they are marked, without a missing replica.
     """
     store, cluster = client.store, client.cluster
     found: list[LedgerId] = []
@@ -240,7 +241,7 @@ async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ..
 async def overdue_marks(
     store: MetadataStore, overdue_s: float, now_ms: int
 ) -> tuple[LedgerId, ...]:
-    """Return the ledgers that have been marked for longer than that, and report them."""
+    """Return the ledgers that have been marked for more than ``overdue_s``, and log them."""
 
     def damaged(_ledger_id: LedgerId, error: MarkError) -> None:
         log.warn("cannot read since when ledgers are marked: {error}", error=error)
@@ -263,9 +264,9 @@ async def overdue_marks(
 
 
 async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
-    """Return the closed ledgers of which bookies do not list all entries that they should have.
+    """Return the closed ledgers with entries that their bookies do not list.
 
-    Ledgers that are marked are left out: what they lack is known.
+    Marked ledgers are left out: their missing replicas are known.
     """
     found: dict[LedgerId, ReplicaCounts] = {}
 

@@ -1,10 +1,10 @@
-"""Which bookies are lost, and when an audit (``audits``) marks their ledgers: no I/O, no clock.
+"""The rule about which bookies are lost and when an audit (``audits``) starts: no I/O, no clock.
 
 ``auditor`` reads and publishes the delay; ``bkclient.metadata.tree.underreplication.switches``
 stores it.
 
-One lost bookie may be on its way back: it has ``lostBookieRecoveryDelay`` to do so. When a second
-one goes, that is no restart any more. Agrees with BookKeeper 4.18.0, Auditor.
+A single lost bookie may be restarting, and has ``lostBookieRecoveryDelay`` to return. A second lost
+bookie means that this is not a restart. Agrees with BookKeeper 4.18.0, Auditor.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from wire.ids import BookieId
 
 
 class Audit(enum.Enum):
-    """What becomes of an audit of the bookies."""
+    """A decision about an audit of the bookies."""
 
     NOW = enum.auto()
     CANCELLED = enum.auto()
-    """Forget the audit that was to come."""
+    """Cancel the scheduled audit."""
 
 
 @attrs.frozen
 class AuditLater:
-    """Audit after so long, unless told otherwise before; a timer that runs is set anew."""
+    """Audit after a delay, unless a later decision replaces this one.
+
+    A running timer starts again.
+    """
 
     delay_s: int
 
@@ -37,12 +40,12 @@ Command = Audit | AuditLater
 
 
 class LostBookies:
-    """Which bookies should be there, and which of those that are not wait for their audit.
+    """The known bookies, and the lost ones that wait for their audit.
 
     Args:
-        known: the bookies that have a cookie, whether they are there or not: one that was lost
-            before this began is lost nevertheless.
-        delay: as stored, with its version.
+        known: the bookies with a cookie, registered or not: a bookie that was lost before the
+            auditor started is lost, too.
+        delay: the stored delay with its version.
     """
 
     def __init__(self, known: Collection[BookieId], delay: Versioned[int]) -> None:
@@ -52,11 +55,11 @@ class LostBookies:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an audit is to come after the delay. Periodic checks keep out of its way."""
+        """True if an audit follows after the delay. Periodic checks are skipped meanwhile."""
         return bool(self._waiting)
 
     def seen(self, available: Collection[BookieId]) -> list[Command]:
-        """Take who is registered by now, writable or read-only."""
+        """Note the bookies that are registered now, writable or read-only; return the decisions."""
         commands: list[Command] = []
         self._known |= set(available)
         was_waiting = bool(self._waiting)
@@ -73,9 +76,9 @@ class LostBookies:
         return commands if was_waiting else [*commands, AuditLater(self._delay.value)]
 
     def delay_stored(self, delay: Versioned[int]) -> list[Command]:
-        """Take the delay as it is stored now.
+        """Note the stored delay; return the decisions.
 
-        The same value written again means "audit now"; the same version means nothing.
+        The same value with a new version means "audit now"; the same version means nothing.
         """
         before, self._delay = self._delay, delay
         if delay.version == before.version:
@@ -85,7 +88,7 @@ class LostBookies:
         return [AuditLater(delay.value)] if self._waiting else []
 
     def audited(self, lost: Collection[BookieId] = ()) -> None:
-        """An audit begins, or has ended and marked the ledgers of these bookies."""
+        """Note that an audit began, or that it has marked the ledgers of the bookies ``lost``."""
         self._waiting.clear()
         self._known -= set(lost)
 

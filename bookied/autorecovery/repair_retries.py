@@ -1,4 +1,4 @@
-"""How long a ledger is left alone whose repair failed, and the pauses that a new bookie ends."""
+"""The pauses after failed repairs, and the bookies whose registration ends a pause."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REMEMBERED_MAX: Final = 2000
 """Ledgers whose failures are remembered; the oldest are forgotten first."""
 
 DOUBLINGS: Final = 5
-"""RepairFailures after which the pause is as long as it gets."""
+"""Failures after which the pause has its maximum."""
 
 
 class RepairFailures:
-    """Ledgers that could not be repaired: how often, and which entries could not be read."""
+    """The ledgers that could not be repaired, with failure counts and unreadable entries."""
 
     def __init__(self, longest_s: float) -> None:
-        """``longest_s``: the longest pause before another try."""
+        """``longest_s`` is the longest pause before another attempt."""
         self._longest_s = longest_s
         self._times: OrderedDict[LedgerId, int] = OrderedDict()
         self._unreadable: OrderedDict[LedgerId, set[EntryId]] = OrderedDict()
@@ -35,19 +35,19 @@ class RepairFailures:
         self._reasons: OrderedDict[LedgerId, set[str]] = OrderedDict()
 
     def failed(self, ledger_id: LedgerId) -> float:
-        """Count a failure; return for how long the ledger's lock is to be held."""
+        """Count a failure; return the seconds to keep the ledger's lock."""
         times = self._times.pop(ledger_id, 0)
         _keep(self._times, ledger_id, times + 1)
         return self._longest_s / (1 << max(0, DOUBLINGS - times))
 
     def lost(self, ledger_id: LedgerId) -> bool:
-        """Note that a ledger has lost entries for good; return whether that is news."""
+        """Note that a ledger has lost entries for good; return whether this is new."""
         is_news = ledger_id not in self._lost
         _keep(self._lost, ledger_id, None)
         return is_news
 
     def is_news(self, ledger_id: LedgerId, why: str) -> bool:
-        """Note why a ledger is not repaired; return whether that was not the reason before."""
+        """Note why a ledger is not repaired; return whether the reason is new."""
         reasons = self._reasons.get(ledger_id, set())
         is_news = note_reason(reasons, why)
         _keep(self._reasons, ledger_id, reasons)
@@ -65,11 +65,11 @@ class RepairFailures:
         return sorted(entry_id for entry_id in entries if first <= entry_id <= last)
 
     def readable(self, ledger_id: LedgerId, entries: list[EntryId]) -> None:
-        """Note that entries could be read after all."""
+        """Note that the entries were read after all."""
         self._unreadable.get(ledger_id, set()).difference_update(entries)
 
     def forget(self, ledger_id: LedgerId) -> None:
-        """The ledger has all its replicas, or is deleted."""
+        """Forget a ledger that has all its replicas or is deleted."""
         self._times.pop(ledger_id, None)
         self._unreadable.pop(ledger_id, None)
         self._lost.pop(ledger_id, None)
@@ -84,16 +84,16 @@ def _keep(kept: OrderedDict[LedgerId, T], ledger_id: LedgerId, value: T) -> None
 
 
 AGAIN_S: Final = 60.0
-"""A bookie that ended the pauses ends them again after this time: it may register all the time."""
+"""Seconds before a bookie that ended the pauses may end them again: it may register repeatedly."""
 
 
 class RepairPauses:
-    """The pauses of one worker: a bookie that registers may have the entries that a repair lacked.
+    """The pauses of one worker; a bookie that registers may have the entries that a repair lacked.
 
     Args:
-        store: where bookies are registered.
-        clock: to wait by.
-        changed: called when a bookie may have registered; ``look`` then has work.
+        store: the store with the registrations.
+        clock: the clock of the pauses.
+        changed: called when a bookie may have registered; call ``look`` then.
     """
 
     def __init__(
@@ -105,24 +105,24 @@ class RepairPauses:
         self._is_changed = False
         self._registered = frozenset[BookieId](), frozenset[BookieId]()
         self._ended_s: dict[BookieId, float] = {}
-        """When a registration of these bookies ended the pauses."""
+        """The time at which a registration of each bookie ended the pauses."""
 
     async def begin(self) -> None:
-        """Watch the registered bookies, if that has not begun yet."""
+        """Watch the registered bookies, unless this is done already."""
         if self._watch is None:
             self._watch = await self._store.watch_bookies(self._note_change)
             self._note_change()
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
 
     async def look(self) -> None:
-        """End the pauses if a bookie has registered or become writable since the last look.
+        """End the pauses if a bookie has registered or become writable since the last call.
 
-        A bookie that ended them less than ``AGAIN_S`` ago is left for a later look.
+        A bookie that ended them less than ``AGAIN_S`` ago is left for a later call.
         """
         if not self._is_changed:
             return
@@ -146,7 +146,7 @@ class RepairPauses:
                 pause.wake()
 
     async def wait(self, seconds: float) -> None:
-        """Return after a time, or when ``look`` has seen a bookie register."""
+        """Return after ``seconds``, or when ``look`` has found a registration."""
         pause = WakeUp(self._clock)
         self._waiting.add(pause)
         try:

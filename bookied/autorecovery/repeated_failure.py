@@ -1,4 +1,4 @@
-"""RepeatedFailure: the log lines of what fails again and again, as in an outage."""
+"""Log lines of repeated failures, such as in an outage."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 from twisted.logger import Logger
 
 REASONS_MAX: Final = 20
-"""Reasons that are remembered of one failure; with more they are logged again."""
+"""Reasons that are remembered of one failure; after more, reasons are logged again."""
 
 log = Logger()
 
 
 def note_reason(reasons: set[str], why: str) -> bool:
-    """Note why something failed; return whether that was not one of the reasons before."""
+    """Note the reason of a failure; return whether it is new."""
     if why in reasons:
         return False
     if len(reasons) == REASONS_MAX:
@@ -23,10 +23,10 @@ def note_reason(reasons: set[str], why: str) -> bool:
 
 
 class RepeatedFailure:
-    """Logs why a thing fails: each reason once, and how often it failed when it works again."""
+    """A logger that logs each reason once, and the number of failures after a success."""
 
     def __init__(self, what: str) -> None:
-        """``what``: how the log lines begin, such as "cannot read the vote"."""
+        """``what`` is the begin of the log lines, such as "cannot read the vote"."""
         self._what, self._times = what, 0
         self._reasons: set[str] = set()
 
@@ -38,7 +38,7 @@ class RepeatedFailure:
             log.warn("{what}: {why}", what=self._what, why=why)
 
     def worked(self) -> None:
-        """Note that it works."""
+        """Note a success."""
         if self._times > 1:
             log.info(
                 "{what}: failed {times} times, works again", what=self._what, times=self._times

@@ -1,11 +1,10 @@
-"""Election, auditor and worker over one metadata session, and how they live beside a bookie.
+"""Election, auditor and worker over one metadata session, alone or beside a bookie.
 
-A session that is lost ends all of it: vote and locks are gone with it, and others may have begun.
-As a process of its own that is the process's end, with status 3, as it is Java's; the service
-manager starts it again. Beside a bookie it is not: Java's takes the bookie down with it, which
-makes of one slow moment of the metadata service the loss of bookies all over the cluster, and of
-their ledgers' replicas. There it begins anew, in a new session, and the bookie never notices; its
-registration is in a session of its own.
+The end of a session ends all three: vote and locks vanish with the session, and other processes may
+have started. As a process of its own, autorecovery then ends with status 3, as Java's does, and the
+service manager starts it again. Beside a bookie, Java's autorecovery stops the bookie, too. So one
+slow moment of the metadata service stops bookies all over the cluster. bookied instead starts
+autorecovery again in a new session. The bookie's registration has its own session and is unchanged.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from wire.ids import BookieId
 log = Logger()
 
 AGAIN_S: Final = 5.0
-"""Before what ended is begun again."""
+"""Seconds before ended autorecovery is started again."""
 
 WORKS_S: Final = 60.0
-"""What has run for so long works: the same reason would be news."""
+"""Seconds of a run that counts as a success: a later failure is logged again."""
 
 
 class AutoRecoverySession:
-    """What one session does for autorecovery.
+    """The autorecovery of one session.
 
     Args:
-        client: over the session.
-        config: what auditor and worker are told.
-        bookie_id: the name under which to stand for election.
-        rng: chance.
-        stats: where to count; those of the process.
+        client: a client over the session.
+        config: the settings of auditor and worker.
+        bookie_id: the id that stands for election.
+        rng: the random numbers.
+        stats: the counts of the process.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class AutoRecoverySession:
         """Stand for election, audit while elected, and repair, until cancelled.
 
         Raises:
-            SessionLostError: the session is gone; auditor and worker have stopped.
+            SessionLostError: the session has ended; auditor and worker have stopped.
         """
         lost: Deferred[None] = Deferred()
 
@@ -84,7 +83,8 @@ class AutoRecoverySession:
         ]
         try:
             await DeferredList([lost, *running], fireOnOneErrback=True, consumeErrors=True)
-        except FirstError as error:  # Cancelling cancels those in the list, and comes back so.
+        # A cancellation cancels the Deferreds in the list, and returns as this error.
+        except FirstError as error:
             watch.cancel()
             for one in running:
                 one.cancel()
@@ -98,7 +98,7 @@ class AutoRecoverySession:
 
 
 async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]]) -> None:
-    """Run something again and again until cancelled, whatever ended it."""
+    """Run a function again and again until cancelled, however it ends."""
     failure = RepeatedFailure("autorecovery restarts")
     while True:
         works = clock.callLater(WORKS_S, failure.worked)
@@ -117,15 +117,15 @@ async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]])
 
 
 class AutoRecoveryBesideBookie:
-    """Autorecovery beside a bookie, from one session to the next.
+    """Autorecovery beside a bookie, over one session after another.
 
     Args:
-        open_store: makes a store that is not connected, with a session of its own.
-        make_client: makes a client over a store.
-        config: what auditor and worker are told.
-        bookie_id: the bookie's.
-        clock: to wait by.
-        rng: chance.
+        open_store: returns an unconnected store with a session of its own.
+        make_client: returns a client over a store.
+        config: the settings of auditor and worker.
+        bookie_id: the bookie's id.
+        clock: the clock of the pauses.
+        rng: the random numbers.
     """
 
     def __init__(
@@ -141,23 +141,23 @@ class AutoRecoveryBesideBookie:
         self._config, self._bookie_id = config, bookie_id
         self._clock, self._rng = clock, rng
         self.stats = RepairStats()
-        """What all sessions have done."""
+        """The counts of all sessions."""
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Begin; what fails is tried again and never the bookie's business."""
+        """Start; failures are tried again and never stop the bookie."""
         running = Deferred.fromCoroutine(_run_for_ever(self._clock, self._one_session))
         self._running = running.addErrback(_cancelled)
 
     async def stop(self) -> None:
-        """End it. The session goes, and with it vote and locks."""
+        """Stop and end the session, and with it vote and locks."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
             await running
 
     async def _one_session(self) -> None:
-        """Do what can be done in one session; ends only with an error, that of its end."""
+        """Run autorecovery in one session; end with the error that ended it."""
         store = self._open_store()
         client: Client | None = None
         try:

@@ -1,4 +1,4 @@
-"""Waiting until there may be something to do."""
+"""Waits that end when there may be work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bkclient.replication.autorecovery_admin import end_of_pause
 
 
 class WakeUp:
-    """Rings for one who waits; rung while none waits, it lets the next wait end at once."""
+    """A signal for one waiting task; a signal without a waiting task ends the next wait at once."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class WakeUp:
             self._waiter.callback(None)
 
     async def wait(self, timeout_s: float | None = None) -> None:
-        """Return once it has rung since the last wait, or after ``timeout_s``."""
+        """Return after a signal since the last wait, or after ``timeout_s``."""
         if not self._rung:
             self._waiter = Deferred()
             if timeout_s is not None:
@@ -43,11 +43,11 @@ class WakeUp:
 
 
 PAUSE_LOOK_S_MAX: Final = 3600.0
-"""How long at most until the end of a pause is read again: clocks may be set."""
+"""Seconds after which the end of a pause is read again, because clocks may be set."""
 
 
 async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> None:
-    """Return once re-replication is enabled; enable it where the pause of an operator has ended."""
+    """Return when re-replication is enabled; enable it when an operator's pause is over."""
     if await store.replication_enabled():
         return
     wake_up = WakeUp(clock)

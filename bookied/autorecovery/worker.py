@@ -1,14 +1,14 @@
 """A replication worker: takes marks one by one and repairs their ledgers.
 
-A mark goes only when all of the ledger was checked after the mark was last changed. The lock keeps
-workers out of each other's way, no more: it vanishes with the session, and what is stored of a
-repair is stored by compare-and-swap. Between any two steps a worker can die; the next one begins
-from the metadata.
+The worker deletes a mark only after a check of the complete ledger that began after the last change
+of the mark. The lock only keeps other workers away: it vanishes with the session, and repairs are
+stored by compare-and-swap. A worker can die between any two steps; the next worker begins from the
+metadata.
 
-Agrees with BookKeeper 4.18.0, ReplicationWorker. Stricter: a writer is fenced only where a bookie
-is gone, or where an entry is still missing that was confirmed before the grace period, and never
-while re-replication is disabled; a ledger that lost entries for good is reported once; and what is
-wrong with one ledger ends its repair, not the worker.
+Agrees with BookKeeper 4.18.0, ReplicationWorker. Stricter: a writer is fenced only if a bookie is
+lost, or if an entry that was confirmed before the grace period is still missing, and never while
+re-replication is disabled; a ledger that lost entries for good is reported once; and a problem with
+one ledger ends its repair, not the worker.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ from wire.ids import LedgerId
 log = Logger()
 
 LOOK_AGAIN_S: Final = 60.0
-"""How often to look for marks though no watch says that there are any."""
+"""Seconds between two searches for marks without a watch that reports marks."""
 
 HELD_MAX: Final = 1000
-"""Ledgers whose locks are held while they wait; with more the worker waits itself."""
+"""Ledgers whose locks are kept during a pause; with more the worker itself waits."""
 
 
 REPORTED_MAX: Final = 10
-"""Fragments of one ledger that are logged by themselves, if they cannot be repaired."""
+"""Unrepaired fragments of one ledger that have their own log line."""
 
 
 class RepairOutcome(enum.Enum):
-    """What became of one pass over a ledger."""
+    """The result of one pass over a ledger."""
 
     INTACT = enum.auto()
-    """Every replica is where it should be, or the ledger is gone."""
+    """Every replica is in its place, or the ledger is deleted."""
     OPEN = enum.auto()
-    """What it lacks may still grow: the writer gets time to repair it itself."""
+    """The incomplete fragment may still grow: the writer gets time to repair it."""
     LACKING = enum.auto()
-    """Not everything could be copied; later perhaps."""
+    """Some entries could not be copied; a later attempt may succeed."""
     LOST = enum.auto()
-    """Entries are left that no bookie could have any more."""
+    """Some entries cannot be on any bookie."""
 
 
 class Worker:
@@ -84,7 +84,10 @@ class Worker:
         rng: random.Random,
         stats: WorkerStats | None = None,
     ) -> None:
-        """Prepare. The locks belong to the session of ``client``; ``rng`` says what checks read."""
+        """Prepare. The locks belong to the session of ``client``.
+
+        ``rng`` chooses the entries to check.
+        """
         self._stats = WorkerStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._rng = config, rng
@@ -102,7 +105,7 @@ class Worker:
         )
         self._failures = RepairFailures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
-        self._unrepaired: list[str] = []  # Why, of fragments of the ledger at hand.
+        self._unrepaired: list[str] = []  # Reasons, for fragments of the present ledger.
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
@@ -126,7 +129,7 @@ class Worker:
             raise
 
     async def _take_one(self) -> None:
-        """Repair a ledger that is marked and not locked, or wait until there may be one."""
+        """Repair a marked ledger without a lock, or wait for one."""
         await until_enabled(self._store, self._clock)
         await self._pauses.look()
         if len(self._held) >= HELD_MAX:
@@ -145,7 +148,7 @@ class Worker:
         await deferLater(self._clock, self._config.repair_backoff_ms / 1000)
 
     async def _let_go(self) -> None:
-        """End what waits. The locks go with the session."""
+        """End the waits. The locks vanish with the session."""
         self._pauses.end()
         if self._watch is not None:
             self._watch.cancel()
@@ -158,7 +161,7 @@ class Worker:
     # One ledger
 
     async def repair(self, ledger_id: LedgerId) -> RepairOutcome:
-        """Go over a ledger whose lock this worker holds; see to its mark and its lock."""
+        """Repair a ledger that this worker has locked; delete its mark and its lock as needed."""
         began_s, before = self._clock.seconds(), self._stats.entries_written
         outcome = await self._repair(ledger_id)
         took_ms = (self._clock.seconds() - began_s) * 1000
@@ -208,7 +211,7 @@ class Worker:
             self._hold(ledger_id, self._pauses.wait(0))
 
     async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, LedgerView]:
-        """Copy what can be copied, then look again at all of it."""
+        """Copy missing replicas, then check the complete ledger again."""
         ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
         checker = await _checker_of_mark(self._checker, self._store, ledger_id)
@@ -232,10 +235,10 @@ class Worker:
         return RepairOutcome.INTACT, ledger
 
     async def _spread(self, ledger: LedgerView) -> list[bool]:
-        """Move fragments of a closed ledger that are not spread as they should be, if wanted.
+        """Move fragments of a closed ledger that violate the placement policy, if configured.
 
-        Return of each whether that succeeded. A fragment that cannot be spread better is not
-        counted: the auditor will look at it again.
+        Return for each fragment whether it was moved. A fragment without a better placement is left
+        out: the auditor will check it again.
         """
         cluster, metadata = self._client.cluster, ledger.metadata
         if not self._config.repair_placement or not metadata.is_closed:
@@ -268,7 +271,7 @@ class Worker:
         return True
 
     async def _repair_missing(self, ledger: LedgerView, lack: MissingPlaces) -> None:
-        """Repair one fragment; what goes wrong there must not keep the others waiting."""
+        """Repair one fragment; an error must not stop the repair of other fragments."""
         fragment, ledger_id = lack.fragment, ledger.ledger_id
         try:
             first = self._failures.to_read_first(ledger_id, fragment.first, fragment.last)
@@ -290,10 +293,10 @@ class Worker:
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         self._unrepaired.append(why)
 
-    # Ledgers that wait, with their locks held
+    # Waiting ledgers with their locks
 
     def _hold(self, ledger_id: LedgerId, wait: Coroutine[Deferred[Any], Any, None]) -> None:
-        """Keep the lock while something is waited for, then let the ledger be taken up again."""
+        """Keep the lock until ``wait`` has ended, then allow the next repair of the ledger."""
         self._held[ledger_id] = Deferred.fromCoroutine(self._wait_and_release(ledger_id, wait))
 
     async def _wait_and_release(
@@ -315,7 +318,10 @@ class Worker:
         self._wake_up.wake()
 
     async def _release(self, ledger_id: LedgerId) -> None:
-        """Release a lock, for sure: one that stays keeps every worker from the ledger."""
+        """Release a lock, with repeated attempts.
+
+        A lock that stays keeps every worker from the ledger.
+        """
         not_released = RepeatedFailure(f"cannot release the lock of ledger {ledger_id}")
         while True:
             try:
@@ -342,7 +348,7 @@ class Worker:
         return self._config.failed_ledger_grace_ms / 1000
 
     async def _see_to_writer(self, before: LedgerView) -> None:
-        """Give the writer its time; recover the ledger if it has not used it."""
+        """Wait for the writer's repair; recover the ledger if the writer has not repaired it."""
         await deferLater(self._clock, self._config.open_ledger_grace_ms / 1000)
         if not await self._store.replication_enabled():
             return
@@ -350,7 +356,7 @@ class Worker:
         ledger = await view_ledger(self._client, ledger_id)
         available = await registered_bookies(self._store)
         if not needs_recovery(ledger.metadata, available):
-            # What was confirmed meanwhile may be on its way to its last bookie.
+            # Entries confirmed during the wait may still be on their way to their last bookie.
             ledger = attrs.evolve(ledger, lac=before.lac) if ledger.lac is not None else ledger
             lacks = await self._checker.check(ledger, available)
             if all(lack.fragment.is_closed for lack in lacks):
@@ -379,7 +385,10 @@ def _report_fragments(ledger_id: LedgerId, reasons: list[str]) -> None:
 async def _checker_of_mark(
     checker: LedgerChecker, store: MetadataStore, ledger_id: LedgerId
 ) -> LedgerChecker:
-    """Return what checks a marked ledger: the audit that marked it may have read other samples."""
+    """Return the checker of a marked ledger, which reads the marked replicas completely.
+
+    The audit that marked the ledger may have read other samples.
+    """
     mark = None
     if checker.percentage:
         with suppress(MetadataFormatError):

@@ -1,1 +1,1 @@
-"""Settings of a bookie."""
+"""The settings of a bookie."""

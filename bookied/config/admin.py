@@ -13,7 +13,7 @@ from bkclient.config.findings import FindingKind, SettingFinding, Severity, inva
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 
 PROMETHEUS: Final = "PrometheusMetricsProvider"
-"""The simple name of the one provider whose text is served here."""
+"""The simple name of the one metrics provider that bookied implements."""
 
 
 _OPEN: Final = (
@@ -28,9 +28,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class AdminConfig:
-    """Where a bookie is asked over HTTP, and by whom."""
+    """The settings of the HTTP admin server and its clients."""
 
     http_enabled: bool = setting(
         False,
@@ -150,13 +150,13 @@ class AdminConfig:
 
     @property
     def serves_stats_alone(self) -> bool:
-        """Whether metrics have a port of their own."""
+        """True if metrics have a port of their own."""
         named = self.stats_provider.rpartition(".")[2] == PROMETHEUS
         return named and self.stats_http_enabled and not self.http_enabled
 
     @property
     def https(self) -> TlsSettings | None:
-        """What the HTTP server's end of TLS is told; ``None`` where it speaks in clear."""
+        """The TLS settings of the HTTP server; ``None`` without TLS."""
         if not (self.http_enabled and self.http_tls):
             return None
         return TlsSettings(
@@ -179,7 +179,7 @@ class AdminConfig:
         )
 
     def admin_problems(self) -> Iterator[SettingFinding]:
-        """Give what cannot be provided, and what is open to more than was perhaps meant."""
+        """Yield settings that cannot be used, and settings that may allow more than intended."""
         name = self.stats_provider.rpartition(".")[2]
         if name and name not in {PROMETHEUS, "NullStatsProvider"}:
             yield _warning(

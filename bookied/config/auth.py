@@ -1,4 +1,4 @@
-"""Who may log in to a bookie, and how.
+"""The settings of authentication and authorization.
 
 Agrees with BookKeeper 4.18.0: SASLBookieAuthProviderFactory and BookieAuthZFactory.
 """
@@ -34,9 +34,9 @@ def _no_pattern(text: str) -> str | None:
     return None
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class BookieAuthConfig(JaasConfig):
-    """How clients log in to a bookie, and which may."""
+    """The settings by which clients authenticate to a bookie, and the clients that are allowed."""
 
     auth_factory: str = setting(
         "",
@@ -66,16 +66,16 @@ class BookieAuthConfig(JaasConfig):
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients show who they are by name and password."""
+        """True if clients authenticate with a name and a password."""
         return simple_name(self.auth_factory) == SASL_BOOKIE
 
     @property
     def has_roles(self) -> bool:
-        """Whether clients show who they are by their certificate."""
+        """True if clients authenticate with their certificate."""
         return simple_name(self.auth_factory) == CERTIFICATES
 
     def auth_problems(self, *, wants_certificates: bool) -> Iterator[SettingFinding]:
-        """Return what is missing; without it no login can succeed."""
+        """Yield missing settings without which no authentication can succeed."""
         if self.has_roles and not self.authorized_roles:
             yield invalid(
                 "authorizedRoles", f"is empty, and {CERTIFICATES} allows clients by their role"

@@ -1,7 +1,7 @@
 """The settings of autorecovery, by Java's keys (BookKeeper 4.18.0, ServerConfiguration).
 
-How much is copied at a time, and how fast, are settings of the client:
-``rereplicationEntryBatchSize`` and ``replicationRateByBytes``.
+The size and rate of copies are client settings: ``rereplicationEntryBatchSize`` and
+``replicationRateByBytes``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import attrs
 from bkclient.config.declaration import setting
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases of a bookie's settings.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes of a bookie's settings.
 class AutoRecoveryConfig:
-    """When the auditor looks, and how patient workers are."""
+    """The intervals of the auditor, and the pauses of workers."""
 
     autorecovery: bool = setting(
         False,

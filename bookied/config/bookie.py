@@ -1,8 +1,9 @@
 """The settings of one bookie: the class behind ``bookied --conf``.
 
 ``BookieConfig`` reads an unmodified Java ``bk_server.conf`` (BookKeeper 4.18.0,
-ServerConfiguration). What it cannot give is refused where going on would lose safety, and named
-otherwise; see ``java_keys``. The keys are declared by group in the modules beside this one.
+ServerConfiguration). A setting that bookied does not support is refused if ignoring it would lose
+safety, and otherwise reported; see ``java_keys``. The modules beside this one declare the keys by
+group.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from bookied.config.storage import LedgerConfig, StorageClass
 from bookied.config.tls import BookieTlsConfig
 
 LEVELS: Final = ("debug", "info", "warn", "error", "critical")
-"""From which on events can be logged."""
+"""The log levels, lowest first."""
 
 __all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
 
@@ -44,9 +45,9 @@ def _not_an_umask(text: str) -> str | None:
     return "takes permissions from the bookie itself" if int(text, 8) & 0o700 else None
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class IdentityConfig:
-    """Under which name and address a bookie is known, and where it listens."""
+    """The id and address of a bookie, and the address it listens on."""
 
     port: int = setting(
         3181,
@@ -129,11 +130,11 @@ class IdentityConfig:
 
     @property
     def umask(self) -> int:
-        """What is taken from the permissions of new directories and files."""
+        """The permission bits that new directories and files do not get."""
         return int(self.file_umask, 8)
 
     def identity_problems(self) -> Iterator[SettingFinding]:
-        """Give what Java's validate() and start refuse about identity."""
+        """Yield settings of the identity that Java's validate() or start refuses."""
         if self.port == 0 and not self.allow_ephemeral_ports:
             yield invalid("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
         if self.permitted_users and user_name() not in self.permitted_users:
@@ -142,9 +143,9 @@ class IdentityConfig:
             yield invalid("permittedStartupUsers", why)
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class LogConfig:
-    """What is logged."""
+    """The settings of the log."""
 
     log_level: str = setting(
         "info",
@@ -178,21 +179,21 @@ class BookieConfig(
 
     @property
     def high_priority_bytes_min(self) -> int:
-        """Space needed for recovery adds while read-only."""
+        """The space that recovery adds need while the bookie is read-only."""
         least = self._high_priority_bytes_min
         return self.entry_log_bytes_min(self.log_bytes_max) if least is None else least
 
     @property
     def has_client(self) -> bool:
-        """Whether the bookie asks others in its own right: to repair, for the admin.
+        """True if the bookie is a client of other bookies: for repair, or for the admin API.
 
-        The latter does without where no certificate could be trusted.
+        The admin API has no client if no certificate of other bookies could be trusted.
         """
         for_admin = self.http_enabled and (not self.has_tls or bool(self.tls_trust_store))
         return self.autorecovery or self.check_integrity or for_admin
 
     def cross_check(self) -> Iterator[SettingFinding]:
-        """Give every finding about values that do not go together."""
+        """Yield the settings that contradict each other."""
         yield from super().cross_check()
         yield from self.identity_problems()
         yield from self.journal_problems()
@@ -211,7 +212,7 @@ class BookieConfig(
 def load_bookie_config(
     properties: Properties, *, strict: bool = False
 ) -> tuple[BookieConfig, Findings]:
-    """Return a bookie's settings; client keys may stand in the same file.
+    """Return a bookie's settings; client keys may be in the same file.
 
     Raises:
         ConfigError: at least one value is refused.
@@ -230,7 +231,7 @@ def load_bookie_config(
 
 
 def load_client_config(properties: Properties) -> ClientConfig:
-    """Return the client's settings that stand in a bookie's file, as autorecovery needs them.
+    """Return the client's settings in a bookie's file, for autorecovery.
 
     Raises:
         ConfigError: at least one value is refused.
@@ -239,6 +240,6 @@ def load_client_config(properties: Properties) -> ClientConfig:
 
 
 def worst(findings: Iterable[SettingFinding]) -> Severity:
-    """Return the worst severity among ``findings``; ``NOTE`` for none."""
+    """Return the worst severity among ``findings``; ``NOTE`` if there are none."""
     order = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
     return max((found.severity for found in findings), key=order.index, default=Severity.NOTE)

@@ -1,7 +1,7 @@
 """The settings of DbLedgerStorage, by Java's keys (BookKeeper 4.18.0): memory and RocksDB.
 
-Java reads these keys with DbLedgerStorage only, and so they are here. What it takes as a share of
-its direct memory is a fixed budget here, divided by the ledger directories.
+Only Java's DbLedgerStorage reads these keys. A share of the direct memory in Java is a fixed budget
+here, divided by the ledger directories.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BLOCK_CACHE_BYTES: Final = 32 * _MB
 _FEWEST_FILES: Final = 16
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class DbStorageConfig:
-    """DbLedgerStorage: its write cache, and how RocksDB keeps its index."""
+    """The settings of DbLedgerStorage's write cache and of its index in RocksDB."""
 
     db_write_cache_mb: int | None = setting(
         None,
@@ -85,9 +85,9 @@ class DbStorageConfig:
     )
 
     def rocks_settings(self, *, directories: int, open_files_max: int) -> RocksSettings:
-        """Return the settings of each database of a bookie with so many ledger directories.
+        """Return the settings of each database of a bookie with ``directories`` ledger directories.
 
-        ``open_files_max`` is what all of them may have open, two databases a directory.
+        All databases together, two a directory, may have ``open_files_max`` files open.
         """
         return RocksSettings(
             write_buffer_bytes=(self.rocks_write_buffer_mb or 0) * _MB
@@ -106,11 +106,11 @@ class DbStorageConfig:
 
 @attrs.frozen(kw_only=True)
 class RocksSettings:
-    """How a database is laid out and what memory it takes; Java's names for them beside.
+    """The layout and memory of a database; each field names its Java key.
 
-    ``locations`` gets ``block_cache_bytes`` and up to four times ``write_buffer_bytes``, while its
-    tables are written. ``ledgers`` is small: RocksDB's own defaults, as in Java, but for a smaller
-    write buffer.
+    ``locations`` gets ``block_cache_bytes`` and, while its tables are written, up to four times
+    ``write_buffer_bytes``. ``ledgers`` is small: it has RocksDB's defaults, as in Java, except for
+    a smaller write buffer.
     """
 
     write_buffer_bytes: int = 16 * 1024 * 1024

@@ -1,7 +1,7 @@
-"""When a disk counts as full, and what a bookie does then.
+"""The settings by which a disk counts as full, and the bookie's reaction.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
-unit their key has in a file; the properties give bytes and seconds.
+unit that their key has in a file; the properties are bytes and seconds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bkclient.config.findings import SettingFinding, invalid
 _MB: Final = 1024 * 1024
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class DiskConfig:
-    """When a disk counts as full, and what happens then."""
+    """The settings by which a disk counts as full, and the bookie's reaction."""
 
     disk_check_interval_ms: int = setting(
         10_000,
@@ -98,17 +98,17 @@ class DiskConfig:
 
     @property
     def disk_writable_below(self) -> float:
-        """Share in use below which a read-only bookie becomes writable again."""
+        """The share in use below which a read-only bookie becomes writable again."""
         low = self._disk_writable_below
         return self.disk_full_at if low is None else low
 
     def entry_log_bytes_min(self, log_bytes_max: int) -> int:
-        """Space needed for a new entry log on a full disk."""
+        """Return the space that a new entry log needs on a full disk."""
         least = self._entry_log_bytes_min
         return log_bytes_max if least is None else least
 
     def disk_problems(self) -> Iterator[SettingFinding]:
-        """Give thresholds that contradict each other."""
+        """Yield thresholds that contradict each other."""
         above = f"is above diskUsageThreshold={self.disk_full_at}"
         if self.disk_writable_below > self.disk_full_at:
             yield invalid("diskUsageLwmThreshold", f"{self.disk_writable_below} {above}")

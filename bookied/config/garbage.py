@@ -1,7 +1,7 @@
-"""How a bookie collects garbage: how often, at what rate, and the thresholds of compaction.
+"""The settings of garbage collection: intervals, rates and the thresholds of compaction.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
-unit their key has in a file; the properties give bytes and seconds.
+unit that their key has in a file; the properties are bytes and seconds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from bkclient.config.declaration import setting
 from bkclient.config.findings import SettingFinding, invalid
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class CollectorConfig:
-    """Garbage collection, compaction and the scrubber."""
+    """The settings of garbage collection, compaction and the scrubber."""
 
     gc_wait_ms: int = setting(
         600_000,
@@ -153,7 +153,7 @@ class CollectorConfig:
     )
 
     def collector_problems(self) -> Iterator[SettingFinding]:
-        """Give what Java's GarbageCollectorThread refuses to start with."""
+        """Yield settings with which Java's GarbageCollectorThread refuses to start."""
         minor = ("minorCompaction", self.minor_interval_s, self.minor_threshold)
         major = ("majorCompaction", self.major_interval_s, self.major_threshold)
         enabled = [one for one in (minor, major) if one[1] > 0 and one[2] > 0]

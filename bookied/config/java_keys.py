@@ -1,7 +1,7 @@
-"""Keys of a Java ``bk_server.conf`` that ``bookied`` knows and does not use, and why.
+"""The keys of a Java ``bk_server.conf`` that bookied ignores or refuses, with reasons.
 
-The one list behind "no effect" and "refused": commands.md, sections 5.2 to 5.4. Keys
-that are used are attributes of ``BookieConfig``.
+The keys are those of commands.md, sections 5.2 to 5.4. Keys that bookied uses are attributes of
+``BookieConfig``.
 """
 
 from __future__ import annotations

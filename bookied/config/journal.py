@@ -1,7 +1,7 @@
-"""The settings of a bookie's journal: where, how large, when adds are synced.
+"""The settings of a bookie's journal: directories, sizes, and the time of syncs.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
-unit their key has in a file; the properties give bytes and seconds.
+unit that their key has in a file; the properties are bytes and seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def may_be_emptied(key: str, directories: tuple[str, ...]) -> Iterator[SettingFi
             yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class JournalConfig:
-    """The journal: where, how large, and when a group of adds is worth an fsync."""
+    """The journal's directories and sizes, and the limits of a group of adds between two syncs."""
 
     _journal_directories: tuple[str, ...] = setting(
         (),
@@ -151,21 +151,21 @@ class JournalConfig:
 
     @property
     def journal_bytes_max(self) -> int:
-        """Size at which a journal rolls."""
+        """The size at which a new journal begins."""
         return self.journal_max_size_mb * _MB
 
     @property
     def journal_prealloc_bytes(self) -> int:
-        """How much a journal is preallocated at a time."""
+        """The bytes by which a journal is preallocated."""
         return self.journal_prealloc_mb * _MB
 
     @property
     def journal_queue_bytes_max(self) -> int:
-        """Bytes that may be received and not yet synced."""
+        """The bytes that may be received and not yet synced."""
         return (self.journal_memory_mb_max or 32) * _MB
 
     def journal_problems(self) -> Iterator[SettingFinding]:
-        """Give what Java's validate() refuses about the journal, and unsafe directories."""
+        """Yield settings of the journal that Java's validate() refuses, and unsafe directories."""
         key = "journalDirectories" if self._journal_directories else "journalDirectory"
         yield from may_be_emptied(key, self.journal_directories)
         if self.journal_alignment_bytes % 512:

@@ -1,4 +1,4 @@
-"""How much clients may have in progress, and how much memory that may take."""
+"""The limits on clients' requests in progress, and on their memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bkclient.config.declaration import setting
 from bkclient.config.findings import FindingKind, SettingFinding, invalid
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class LimitsConfig:
     """The settings that limit a bookie's work, and those of its mode."""
 
@@ -143,7 +143,7 @@ class LimitsConfig:
     )
 
     def limits_problems(self) -> Iterator[SettingFinding]:
-        """Give what cannot be provided, and limits that contradict each other."""
+        """Yield settings that bookied does not support, and limits that contradict each other."""
         if self.extra_components and not self.ignore_extra_component_failures:
             yield attrs.evolve(
                 invalid(

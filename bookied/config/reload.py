@@ -1,9 +1,9 @@
-"""Settings that a running bookie can change: a rule, no effects.
+"""The settings that a running bookie can change: a rule without effects.
 
-Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
-ConfigurationService); of most it never looks at the value again. Here only what takes effect can be
-changed, all that is asked or none of it, until the settings are read again: what SIGHUP takes as
-well (see ``reload``), except who may log in.
+Java's bookie accepts any key and reports success (BookKeeper 4.18.0, ConfigurationService), but
+never reads most values again. bookied changes only settings that take effect: all of a request or
+none. The changes last until the settings are read again. They are the settings that SIGHUP reads
+again, too (see ``reload``), except the list of clients that may authenticate.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from wire.errors import BookKeeperError
 
 @attrs.frozen
 class SettingsSource:
-    """Where a bookie's settings come from."""
+    """The source of a bookie's settings."""
 
     read: Callable[[], BookieConfig]
-    """Return the settings as they are now; blocks."""
+    """Returns the present settings of the source; blocks."""
     file: Path | None = None
     """The settings file, if the process was given one."""
     origins: Callable[[], Mapping[str, str]] = dict
-    """Return where each value that is not a default comes from, by its key; blocks."""
+    """Returns the source of each value that is not a default, by its key; blocks."""
 
 
 _LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
-"""Who may log in is decided by those who may write the settings file."""
+"""Keys that only the settings file can change: its writers decide who may authenticate."""
 
 
 class SettingsRefusedError(BookKeeperError):
@@ -50,7 +50,7 @@ class ContradictionError(InvalidValueError):
 
 
 def changeable() -> dict[str, DeclaredSetting]:
-    """Return the settings that can be, by their Java keys."""
+    """Return the settings that can change at run time, by their Java keys."""
     return {
         one.spec.key: one
         for one in declared(BookieConfig)
@@ -59,15 +59,15 @@ def changeable() -> dict[str, DeclaredSetting]:
 
 
 def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> BookieConfig:
-    """Return the settings with new values, by their Java keys.
+    """Return the settings with new values.
 
     Args:
-        config: as the bookie runs.
-        given: values as JSON has them; texts are read as in a settings file.
+        config: the settings of the running bookie.
+        given: new values by Java key, as JSON values; strings are parsed as in a settings file.
 
     Raises:
-        SettingsRefusedError: at least one cannot be; it says why, and none is changed.
-        ContradictionError: the new values contradict each other, or values of other settings.
+        SettingsRefusedError: a setting cannot change, with the reason; no setting is changed.
+        ContradictionError: the new values contradict each other, or other settings.
     """
     changed = attrs.evolve(config, **read_settings(given))
     before = set(_errors(config))
@@ -78,11 +78,11 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
 
 
 def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return values by their names in ``BookieConfig``, each looked at by itself.
+    """Return values by their names in ``BookieConfig``, each checked separately.
 
     Raises:
-        SettingsRefusedError: one cannot be changed.
-        InvalidValueError: one cannot have this value.
+        SettingsRefusedError: a setting cannot change.
+        InvalidValueError: a setting cannot have this value.
     """
     by_key = changeable()
     fixed = sorted(given.keys() - by_key.keys())
@@ -119,10 +119,10 @@ EARLIER: Final = "an earlier settings file"
 def origins_in_effect(
     now: BookieConfig, fresh: BookieConfig, origins: Mapping[str, str], set_by_hand: Container[str]
 ) -> dict[str, str]:
-    """Return where each value of ``now`` comes from, by its key.
+    """Return the source of each value of ``now``, by its key.
 
-    ``fresh`` is what the sources say at the moment, and ``origins`` where they say it. A value that
-    the next start would not take was set at run time, or its source has changed since.
+    ``fresh`` has the present values of the sources, and ``origins`` their places. A value that
+    differs from ``fresh`` was set at run time, or its source has changed since.
     """
     return {
         one.spec.key: origins.get(one.spec.key, "default")
@@ -136,18 +136,18 @@ def origins_in_effect(
 
 @attrs.frozen
 class Reload:
-    """What comes of settings that were read again."""
+    """The result of reading the settings again."""
 
     config: BookieConfig
-    """What holds from now on."""
+    """The settings from now on."""
     taken: tuple[tuple[str, str], ...] = ()
-    """Key and text of what is obeyed at once; secrets are masked."""
+    """Key and text of each setting that takes effect at once; secrets are masked."""
     later: tuple[str, ...] = ()
-    """Keys whose other values hold from the next start on."""
+    """Keys with new values that take effect at the next start."""
 
 
 def reloaded(now: BookieConfig, fresh: BookieConfig) -> Reload:
-    """Return what becomes of ``now`` where the settings say ``fresh``."""
+    """Return the result of replacing ``now`` with the values ``fresh`` of the sources."""
     different = [
         one for one in declared(BookieConfig) if getattr(now, one.name) != getattr(fresh, one.name)
     ]

@@ -1,7 +1,7 @@
 """The settings of a bookie's ledger storage: directories, entry logs, write cache, index.
 
 Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
-unit their key has in a file; the properties give bytes and seconds.
+unit that their key has in a file; the properties are bytes and seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE_LOG: Final = "all ledgers share one entry log"
 
 
 class StorageClass(enum.Enum):
-    """How entries are stored; the value is the simple name of Java's class."""
+    """The layout of the storage; the value is the simple name of Java's class."""
 
     INTERLEAVED = "InterleavedLedgerStorage"
     SORTED = "SortedLedgerStorage"
@@ -38,9 +38,9 @@ def _storage_class(text: str) -> StorageClass:
         ) from None
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class LedgerConfig:
-    """Entry logs and index: where, how large, how buffered."""
+    """The directories, sizes and buffers of entry logs and index."""
 
     ledger_directories: tuple[str, ...] = setting(
         ("/tmp/bk-data",),  # noqa: S108  # Java's default, warned about
@@ -125,16 +125,16 @@ class LedgerConfig:
 
     @property
     def named_index_directories(self) -> tuple[str, ...] | None:
-        """The index directories, ``None`` where they are not configured."""
+        """The index directories, ``None`` if none are configured."""
         return self._index_directories or None
 
     @property
     def index_directories(self) -> tuple[str, ...]:
-        """The index directories: the ledger directories where none are configured."""
+        """The index directories; the ledger directories if none are configured."""
         return self._index_directories or self.ledger_directories
 
     def ledger_problems(self) -> Iterator[SettingFinding]:
-        """Give what cannot work about entry logs and index, and unsafe directories."""
+        """Yield settings of entry logs and index that cannot work, and unsafe directories."""
         yield from may_be_emptied("ledgerDirectories", self.ledger_directories)
         yield from may_be_emptied("indexDirectories", self._index_directories)
         ledgers, indexes = len(self.ledger_directories), len(self.index_directories)

@@ -1,7 +1,7 @@
 """A bookie's settings of TLS.
 
-Versions and cipher suites are keys of bookies and clients: ``bkclient.config.tls`` declares them,
-and ``bkclient.connection.security.tls_contexts`` applies them.
+Bookies and clients have the same keys for versions and cipher suites: ``bkclient.config.tls``
+declares them, and ``bkclient.connection.security.tls_contexts`` applies them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bkclient.config.findings import SettingFinding, invalid
 from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class BookieTlsConfig(TlsConfig):
     """A bookie's settings of TLS."""
 
@@ -50,7 +50,7 @@ class BookieTlsConfig(TlsConfig):
 
     @property
     def tls(self) -> TlsSettings | None:
-        """What the bookie's end is told; ``None`` where TLS is off."""
+        """The TLS settings of the bookie's port; ``None`` without TLS."""
         if not self.has_tls:
             return None
         return TlsSettings(
@@ -75,7 +75,7 @@ class BookieTlsConfig(TlsConfig):
         )
 
     def tls_problems(self) -> Iterator[SettingFinding]:
-        """Give what is missing, and what lets in more than was perhaps meant."""
+        """Yield missing settings, and settings that may allow more than intended."""
         if not self.has_tls:
             if self.tls_required:
                 yield invalid(

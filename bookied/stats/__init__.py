@@ -1,1 +1,1 @@
-"""What a bookie counts, and how monitoring reads it: names, labels and types as Java's."""
+"""The metrics of a bookie: names, labels and types as Java's."""

@@ -1,4 +1,4 @@
-"""The metrics that the parts of a bookie count, with their names. Each part has its own.
+"""The metrics of a bookie's parts, with their names.
 
 A batch is counted once, with the number of its entries: no entry of the hot path costs a call.
 """
@@ -55,11 +55,11 @@ OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
 _MS: Final = 1000.0
 
 FAILURES_MAX: Final = 1000
-"""Ledgers of which is known why they were not repaired."""
+"""Ledgers whose reason of a failed repair is remembered."""
 
 
 def operation_of(request: Request) -> str:
-    """Return under which name a request is counted; empty for those that Java does not count."""
+    """Return the name under which a request is counted; empty if Java does not count it."""
     if isinstance(request, (ReadRequest, BatchReadRequest)):
         if request.flags & ReadFlag.FENCE:
             return FENCE
@@ -69,10 +69,10 @@ def operation_of(request: Request) -> str:
 
 
 class Summaries:
-    """What has notes to count and windows to end."""
+    """Metrics with noted values and windows."""
 
     def settle(self) -> None:
-        """Count what was noted; before anybody looks."""
+        """Count the noted values; called before metrics are read."""
         for one in self._summaries():
             one.fold()
 
@@ -91,60 +91,60 @@ class Summaries:
 
 @attrs.define(eq=False)
 class RequestStats(Summaries):
-    """What clients ask, and how long it takes; sizes are of entry packets, in bytes."""
+    """Requests of clients and their durations; sizes are of entry packets, in bytes."""
 
     now_ns: Callable[[], int] = time.perf_counter_ns
     requests: dict[str, Summary] = attrs.field(
         init=False, factory=lambda: {name: Summary() for name in OPERATIONS}
     )
-    """From the read that brought the request's end to the answer's way out."""
+    """From the read that completed the request to the write of the answer."""
     bookie_add: Summary = latency("bookie_BOOKIE_ADD_ENTRY")
-    """What the bookie itself takes to store adds and queue them for the journal."""
+    """The time to store adds in memory and queue them for the journal."""
     bookie_recovery_add: Summary = latency("bookie_BOOKIE_RECOVERY_ADD_ENTRY")
     bookie_add_bytes: Summary = sizes("bookie_BOOKIE_ADD_ENTRY_BYTES")
     bookie_read_bytes: Summary = sizes("bookie_BOOKIE_READ_ENTRY_BYTES")
     channel_write: Summary = latency("bookkeeper_server_CHANNEL_WRITE")
-    """What it takes to hand answers to the transport."""
+    """The time to pass answers to the transport."""
     fence_wait: Summary = latency("bookkeeper_server_READ_ENTRY_FENCE_WAIT")
     fence_read: Summary = latency("bookkeeper_server_READ_ENTRY_FENCE_READ")
     poll_wait: Summary = latency("bookkeeper_server_READ_ENTRY_LONG_POLL_WAIT")
     poll_read: Summary = latency("bookkeeper_server_READ_ENTRY_LONG_POLL_READ")
     disk_wait: Summary = latency("bookkeeper_server_READ_ENTRY_SCHEDULING_DELAY")
-    """How long reads wait for a thread."""
+    """The time that reads wait for a thread."""
     disk_read: Summary = latency("bookie_STORAGE_GET_ENTRY")
     blocked_wait: Summary = latency(
         "bookkeeper_server_ADD_ENTRY_BLOCKED_WAIT",
         "bookkeeper_server_READ_ENTRY_BLOCKED_WAIT",
         "bookie_SKIP_LIST_THROTTLING_LATENCY",
     )
-    """How long no connection was read, because too much was in progress."""
+    """The time that no connection was read, because too much was in progress."""
     write_bytes: int = count("bookie_WRITE_BYTES")
     read_bytes: int = count("bookie_READ_BYTES")
     adds_rejected: int = count("bookkeeper_server_ADD_ENTRY_REJECTED")
     reads_rejected: int = count("bookkeeper_server_READ_ENTRY_REJECTED")
     no_last_entry: int = count("bookkeeper_server_READ_LAST_ENTRY_NOENTRY_ERROR")
-    """Reads of a last entry of ledgers without any."""
+    """Reads of the last entry of ledgers without entries."""
     forces: int = count("bookie_BOOKIE_FORCE_LEDGER")
     packets_received: int = count("bookied_packets_received_total")
     packets_sent: int = count("bookied_packets_sent_total")
     tls_handshakes: int = count("bookied_tls_handshakes_total")
     tls_failures: int = count("bookied_tls_failures_total")
-    """Handshakes that failed, and connections that TLS ended."""
+    """Failed handshakes, and connections that ended with an error of TLS."""
     auth_successes: int = count("bookied_auth_successes_total")
     auth_failures: int = count("bookied_auth_failures_total")
     requests_unauthenticated: int = count("bookied_unauthenticated_requests_total")
-    """Requests of clients that had not authenticated, or not begun TLS where that is due."""
+    """Requests before the required authentication or TLS."""
     keys_refused: int = count("bookied_ledger_keys_refused_total")
-    """Requests for ledgers without the password that these were made with."""
+    """Requests for ledgers with another password than the ledger's."""
 
     def since_us(self, began_ns: int) -> int:
-        """Return how long ago that was, in whole microseconds, as a series notes it."""
+        """Return the microseconds since ``began_ns``, the unit of noted values."""
         return (self.now_ns() - began_ns) // 1000
 
     def adds_stored(
         self, adds: int, size_bytes: int, began_ns: int, *, is_recovery: bool = False
     ) -> None:
-        """Count a batch of adds of the hot path that is on its way to the journal."""
+        """Count a batch of adds of the hot path that is queued for the journal."""
         self.packets_received += adds
         self.write_bytes += size_bytes
         kind = self.bookie_recovery_add if is_recovery else self.bookie_add
@@ -163,7 +163,7 @@ class RequestStats(Summaries):
         self.requests[READ].failure.note(self.since_us(began_ns), reads)
 
     def handled(self, request: Request, began_ns: int) -> None:
-        """Count a request that the bookie has taken; its answer may come later."""
+        """Count a request that the bookie has accepted; its answer may come later."""
         self.packets_received += 1
         if isinstance(request, AddRequest):
             recovery = request.flags & AddFlag.RECOVERY
@@ -176,7 +176,7 @@ class RequestStats(Summaries):
             self.forces += 1
 
     def answered(self, operation: str, response: Response, began_ns: int) -> None:
-        """Count an answer that goes out."""
+        """Count a sent answer."""
         if not operation:
             return
         rc = response.rc
@@ -208,18 +208,18 @@ class RequestStats(Summaries):
 
 @attrs.define(eq=False)
 class JournalStats(Summaries):
-    """What one journal does; counted in its thread, a group at a time, with the lock held."""
+    """The metrics of one journal; counted in its thread, a group at a time, with the lock."""
 
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     add: Summary = latency("JOURNAL_ADD_ENTRY")
     """From the queue to the disk."""
     queue: Summary = latency("JOURNAL_QUEUE_LATENCY")
-    """From the queue to its turn."""
+    """From the queue to the begin of its group."""
     process: Summary = latency("JOURNAL_PROCESS_TIME_LATENCY")
-    """All that a group takes."""
+    """The duration of a group."""
     flush: Summary = latency("JOURNAL_FLUSH_LATENCY")
-    """The write."""
+    """The duration of a write."""
     sync: Summary = latency("JOURNAL_SYNC")
     creation: Summary = latency("JOURNAL_CREATION_LATENCY")
     force: Summary = latency("JOURNAL_FORCE_LEDGER")
@@ -227,20 +227,20 @@ class JournalStats(Summaries):
     batch_bytes: Summary = sizes("JOURNAL_FORCE_WRITE_BATCH_BYTES")
     write_bytes: int = count("JOURNAL_WRITE_BYTES")
     queued: int = 0
-    """What was ever queued, counted by the reactor; and what of it is done."""
+    """Records queued so far, counted by the reactor; ``done`` counts the completed ones."""
     done: int = 0
     ended_by_wait: int = count("JOURNAL_NUM_FLUSH_MAX_WAIT")
-    """Groups that ended when their oldest had waited long enough."""
+    """Groups that ended because their oldest record had waited long enough."""
     ended_by_bytes: int = count("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES")
     ended_by_empty_queue: int = count("JOURNAL_NUM_FLUSH_EMPTY_QUEUE")
 
     def settle(self) -> None:
-        """Count what was noted, while the journal's thread notes nothing."""
+        """Count the noted values, while the journal's thread notes nothing."""
         with self.lock:
             super().settle()
 
     def rotate(self) -> None:
-        """End a window, likewise."""
+        """End a window, while the journal's thread notes nothing."""
         with self.lock:
             super().rotate()
 
@@ -258,7 +258,7 @@ ZK_OPERATIONS: Final = (
 
 @attrs.define(eq=False)
 class MetadataStats(Summaries):
-    """How long ZooKeeper takes; an error that it answers with is an answer."""
+    """The durations of ZooKeeper requests; an error in an answer counts as an answer."""
 
     operations: dict[str, Summary] = attrs.field(
         init=False, factory=lambda: {name: Summary() for name in ZK_OPERATIONS}
@@ -271,38 +271,38 @@ class MetadataStats(Summaries):
 
 @attrs.define(eq=False)
 class CollectorStats(Summaries):
-    """How long one collector takes for what."""
+    """The durations of one collector's work."""
 
     thread: Summary = latency("THREAD_RUNTIME")
     """A round."""
     compact: Summary = latency("COMPACT_RUNTIME")
     ledgers: Summary = latency("GC_LEDGER_RUNTIME")
-    """Comparing with the metadata, and dropping."""
+    """The comparison with the metadata, and the removal of ledgers."""
     logs: Summary = latency("EXTRACT_META_RUNTIME")
-    """Finding out what entry logs hold."""
+    """The scan of entry logs for their ledgers."""
 
 
 @attrs.define(eq=False)
 class StorageStats(Summaries):
-    """What one storage does."""
+    """The metrics of one storage."""
 
     seconds: Callable[[], float] = time.perf_counter
     flush: Summary = attrs.field(init=False, factory=Summary)
-    """Making all that is in memory durable."""
+    """The time to make everything in memory durable."""
     pages_loaded: int = 0
-    """Index pages read for readers."""
+    """Index pages that were read for readers."""
 
 
 @attrs.define(eq=False)
 class AuditorStats(Summaries):
-    """What auditors of this process have done, in however many terms; times are milliseconds."""
+    """The metrics of the auditors of this process, over all terms; times are milliseconds."""
 
     audit: Summary = latency("AUDIT_BOOKIES_TIME")
-    """Looking for lost bookies."""
+    """The search for lost bookies."""
     walk: Summary = latency("BOOKIE_TO_LEDGERS_MAP_CREATION_TIME")
-    """Of that, reading the metadata of all ledgers."""
+    """The part of an audit that reads the metadata of all ledgers."""
     publish: Summary = latency("URL_PUBLISH_TIME_FOR_LOST_BOOKIE")
-    """Of that, marking."""
+    """The part of an audit that writes marks."""
     check_ledgers: Summary = latency("CHECK_ALL_LEDGERS_TIME")
     check_placement: Summary = latency("PLACEMENT_POLICY_CHECK_TIME")
     check_replicas: Summary = latency("REPLICAS_CHECK_TIME")
@@ -310,24 +310,24 @@ class AuditorStats(Summaries):
     """Ledgers that an audit marked."""
     marked_bytes: Summary = sizes("UNDER_REPLICATED_LEDGERS_TOTAL_SIZE")
     fragments: Summary = sizes("NUM_FRAGMENTS_PER_LEDGER")
-    """Of each ledger that was checked; likewise the bookies."""
+    """Fragments of each checked ledger; the next one counts its bookies."""
     bookies: Summary = sizes("NUM_BOOKIES_PER_LEDGER")
     ledgers_checked: int = count("NUM_LEDGERS_CHECKED")
     audits_delayed: int = count("NUM_BOOKIE_AUDITS_DELAYED")
     delayed_audits_cancelled: int = count("NUM_DELAYED_BOOKIE_AUDITS_CANCELLED")
     checks_skipped: int = count("NUM_SKIPPING_CHECK_TASK_TIMES")
     misplaced: int = level("NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY")
-    """Ledgers, as the last check of placement found them; the next three of replicas."""
+    """Ledgers found by the last check of placement; the next three of replicas."""
     without_a_replica: int = level("NUM_LEDGERS_HAVING_NO_REPLICA_OF_AN_ENTRY")
     below_ack_quorum: int = level("NUM_LEDGERS_HAVING_LESS_THAN_AQ_REPLICAS_OF_AN_ENTRY")
     below_write_quorum: int = level("NUM_LEDGERS_HAVING_LESS_THAN_WQ_REPLICAS_OF_AN_ENTRY")
     overdue: int = level("NUM_UNDERREPLICATED_LEDGERS_ELAPSED_RECOVERY_GRACE_PERIOD")
-    """Marks that were too old at the last check of placement."""
+    """Marks that were overdue at the last check of placement."""
     audited_s: float = 0.0
-    """When an audit last went well, since the epoch."""
+    """The end of the last successful audit, in seconds since the epoch."""
 
     def checked(self, metadata: LedgerMetadata) -> None:
-        """Count a ledger that was read from."""
+        """Count a checked ledger."""
         self.ledgers_checked += 1
         self.fragments.success.note(len(metadata.fragments))
         self.bookies.success.note(len(metadata.all_bookies()))
@@ -335,38 +335,40 @@ class AuditorStats(Summaries):
 
 @attrs.define(eq=False)
 class WorkerStats(Summaries):
-    """What workers of this process have done."""
+    """The metrics of the workers of this process."""
 
     repair: Summary = latency("rereplicate")
-    """One ledger, from taking it up; a success is one that has all its replicas."""
+    """The repair of one ledger; a success means that all its replicas exist."""
     read_bytes: Summary = sizes("NUM_BYTES_READ")
-    """Of each entry that was copied; written ones count once for each copy."""
+    """Of each copied entry; written bytes count once for each copy."""
     written_bytes: Summary = sizes("NUM_BYTES_WRITTEN")
     entries_read: int = count("NUM_ENTRIES_READ")
     entries_written: int = count("NUM_ENTRIES_WRITTEN")
     unreadable: int = count("NUM_ENTRIES_UNABLE_TO_READ_FOR_REPLICATION")
     ledgers: int = count("NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED")
-    """Those of which something was copied."""
+    """Ledgers of which something was copied."""
     respread: int = count("NUM_NOT_ADHERING_PLACEMENT_LEDGERS_REPLICATED")
-    """Those of which a fragment was moved for its placement."""
+    """Ledgers of which a fragment was moved for its placement."""
     deferred: int = count("NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER")
-    """Locks that were kept for a while because a repair failed."""
+    """Locks that were kept for some time because a repair failed."""
     failures: OrderedDict[LedgerId, tuple[float, str]] = attrs.field(factory=OrderedDict)
-    """When a ledger was last not repaired, and why: the latest ones, until they are repaired."""
+    """Time and reason of the last failed repair of each ledger: the latest ledgers, until
+    repaired.
+    """
 
     def failed(self, ledger_id: LedgerId, now_s: float, why: str) -> None:
-        """Remember why a ledger was not repaired, in place of the earlier reason."""
+        """Remember why a ledger was not repaired; replaces the earlier reason."""
         self.failures.pop(ledger_id, None)
         self.failures[ledger_id] = now_s, why
         if len(self.failures) > FAILURES_MAX:
             self.failures.popitem(last=False)
 
     def repaired(self, ledger_id: LedgerId) -> None:
-        """Forget what was wrong with a ledger."""
+        """Forget the reason for a ledger."""
         self.failures.pop(ledger_id, None)
 
     def copied(self, size_bytes: int, copies: int) -> None:
-        """Count an entry that was copied."""
+        """Count a copied entry."""
         self.entries_read += 1
         self.entries_written += copies
         self.read_bytes.success.note(size_bytes)
@@ -375,7 +377,7 @@ class WorkerStats(Summaries):
 
 @attrs.frozen
 class RepairStats:
-    """Both, for all sessions of one process."""
+    """The metrics of auditors and workers, for all sessions of one process."""
 
     auditor: AuditorStats = attrs.field(factory=AuditorStats)
     worker: WorkerStats = attrs.field(factory=WorkerStats)

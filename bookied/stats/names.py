@@ -1,4 +1,4 @@
-"""Under which names what is counted is published: at the attribute that holds it."""
+"""The published names of metrics, declared at the attributes with their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METRICS: Final = "bookied.metrics"
 
 
 class Metric(NamedTuple):
-    """One name of an attribute, and what Prometheus takes it for."""
+    """One name of an attribute, and its Prometheus type."""
 
     name: str
     kind: Kind
@@ -24,27 +24,27 @@ class Metric(NamedTuple):
 
 
 def latency(*names: str) -> Any:
-    """Declare how long something takes, in milliseconds."""
+    """Declare a duration in milliseconds."""
     return attrs.field(factory=Summary, metadata={_METRICS: ("summary", names)})
 
 
 def sizes(*names: str) -> Any:
-    """Declare how large, or how many, something is each time."""
+    """Declare a size or number that is observed each time."""
     return attrs.field(factory=partial(Summary, WHOLE), metadata={_METRICS: ("summary", names)})
 
 
 def count(*names: str) -> Any:
-    """Declare what only grows."""
+    """Declare a counter, which only grows."""
     return attrs.field(default=0, metadata={_METRICS: ("counter", names)})
 
 
 def level(*names: str) -> Any:
-    """Declare a number that goes up and down."""
+    """Declare a gauge, which rises and falls."""
     return attrs.field(default=0, metadata={_METRICS: ("gauge", names)})
 
 
 def metrics_of(kind: type) -> Iterator[Metric]:
-    """Give the metrics that a class declares, in its order."""
+    """Yield the metrics that a class declares, in its order."""
     for field in attrs.fields(kind):
         type_, names = field.metadata.get(_METRICS, ("", ()))
         for name in names:

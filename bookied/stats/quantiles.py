@@ -1,10 +1,10 @@
 """Counts, sums and quantiles of many values, cheap enough for the hot path.
 
-A value is noted as a whole number, and many are counted at a time: in a bucket of its power of two,
-cut in 32, so that what is told of it is at most 1.6 % off; the largest is told exactly. Quantiles
-are those of the last window that has ended, as Java's are (BookKeeper 4.18.0,
-DataSketchesOpStatsLogger). Where that window is empty, they are those of the running window, which
-Java does not tell. Count and sum go on for good.
+A value is noted as an integer, and many are counted together: in a bucket of its power of two,
+divided by 32, so that a reported value is at most 1.6 % off. The largest value is exact. Quantiles
+are of the last complete window, as in Java (BookKeeper 4.18.0, DataSketchesOpStatsLogger). If that
+window is empty, they are of the running window, which Java does not report. Count and sum are since
+the start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import frexp, nan
 from typing import Final
 
 MICROSECONDS: Final = 1000.0
-"""In a millisecond: what latencies are noted in, as Java's are."""
+"""Microseconds in a millisecond: latencies are noted in microseconds, reported in milliseconds."""
 WHOLE: Final = 1.0
 
 NOTED_MAX: Final = 1024
@@ -22,17 +22,17 @@ NOTED_MAX: Final = 1024
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 _CUTS: Final = 5
-"""Buckets of one power of two, as a power of two."""
+"""The power of two of the buckets in one power of two."""
 _SCALE: Final = 2 << _CUTS
 _LEAST: Final = 1e-6
-"""What is less, or none at all, counts as this."""
+"""The smallest counted value; smaller values and 0 count as this."""
 
 
 class Series:
     """One series of values.
 
-    ``note`` and ``observe`` belong to one thread and only take a note; ``fold`` counts the notes.
-    What is told is what was folded.
+    ``note`` and ``observe`` belong to one thread and only note a value; ``fold`` counts the notes.
+    The other methods report counted values.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Series:
     )
 
     def __init__(self, scale: float = MICROSECONDS) -> None:
-        """``scale`` is how many units of a note, which is a whole number, make a value of 1."""
+        """``scale`` is the number of noted units, which are integers, in a value of 1."""
         self._scale = scale
         self._noted: dict[int, int] = {}
         self.count = 0
@@ -58,28 +58,28 @@ class Series:
         self._last: dict[int, int] = {}
         self._last_largest = 0.0
         self._quantiles: list[float] = []
-        """Those of the last window, once a scrape has asked."""
+        """The quantiles of the last window, after they were first read."""
 
     def note(self, units: int, count: int = 1) -> None:
-        """Note a value, in units, that many times."""
+        """Note a value in units, ``count`` times."""
         noted = self._noted
         noted[units] = noted.get(units, 0) + count
         if len(noted) > NOTED_MAX:
             self.fold()
 
     def share(self, units: int, count: int) -> None:
-        """Note so many values that make ``units`` together, one as great as the other."""
+        """Note ``count`` equal values with the sum ``units``."""
         each, more = divmod(units, count)
         self.note(each, count - more)
         if more:
             self.note(each + 1, more)
 
     def observe(self, value: float, count: int = 1) -> None:
-        """Note a value that many times."""
+        """Note a value, ``count`` times."""
         self.note(int(value * self._scale), count)
 
     def fold(self) -> None:
-        """Count what was noted."""
+        """Count the noted values."""
         noted, self._noted = self._noted, {}
         for units, count in noted.items():
             value = max(0, units) / self._scale
@@ -91,26 +91,26 @@ class Series:
             self._window[bucket] = self._window.get(bucket, 0) + count
 
     def rotate(self) -> None:
-        """End a window; its quantiles are shown until the next ends."""
+        """End a window; its quantiles are reported until the next window ends."""
         self.fold()
         self._last, self._window = self._window, {}
         self._last_largest, self._largest = self._largest, 0.0
         self._quantiles = []
 
     def least(self) -> float:
-        """Return the least of the window; not a number where nothing was seen."""
+        """Return the smallest value of the window; NaN without a value."""
         window = self._last or self._window
         return _middle(min(window)) if window else nan
 
     def seen(self) -> tuple[int, int]:
-        """Return how many values are in the last window and in the current one.
+        """Return the numbers of values in the last window and in the present one.
 
-        The quantiles are of the last window, or of the current one if the last is empty.
+        The quantiles are of the last window, or of the present one if the last is empty.
         """
         return sum(self._last.values()), sum(self._window.values())
 
     def quantiles(self) -> list[float]:
-        """Return the values at ``QUANTILES``; not a number where nothing was seen."""
+        """Return the values at ``QUANTILES``; NaN without a value."""
         if not self._last:
             return _quantiles(self._window, self._largest)
         if not self._quantiles:
@@ -135,12 +135,12 @@ def _quantiles(window: dict[int, int], largest: float) -> list[float]:
 
 
 class Summary:
-    """A series for what went well and one for what did not."""
+    """A series of successes and a series of failures."""
 
     __slots__ = ("failure", "success")
 
     def __init__(self, scale: float = MICROSECONDS) -> None:
-        """Milliseconds, unless the scale is ``WHOLE``."""
+        """The series are of milliseconds, unless the scale is ``WHOLE``."""
         self.success, self.failure = Series(scale), Series(scale)
 
     def note(self, units: int, *, ok: bool = True) -> None:
@@ -152,7 +152,7 @@ class Summary:
         (self.success if ok else self.failure).observe(value)
 
     def fold(self) -> None:
-        """Count what was noted."""
+        """Count the noted values."""
         self.success.fold()
         self.failure.fold()
 
