@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,9 +30,11 @@ from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import CookieInStore
 from bookied.directories.using_processes import TOOL, uses
 from bookied.errors import CorruptError, DbRecordError, DirectoryInUseError, WrongIdentityError
+from bookied.offline.repair.old_layout import read_cookie
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
+from wire.records.cookie import Cookie
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -177,7 +179,51 @@ def whole_bookie(
     if journals and not found.journal_dirs:
         raise UsageError("where are its journals?", next_step="name them with --journal-dir")
     insist_current(found)
+    _insist_all(found)
     return found, config
+
+
+def _insist_all(found: Directories) -> None:
+    """Refuse some of a bookie's directories, or all in another order than its cookies have.
+
+    What is in the others would be taken for lost, and DbLedgerStorage finds a ledger by the number
+    and the order of its directories. Paths may be others: directories were moved, or copied.
+
+    Raises:
+        RefusedError: no cookie in them fits.
+    """
+    cookies = []
+    for directory in found.all_dirs:
+        with contextlib.suppress(CorruptError):  # What is damaged says nothing.
+            cookies.append(read_cookie(RealFiles(), directory))
+    known = [cookie for cookie in cookies if cookie is not None]
+    if known and not any(_are_all(found, cookie) for cookie in known):
+        wanted = known[0]
+        index = f", --index-dir {' '.join(wanted.index_dirs)}" if wanted.index_dirs else ""
+        raise RefusedError(
+            "these are not all directories of the bookie, in the order of its cookie: "
+            f"--ledger-dir {' '.join(wanted.ledger_dirs)}{index}, "
+            f"--journal-dir {wanted.journal_dirs.replace(',', ' ')}",
+            next_step="name all of them in this order, or -c FILE with its settings",
+        )
+
+
+def _are_all(found: Directories, cookie: Cookie) -> bool:
+    """Whether directories may be all that a cookie lists; those without journals may be, too."""
+    indexes = cookie.index_dirs or cookie.ledger_dirs
+    are_apart = indexes != cookie.ledger_dirs
+    return (
+        _may_be(found.ledgers, cookie.ledger_dirs)
+        and _may_be(found.indexes, indexes)
+        and (found.indexes != found.ledgers) == are_apart
+        and (not found.journals or _may_be(found.journals, cookie.journal_dirs.split(",")))
+    )
+
+
+def _may_be(roots: Sequence[Path], names: Sequence[str]) -> bool:
+    """Whether roots may be those with these names: as many, and in their order if none moved."""
+    paths = tuple(map(Path, names))
+    return len(roots) == len(paths) and (tuple(roots) == paths or set(roots) != set(paths))
 
 
 def insist_current(found: Directories) -> None:

@@ -10,7 +10,7 @@ All methods belong to the reactor's thread unless they say otherwise.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,23 @@ from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_m
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.ledger_storage.storage_limits import RunBlocking, StorageLimits
+
+
+def insist_places(ledger_ids: Iterable[int], root: Path, number: int, count: int) -> None:
+    """Check that ledgers are where DbLedgerStorage looks for them, which depends on their ids.
+
+    This comes before ledgers are served or collected: Java treats misplaced ledgers as absent.
+
+    Raises:
+        LedgerPlaceError: they are in another directory.
+    """
+    for ledger_id in ledger_ids:
+        if ledger_id % count != number:
+            raise LedgerPlaceError(
+                f"ledger {ledger_id} is in {root}, directory {number + 1} of {count}, and belongs "
+                f"to directory {ledger_id % count + 1}: put ledgerDirectories back to the number "
+                "and order they had"
+            )
 
 
 class IntegrityFlag:
@@ -152,18 +169,8 @@ class Storages:
         """
         for number, shard in enumerate(self._shards):
             shard.open()
-            self._check_places(number, shard)
-
-    def _check_places(self, number: int, shard: LedgerStorage) -> None:
-        """Check before ledgers are served or collected: Java treats misplaced ledgers as absent."""
-        count = len(self._shards)
-        for ledger_id in shard.ledgers.ids() if count > 1 else ():
-            if ledger_id % count != number:
-                raise LedgerPlaceError(
-                    f"ledger {ledger_id} is in {shard.directories.all[0].parent}, directory "
-                    f"{number + 1} of {count}, and belongs to directory {ledger_id % count + 1}: "
-                    "put ledgerDirectories back to the number and order they had"
-                )
+            root = shard.directories.all[0].parent
+            insist_places(shard.ledgers.ids(), root, number, len(self._shards))
 
     def start(self) -> None:
         """Start the threads that write entry logs."""

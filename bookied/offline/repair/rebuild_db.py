@@ -27,6 +27,7 @@ from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import format as layout
+from bookied.storage.storages import insist_places
 from wire.errors import BookKeeperError
 
 TEMPORARY: Final = ".TEMP-"
@@ -204,9 +205,13 @@ class RebuildDb:
             key_of: asked for master keys that neither journals nor the old database know.
 
         Raises:
-            OSError: nothing was changed.
+            LedgerPlaceError: the directories have another number or order than when they were
+                written to; nothing was changed. So for OSError.
         """
         pairs = self.found.pairs()
+        for number, (ledger_dir, index_dir) in enumerate(pairs):
+            stored = self._old_ledgers(Rescan(self.files), index_dir)
+            insist_places(stored, ledger_dir.parent, number, len(pairs))
         rescan = Rescan(self.files, self.tell)
         journalled = self._journalled(rescan)
         damaged = tuple(rescan.damaged)

@@ -15,10 +15,11 @@ import pytest
 from bkctl.cli.root import cli
 from bkctl.commands.local.ports import free_port
 from bookied.directories.lock import DirectoryLocks
-from bookied.directories.roots import CURRENT
+from bookied.directories.roots import CURRENT, VERSION
 from tests.bkctl.support.disk import Result, snapshot
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.golden import DIRECTORY
+from wire.records.cookie import Cookie, encode_cookie
 
 
 @attrs.frozen
@@ -343,6 +344,31 @@ class TestRepairs:
             assert cli.run(["disk", *map(str, words)], host) == 2, words
             assert missing in host.err.text
         assert snapshot(bookie.base) == before
+
+    def test_some_of_the_directories_or_another_order_are_refused(self, bookie: Bookie) -> None:
+        """What is in the others would be taken for lost; DbLedgerStorage goes by the order."""
+        other = bookie.base / "another"
+        (other / CURRENT).mkdir(parents=True)
+        names = (str(bookie.ledgers), str(other))
+        cookie = encode_cookie(Cookie(bookie.bookie_id, str(bookie.journal), names))
+        for root in (bookie.journal, bookie.ledgers, other):
+            (root / CURRENT / VERSION).write_bytes(cookie)
+        before = snapshot(bookie.base)
+        one, two = ["--ledger-dir", bookie.ledgers], ["--ledger-dir", other]
+        journal = ["--journal-dir", bookie.journal]
+        for words in (
+            ["flush", *journal, *one],
+            ["flush", bookie.base],  # By name `another` would come first.
+            ["rebuild-index", "--all", *two],
+            ["rebuild-db", "--ledgers", *two, *one],
+            ["convert", "--to", "db", *journal, *one, *two, "--index-dir", bookie.ledgers],
+        ):
+            host = FakeHost(environ={})
+            assert cli.run(["disk", *map(str, words)], host) == 4, words
+            assert "not all directories" in host.err.text
+        assert snapshot(bookie.base) == before
+        all_of_them = ["disk", "flush", *journal, *one, *two]
+        assert cli.run([*map(str, all_of_them)], FakeHost(environ={})) == 0
 
     def test_salvage_needs_a_directory_to_write_to(self, bookie: Bookie) -> None:
         refused = bookie.run("disk", "salvage", 3, "--out", bookie.conf, ok=False)

@@ -20,6 +20,7 @@ from bookied.directories.last_journal_note import (
     fences_in_doubt_to,
 )
 from bookied.directories.roots import Directories
+from bookied.errors import LedgerPlaceError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.open_storages import open_rocks, storages_of
@@ -272,6 +273,20 @@ def test_each_directory_has_only_its_own_ledgers() -> None:
         7: {0: location(0, 1028)},
         8: {0: location(0, 1028)},
     }
+
+
+def test_directories_in_another_order_are_refused_before_anything_is_written() -> None:
+    """None of their ledgers would be in the new databases, and then their logs would go."""
+    files = disk(TWO, {})
+    for directory, ledger_id in (("/l0/current", 8), ("/l1/current", 7)):
+        store = RocksIndex(Path(directory), partial(SimKeyValues, files))
+        store.open()
+        store.write([LedgerChange(ledger_id, IndexHeader(KEY), page(ledger_id))])
+        store.close()
+    exchanged = attrs.evolve(TWO, ledgers=TWO.ledgers[::-1], indexes=TWO.indexes[::-1])
+    with pytest.raises(LedgerPlaceError, match="ledger 7 is in /l1, directory 1 of 2"):
+        rebuild(files, exchanged).ledgers()
+    assert [one.ledgers for one in rebuild(files, TWO).ledgers()] == [1, 1]
 
 
 def test_a_dry_run_writes_nothing() -> None:
