@@ -1,6 +1,7 @@
-"""The HTTP API of one bookie: paths to endpoints of both versions, values and errors to answers.
+"""The HTTP API of one bookie: requests of both versions to endpoints, values and errors to answers.
 
-Who may ask what: ``Access`` here, and ``paths_without_token``. Connections: ``http.site``.
+``Access`` and ``paths_without_token`` decide who may send which request. ``http.site`` has the
+connections.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from bookied.errors import ChangeRefusedError, NotServingError
 from wire.errors import BookKeeperError
 
 HEAVY_AT_ONCE: Final = 2
-"""Requests in progress whose answers may be as large as the cluster has ledgers."""
+"""Requests in progress whose answers grow with the number of ledgers in the cluster."""
 
 _NO_RESOURCE: Final = HttpReply(
     NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
@@ -66,18 +67,19 @@ log = Logger()
 
 @attrs.frozen
 class Access:
-    """Who may ask what is not open: who bears the token or shows a certificate.
+    """The rule for requests that are not open: the client needs the token or a certificate.
 
-    With ``open_to_all`` anybody may change things.
+    With ``open_to_all`` every client may change things.
     """
 
     token: str = attrs.field(default="", repr=False)
     open_to_all: bool = False
 
     def refusal(self, given: Credentials, *, reads_entries: bool = False) -> tuple[int, str] | None:
-        """Return status and reason to refuse what is not open; None if it is allowed.
+        """Return status and reason to refuse a request that is not open; None if it is allowed.
 
-        ``open_to_all`` is about changes: who may read a ledger knows its password.
+        ``open_to_all`` applies to changes only, because the entries of a ledger are protected by
+        its password.
         """
         if given.certified is not None or (self.open_to_all and not reads_entries):
             return None
@@ -91,12 +93,12 @@ class Access:
 
 
 class Api:
-    """Both versions of the API of one bookie; no HTTP in it."""
+    """Both versions of the API of one bookie, without HTTP."""
 
     def __init__(self, control: Control, access: Access) -> None:
         self._control = control
         self.access = access
-        """Who may change something; may be replaced at any time."""
+        """The rule for changes; may be replaced at any time."""
         self._v1 = {one.path: one for one in v1.ENDPOINTS}
         self._heavy = DeferredSemaphore(HEAVY_AT_ONCE)
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
@@ -104,9 +106,9 @@ class Api:
     async def answer(
         self, path: str, asked: HttpRequest, given: Credentials | None = None
     ) -> HttpReply:
-        """Return the answer to a request, whatever happens."""
+        """Return the answer to a request; every error becomes an answer."""
         path, given = path.rstrip("/") or "/", given or Credentials()
-        if asked.method == "HEAD":  # As GET; ``_send`` leaves the body out.
+        if asked.method == "HEAD":  # Handled like GET; ``_send`` leaves out the body.
             asked = attrs.evolve(asked, method="GET")
         try:
             if path in self._v1:
@@ -151,7 +153,7 @@ class Api:
     def _refusal(
         self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
     ) -> tuple[int, str] | None:
-        """Return why what is not open is refused; what is allowed is logged."""
+        """Return the reason to refuse a request that is not open; log an allowed one."""
         refused = self.access.refusal(given, reads_entries=reads_entries)
         if refused is None:
             who = "" if given.certified is None else f" ({given.certified})"

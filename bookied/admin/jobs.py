@@ -1,7 +1,7 @@
-"""Work that goes on behind an answer, and how the client that asked for it follows it.
+"""Background jobs of the admin API, and their progress for the client that started them.
 
-Jobs belong to the process: what is begun here ends with the bookie. All of it can be asked for
-again, and goes on where it stopped.
+Jobs belong to the process: they end with the bookie. Each can be started again, and continues where
+it stopped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = Logger()
 
 
 class JobState(enum.Enum):
-    """What becomes of a job."""
+    """The state of a job."""
 
     RUNNING = "running"
     DONE = "done"
@@ -52,16 +52,16 @@ class JobState(enum.Enum):
 
 
 class NoSuchJobError(BookKeeperError):
-    """There is no job of this number, or it is forgotten."""
+    """No job has this number, or the job is forgotten."""
 
 
 class JobRefusedError(BookKeeperError):
-    """The same job is in progress already, or too many others are."""
+    """The same job, or the allowed number of jobs, is in progress."""
 
 
 @attrs.define(eq=False)
 class BackgroundJob:
-    """One piece of work. Times are milliseconds since the epoch."""
+    """One job. Times are milliseconds since the epoch."""
 
     number: int
     kind: str
@@ -72,7 +72,7 @@ class BackgroundJob:
     done: int = 0
     total: int | None = None
     said: str = ""
-    """The last thing it said: what it does, what came of it, or why it failed."""
+    """The last message of the job: its present step, its result, or its error."""
 
     @property
     def is_running(self) -> bool:
@@ -80,11 +80,11 @@ class BackgroundJob:
 
 
 Work = Callable[[BackgroundJob], Coroutine[Deferred[Any], Any, str]]
-"""Does it, keeps the job's figures, and returns what came of it."""
+"""Does the work, updates the job's figures, and returns the result as text."""
 
 
 class Jobs:
-    """The jobs of one process. Belongs to the reactor's thread."""
+    """The jobs of one process. They belong to the reactor's thread."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -93,10 +93,10 @@ class Jobs:
         self._last = 0
 
     def begin(self, kind: str, about: str, work: Work) -> BackgroundJob:
-        """Begin a job and return at once.
+        """Start a job and return at once.
 
         Raises:
-            JobRefusedError: the same is in progress, or too many others.
+            JobRefusedError: the same job, or the allowed number of jobs, is in progress.
         """
         running = [self._jobs[number] for number in self._running]
         for one in running:
@@ -114,7 +114,7 @@ class Jobs:
             lambda said: self._ended(job, JobState.DONE, said),
             lambda failure: self._failed(job, failure),
         )
-        if not job.is_running:  # It was over before it was put down as running.
+        if not job.is_running:  # The job ended before it was noted as running.
             del self._running[job.number]
         return job
 
@@ -126,17 +126,17 @@ class Jobs:
         """Return a job.
 
         Raises:
-            NoSuchJobError: there is none.
+            NoSuchJobError: no job has this number.
         """
         if number not in self._jobs:
             raise NoSuchJobError(f"there is no job {number}")
         return self._jobs[number]
 
     def cancel(self, number: int) -> BackgroundJob:
-        """Stop a job where that is safe; one that has ended stays as it is.
+        """Stop a job at a safe point; an ended job is unchanged.
 
         Raises:
-            NoSuchJobError: there is none.
+            NoSuchJobError: no job has this number.
         """
         job = self.get(number)
         running = self._running.get(number)
@@ -145,7 +145,7 @@ class Jobs:
         return job
 
     async def close(self) -> None:
-        """Stop all of them."""
+        """Stop all jobs."""
         running = list(self._running.values())
         for one in running:
             one.cancel()
@@ -172,7 +172,7 @@ class Jobs:
 
 
 class Repairs:
-    """Begins the jobs. Belongs to the reactor's thread."""
+    """The jobs that repair. They belong to the reactor's thread."""
 
     def __init__(self, jobs: Jobs, client: Callable[[], Client]) -> None:
         self.jobs, self._client = jobs, client
@@ -180,10 +180,10 @@ class Repairs:
     def recover(
         self, bookie_id: BookieId, *, skip_open: bool, delete_cookie: bool
     ) -> BackgroundJob:
-        """Begin to move what is on a bookie to others.
+        """Start to copy the replicas of a bookie to other bookies.
 
         Raises:
-            JobRefusedError: that job is in progress, or too many others.
+            JobRefusedError: the same job, or the allowed number of jobs, is in progress.
         """
         options = RecoverOptions(
             skip_open=skip_open, skip_unrecoverable=True, delete_cookies=delete_cookie
@@ -195,14 +195,14 @@ class Repairs:
         return self.jobs.begin("recover", bookie_id, work)
 
     async def insist_gone(self, bookie_id: BookieId) -> None:
-        """Raise ``IllegalOperationError`` where a bookie runs."""
+        """Raise ``IllegalOperationError`` if the bookie runs."""
         await insist_gone(self._client(), [bookie_id])
 
     def decommission(self, bookie_id: BookieId, *, keep_cookie: bool) -> BackgroundJob:
-        """Begin to take a bookie out: the cluster's workers move what is on it.
+        """Start to decommission a bookie: the cluster's workers copy its replicas.
 
         Raises:
-            JobRefusedError: that job is in progress, or too many others.
+            JobRefusedError: the same job, or the allowed number of jobs, is in progress.
         """
 
         async def work(job: BackgroundJob) -> str:

@@ -1,6 +1,6 @@
-"""What may be asked over HTTP without a token or a certificate, and why: all else needs one.
+"""The HTTP requests that need no token or certificate, with the reason for each.
 
-docs/http.md has the same table. Nothing here writes, and nothing here gives what is in entries.
+docs/http.md has the same table. None of these requests writes, and none returns entries.
 """
 
 from __future__ import annotations

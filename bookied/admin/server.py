@@ -1,4 +1,4 @@
-"""The admin server and the metrics' port as parts of the process: bound, served, closed."""
+"""The admin server and the metrics server of a process: bound, served and closed."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def listen(
     hosts: AllowedHosts,
     contexts: TlsContexts | None = None,
 ) -> BoundPort:
-    """Serve HTTP on a port, with any handler; in TLS if there are contexts.
+    """Serve HTTP on a port, with any handler; with TLS if there are contexts.
 
     Raises:
-        BookieStopError: it cannot be had.
+        BookieStopError: the port cannot be bound.
     """
     from bookied.admin.http.site import site
 
@@ -66,7 +66,7 @@ def listen_for_metrics(
     counts: HttpCounts,
     hosts: AllowedHosts,
 ) -> BoundPort | None:
-    """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
+    """Serve a page of metrics; return None if the port cannot be bound, and go on without it."""
 
     async def answer(path: str, _asked: HttpRequest, _given: object) -> HttpReply:
         if path.rstrip("/") == PATH:
@@ -81,12 +81,12 @@ def listen_for_metrics(
 
 
 def _bindable(host: str) -> str:
-    """Return the address to bind: empty for all, of both families."""
+    """Return the address to bind: empty for all addresses of both families."""
     return "" if host in {"0.0.0.0", "::"} else host  # noqa: S104 -- the operator said so
 
 
 class RepairMetrics:
-    """Serves them on the statistics' port, where that can be had: a bookie may be beside it."""
+    """The metrics of autorecovery on the statistics port, unless a bookie uses that port."""
 
     def __init__(self, service: AutoRecoveryService) -> None:
         self._service, self._config = service, service.config
@@ -110,10 +110,10 @@ class RepairMetrics:
         return frozenset(map(str.lower, names))
 
     def reload(self) -> None:
-        """Take note of SIGHUP: there is nothing that is read again."""
+        """Do nothing on SIGHUP: this server has no files."""
 
     async def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.metrics.stop()
         if self._port is not None:
             await self._port.close()
@@ -125,7 +125,7 @@ class RepairMetrics:
 
 
 def stats_of(service: BookieService) -> Iterator[Summaries]:
-    """Give all that counts by windows."""
+    """Yield the objects with windows."""
     if service.parts.metadata_stats is not None:
         yield service.parts.metadata_stats
     if service.server is not None:
@@ -143,7 +143,7 @@ def stats_of(service: BookieService) -> Iterator[Summaries]:
 
 
 HTTP_SERVER: Final = "httpserver"
-"""Under which name Java publishes the endpoint."""
+"""The name under which Java publishes the endpoint."""
 
 log = Logger()
 
@@ -155,7 +155,7 @@ class TokenFileError(BookieStopError):
 
 
 class AdminServer:
-    """Serves one bookie's admin API, or its metrics alone, from before it starts to its end."""
+    """The server of a bookie's admin API, or only of its metrics, for the life of the process."""
 
     def __init__(
         self,
@@ -182,10 +182,10 @@ class AdminServer:
         self.control = Control(service, self.metrics.text, source, obey)
 
     def start(self) -> None:
-        """Serve; call it before the bookie starts, so that probes learn that it is not ready.
+        """Serve; call this before the bookie starts, so that probes learn that it is not ready.
 
         Raises:
-            BookieStopError: the port cannot be had, or the token or TLS' files not be read.
+            BookieStopError: the port cannot be bound, or the token or a TLS file cannot be read.
         """
         parts, config, hosts = self._service.parts, self._config, AllowedHosts(self._names)
         if config.http_enabled:
@@ -197,7 +197,7 @@ class AdminServer:
             self._port = listen_for_metrics(parts, config, self.metrics.text, self._http, hosts)
 
     def _names(self) -> frozenset[str]:
-        """Return the names of this host, as far as anybody has names us."""
+        """Return the names of this host in its settings and registration."""
         config, identity = self._config, self._service.identity
         names = {socket.gethostname(), config.http_host, *config.http_allowed_hosts}
         if config.advertised_address:
@@ -207,7 +207,7 @@ class AdminServer:
         return frozenset(name.lower().rstrip(".") for name in names)
 
     async def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.metrics.stop()
         if self._port is not None:
             await self._port.close()
@@ -215,12 +215,12 @@ class AdminServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The bound port."""
         assert self._port is not None
         return self._port.port
 
     def reload(self) -> None:
-        """Read TLS' files and the token's again; what cannot be read stays as it was."""
+        """Read the TLS files and the token again; after an error the old ones stay."""
         if self._tls is not None:
             self._tls.reload()
         if self._api is None or not self._config.http_token_file:
@@ -238,7 +238,10 @@ class AdminServer:
         return Api(self.control, self._access())
 
     def _make_tls(self) -> TlsContexts | None:
-        """Return what TLS begins with; versions, suites and what is revoked are the bookie's."""
+        """Return the TLS contexts.
+
+        Versions, suites and revocations are those of the bookie's port.
+        """
         config, settings = self._config, self._config.https
         if settings is None:
             return None
@@ -291,10 +294,10 @@ class AdminServer:
 
 
 def _token(config: BookieConfig) -> str:
-    """Return what a change has to bear; empty for nothing that would do.
+    """Return the token that a change needs; empty if no token is valid.
 
     Raises:
-        TokenFileError: it cannot be read, or there is nothing in it.
+        TokenFileError: the file cannot be read, or is empty.
     """
     if not config.http_token_file:
         return config.http_token

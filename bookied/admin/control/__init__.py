@@ -1,1 +1,1 @@
-"""One bookie for its operator: itself, its disks, its garbage, and its cluster."""
+"""The operations of an operator on one bookie: its state, disks, garbage and cluster."""

@@ -1,4 +1,4 @@
-"""The cluster that a bookie belongs to, for its operator."""
+"""The operations of an operator on the cluster of a bookie."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ log = Logger()
 
 READ_ENTRIES_MAX: Final = 10_000
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The most that one request may read of a ledger."""
+"""Bytes of a ledger that one request may read."""
 
 
 @attrs.frozen
 class MarkReport:
-    """What a mark says: who lacks replicas, or why that cannot be read, and what to do."""
+    """The content of a mark: the bookies that lack replicas, or the error of a mark with a hint."""
 
     missing: tuple[BookieId, ...]
     problem: str | None = None
 
 
 class ClusterControl:
-    """Ledgers, bookies and repair of the cluster. Its client is made when it is first needed."""
+    """Ledgers, bookies and repair of the cluster. Its client is created at the first use."""
 
     def __init__(self, service: BookieService) -> None:
         self._service, self._parts = service, service.parts
@@ -73,7 +73,7 @@ class ClusterControl:
         return self._client
 
     async def ledger_ids(self, *, after: LedgerId | None = None) -> AsyncIterator[LedgerId]:
-        """Give the ids of the cluster's ledgers, ascending."""
+        """Yield the ids of the cluster's ledgers, ascending."""
         async for ids in self.store.ledger_ranges(after=after):
             for ledger_id in ids:
                 yield ledger_id
@@ -82,16 +82,16 @@ class ClusterControl:
         """Return a ledger's metadata.
 
         Raises:
-            NoSuchLedgerError: there is none.
+            NoSuchLedgerError: the ledger does not exist.
         """
         return (await self.store.read_ledger(ledger_id)).value
 
     async def entries(self, ledger_id: LedgerId, first: int, last: int | None) -> list[Entry]:
-        """Read confirmed entries of a ledger from any bookie that has them, without recovery.
+        """Read confirmed entries of a ledger from its bookies, without recovery.
 
         Raises:
-            TooMuchError: they are too many for the memory of a bookie.
-            ClientError: the ledger or an entry is not there, or cannot be read.
+            TooMuchError: the entries exceed the memory for one request.
+            ClientError: the ledger or an entry does not exist or cannot be read.
         """
         reader = await self.client.open_ledger(ledger_id, recover=False)
         found: list[Entry] = []
@@ -111,7 +111,7 @@ class ClusterControl:
         return found
 
     async def summary(self) -> ClusterSummary:
-        """Return how many bookies there are, and who repairs."""
+        """Return the number of bookies and the auditor."""
         store = self.store
         writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
         known = await store.known_bookies() | writable | read_only
@@ -141,15 +141,15 @@ class ClusterControl:
         return dict(itertools.islice(found.items(), limit))
 
     def repair_failures(self) -> Mapping[LedgerId, tuple[float, str]]:
-        """Return which ledgers the worker beside this bookie could not repair, when and why."""
+        """Return the ledgers that this bookie's worker could not repair: time and reason by id."""
         beside = self._service.background.autorecovery
         return {} if beside is None else beside.stats.worker.failures
 
     async def trigger_audit(self) -> BookieId:
-        """Have the auditor look for lost bookies; return who that is.
+        """Have the auditor look for lost bookies; return the auditor.
 
         Raises:
-            ChangeRefusedError: repair is disabled, or there is no auditor.
+            ChangeRefusedError: repair is disabled, or the cluster has no auditor.
         """
         try:
             return await trigger_audit(self.client)
@@ -157,12 +157,15 @@ class ClusterControl:
             raise ChangeRefusedError(str(error)) from error
 
     async def set_replication_enabled(self, *, enabled: bool) -> None:
-        """Let the cluster repair ledgers, or not; no matter if it is so already."""
+        """Enable or disable repair in the cluster; no error if it is so already."""
         with contextlib.suppress(AlreadySetError):
             await self.store.set_replication_enabled(enabled=enabled)
 
     async def bookies(self) -> list[tuple[BookieId, str, str | None]]:
-        """Return every bookie with its state and its host, if it tells one."""
+        """Return (id, state, host) of every bookie.
+
+        The host is None if the bookie publishes none.
+        """
         found = await list_bookies(self.client)
         return [(one.bookie_id, one.state.value, _host_of(one)) for one in found]
 

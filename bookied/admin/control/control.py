@@ -1,4 +1,4 @@
-"""What an operator can ask of a running bookie, whatever the version of the API: plain values."""
+"""The operations of an operator on a running bookie, with plain values for each API version."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ from wire.ids import BookieId
 
 
 class GarbageControl:
-    """Has garbage collected and compaction suspended; the next start forgets a suspension."""
+    """Garbage collection and suspended compactions; a restart ends a suspension."""
 
     def __init__(self, service: BookieService) -> None:
         self._service = service
 
     def collect(self, *, major: bool, minor: bool) -> None:
-        """Have garbage collected now, compaction included where it is allowed.
+        """Collect garbage now, with compaction if it is allowed.
 
         Raises:
-            NotServingError: it does not serve yet.
+            NotServingError: the bookie does not serve yet.
         """
         if self._service.background.collect_garbage(major=major, minor=minor) is None:
             raise NotServingError("garbage is collected once the bookie serves")
 
     def collections(self) -> list[CollectorStatus]:
-        """Return what each collector does and has done."""
+        """Return the state of each collector."""
         collectors = self._service.background.collectors
         return [] if collectors is None else list(collectors.statuses())
 
     @property
     def suspended(self) -> SuspendedCompactions:
-        """Which compactions an operator has suspended."""
+        """The compactions that an operator has suspended."""
         collectors = self._service.background.collectors
         return SuspendedCompactions() if collectors is None else collectors.suspended_by_hand
 
     def suspend(
         self, *, minor: bool | None = None, major: bool | None = None
     ) -> SuspendedCompactions:
-        """Suspend compactions or let them go on; None leaves a kind as it is.
+        """Suspend or resume compactions; None leaves a kind unchanged.
 
         Raises:
-            NotServingError: it does not serve yet.
+            NotServingError: the bookie does not serve yet.
         """
         collectors = self._service.background.collectors
         if collectors is None:
@@ -82,15 +82,15 @@ class GarbageControl:
         return wanted
 
     def locations(self) -> dict[str, bool]:
-        """Return where DbLedgerStorage has its locations, and whether they are being compacted."""
+        """Return for each location database of DbLedgerStorage whether it is being compacted."""
         engine = self._service.engine
         return {} if engine is None else engine.locations.status()
 
     def compact_locations(self, paths: Collection[str]) -> None:
-        """Rewrite databases of locations without what was deleted, one by one, in a thread.
+        """Rewrite location databases without deleted records, one by one, in a thread.
 
         Raises:
-            NotServingError: it does not serve.
+            NotServingError: the bookie does not serve.
         """
         engine = self._service.engine
         if engine is None or self._service.state.now not in SERVING:
@@ -102,14 +102,14 @@ log = Logger()
 
 
 REGISTER_S: Final = 10.0
-"""How long a change of mode waits until the cluster knows of it; the bookie obeys at once."""
+"""Seconds that a change of mode waits for the metadata store; the bookie applies it at once."""
 
 TEST_S: Final = 10.0
-"""How long a test of the bookie may take."""
+"""Seconds that a test of the bookie may take."""
 
 
 class Control:
-    """One bookie, for its operator. Belongs to the reactor's thread."""
+    """The operations on one bookie. They belong to the reactor's thread."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Control:
         source: SettingsSource | None = None,
         obey: Callable[[BookieConfig], None] | None = None,
     ) -> None:
-        """``obey`` has the process go by other values of what can change meanwhile."""
+        """``obey`` applies the settings that can change while the process runs."""
         self._service, self.metrics = service, metrics
         self._source = source or SettingsSource(lambda: service.config)
         self._obey = obey or service.settings_changed
@@ -127,7 +127,7 @@ class Control:
         self._parts = service.parts
         self._began_s = time.monotonic()
         self.began_ms = int(time.time() * 1000)
-        """When it was started, since the epoch."""
+        """The time of the start, in milliseconds since the epoch."""
         self._testing = DeferredLock()
         self.repairs = Repairs(Jobs(self._parts.clock), lambda: self.cluster.client)
         self.disks = DiskControl(service)
@@ -136,16 +136,16 @@ class Control:
 
     @property
     def _config(self) -> BookieConfig:
-        """As it runs now: some settings can be changed meanwhile."""
+        """The present settings; some can change while the bookie runs."""
         return self._service.config
 
     async def close(self) -> None:
-        """Stop the jobs, and close the connections with other bookies."""
+        """Stop the jobs, and close the connections to other bookies."""
         await self.repairs.jobs.close()
         await self.cluster.close()
 
     def summary(self) -> BookieReport:
-        """Return what it is doing."""
+        """Return the state of the bookie."""
         service = self._service
         now, mode, file = service.state.now, self._mode, self._source.file
         return BookieReport(
@@ -163,7 +163,7 @@ class Control:
 
     @property
     def bookie_id(self) -> str:
-        """Its name; empty until its port is known."""
+        """The bookie's id; empty until its port is known."""
         identity = self._service.identity
         return "" if identity is None else identity.bookie_id
 
@@ -174,7 +174,7 @@ class Control:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is registered and serves."""
+        """True if the bookie is registered and serves."""
         return self._service.state.now in SERVING
 
     @property
@@ -187,13 +187,13 @@ class Control:
         return None if disks is None else disks.mode
 
     async def set_read_only(self, *, read_only: bool) -> None:
-        """Make it read-only, or take that back; disks that are full keep it so.
+        """Make the bookie read-only, or end that; full disks keep it read-only.
 
-        Clients of the cluster see it afterwards, unless the metadata service is away.
+        On return clients of the cluster see the change, unless the metadata service is unreachable.
 
         Raises:
-            NotServingError: it does not serve.
-            ChangeRefusedError: the settings forbid it.
+            NotServingError: the bookie does not serve.
+            ChangeRefusedError: the settings forbid the change.
         """
         mode, registration = self._mode, self._service.registration
         if mode is None or registration is None or not self.is_ready:
@@ -208,7 +208,7 @@ class Control:
             await settled.addTimeout(REGISTER_S, self._parts.clock)
 
     async def test(self, entries: int) -> SanityCheck:
-        """Write a ledger to this bookie alone, read it and delete it; one at a time."""
+        """Write a ledger to this bookie only, read it and delete it; one test at a time."""
         if self._config.force_read_only:
             return SanityCheck(passed=False, read_only=True)
         try:
@@ -226,13 +226,15 @@ class Control:
         )
 
     async def expand_storage(self) -> tuple[str, ...]:
-        """Put the cookie into directories that the settings file names anew; return these.
+        """Write the cookie into new, empty directories of the settings file.
 
-        They must be empty. The bookie uses them from its next start on.
+        Return the directories.
+
+        The bookie uses them from its next start on.
 
         Raises:
-            NotServingError: it does not serve yet.
-            ChangeRefusedError: cookies and settings do not fit.
+            NotServingError: the bookie does not serve yet.
+            ChangeRefusedError: the cookies do not match the settings.
         """
         identity = self._service.identity
         if identity is None or not self.is_ready:
@@ -260,7 +262,7 @@ class Control:
         return settings_text(self._config)
 
     async def setting_origins(self) -> dict[str, str]:
-        """Return where each value in effect comes from; empty if the settings cannot be read."""
+        """Return the source of each value in effect; empty if the settings cannot be read."""
         source = self._source
         try:
             fresh = await self._parts.run_blocking(source.read)
@@ -270,10 +272,10 @@ class Control:
         return origins_in_effect(self._config, fresh, found, self._set_by_hand)
 
     def change_settings(self, given: Mapping[str, object]) -> None:
-        """Change settings until they are read again; see ``config.reload``.
+        """Change settings until the settings are read again; see ``config.reload``.
 
         Raises:
-            SettingsRefusedError: one cannot be changed so; none is then.
+            SettingsRefusedError: a setting cannot change; then no setting is changed.
         """
         self._obey(changed_settings(self._config, given))
         self._set_by_hand.update(given)

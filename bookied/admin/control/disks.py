@@ -1,4 +1,4 @@
-"""The disks of a bookie, for its operator."""
+"""The disks of a bookie, for an operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEXES: Final = "idx"
 
 
 class DiskControl:
-    """How full the disks are, and which files of the bookie are on them."""
+    """The free space of the disks, and the bookie's files on them."""
 
     def __init__(self, service: BookieService) -> None:
         self._service, self._parts = service, service.parts
@@ -29,17 +29,17 @@ class DiskControl:
         return total, free
 
     def samples(self) -> tuple[DiskSample, ...]:
-        """Return what the last look at the disks saw."""
+        """Return the samples of the last check of the disks."""
         disks = self._service.disk_mode
         return () if disks is None else disks.watch.samples
 
     def full(self) -> frozenset[Path]:
-        """Return the directories that take nothing more."""
+        """Return the full directories."""
         disks = self._service.disk_mode
         return frozenset(() if disks is None else disks.watch.verdict.full)
 
     async def last_marks(self) -> list[LastMark]:
-        """Return where a replay of each journal would begin."""
+        """Return the position in each journal where a replay would begin."""
         engine = self._service.engine
         if engine is None:
             raise NotServingError("the storage is not open yet")
@@ -60,6 +60,6 @@ class DiskControl:
 
 
 def _names(directories: tuple[Path, ...], ending: str) -> list[str]:
-    # Some files come and go between two looks; rglob passes over what has gone.
+    # Files may vanish during the walk; rglob skips them.
     found = [path for one in directories for path in one.rglob(f"*.{ending}")]
     return [path.name for path in sorted(found, key=lambda path: path.name)]

@@ -1,1 +1,1 @@
-"""One HTTP connection and what all of them may take."""
+"""HTTP connections and their limits."""

@@ -1,4 +1,4 @@
-"""Which names a request may have in its ``Host`` header."""
+"""The names that a request may have in its ``Host`` header."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from typing import Final
 
 _ANY: Final = "*"
 _LOCAL_SUFFIXES: Final = (".localhost", ".local", ".internal", ".svc", ".localdomain")
-"""Names below these do not exist in the public DNS."""
+"""The suffixes of names that the public DNS does not have."""
 
 _HOST: Final = re.compile(
     r"(?:\[(?P<address>[0-9a-f:.%]+)\]|(?P<name>[a-z0-9._-]*))(?::[0-9]{0,5})?"
 )
-"""A name or an address, and a port. Browsers and proxies may cut other text in different places."""
+"""A name or an address, and a port. Browsers and proxies may split other text differently."""
 
 
 class AllowedHosts:
-    """Which names a request may have in ``Host``: those of a page in a browser are not among them.
+    """The names that a request may have in ``Host``, so that a web page cannot read the API.
 
-    A name that a stranger owns can be made to point here (DNS rebinding), and what a browser loads
-    from there would have our answers. An address cannot, nor a name without a dot, nor one below a
-    domain that the public DNS does not have.
+    A stranger can make the address of a name that he owns point to this host (DNS rebinding), and a
+    page of that name in a browser would get the API's answers. That is not possible with an
+    address, a name without a dot, or a name below a domain that the public DNS does not have.
     """
 
     def __init__(self, names: Callable[[], frozenset[str]]) -> None:
-        """Take the names of this host, in lower case, ``*`` among them for any; asked each time."""
+        """``names`` returns this host's names in lower case, ``*`` for any.
+
+        Called for each request.
+        """
         self._names = names
 
     def allows(self, header: str | None) -> bool:
-        """Return whether a request with this header is for us; one without is not a browser's."""
+        """Return whether the header names this host; a request without it is not a browser's."""
         if header is None:
             return True
         found = _HOST.fullmatch(header.strip().lower())

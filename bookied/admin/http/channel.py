@@ -1,4 +1,4 @@
-"""One HTTP connection: one request at a time, and no more of an answer than its client takes."""
+"""One HTTP connection: one request at a time, and answers only as fast as the client reads."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from bookied.admin.http.limits import (
 from wire.other_protocols import TLS_BEGIN
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Written at once of an answer."""
+"""Bytes of an answer that are written together."""
 
 
 class RequestCutError(Exception):
-    """The connection was cut in the middle of a request: what follows in the read is dropped."""
+    """The connection was closed in the middle of a request: other received bytes are dropped."""
 
 
 class AdminChannel(HTTPChannel):
-    """One connection. The next request waits in a later turn of the reactor, until its turn.
+    """One connection. The next request is handled in a later turn of the reactor.
 
-    What a client sends ahead waits in 16 KiB and in its own buffers. What is not answered stays
-    unread until the answer before has been taken but for what the system holds.
+    Requests sent ahead wait in 16 KiB and in the client's own buffers: the connection is not read
+    until the previous answer has been sent, except for what the system buffers.
     """
 
     totalHeadersSize = HEADER_BYTES_MAX  # noqa: N815 -- Twisted's
@@ -41,25 +41,25 @@ class AdminChannel(HTTPChannel):
     site: Any
     transport: Any
     since_s = 0.0
-    """Since when it waits for a request, or for the rest of one."""
+    """The time since which the connection waits for a request, or for the rest of one."""
 
     is_busy = False
-    """Whether it has a request that is not answered, or whose answer is not taken."""
+    """True while a request is not answered, or its answer is not sent completely."""
 
     stalled_since_s: float | None = None
-    """Since when its client takes nothing of what it is sent; None while it does."""
+    """The time since which the client reads nothing of its answer; None while it reads."""
 
     _call: IDelayedCall | None = None
     _answered: Request | None = None
     _is_cut = _has_begun = False
 
     def connectionMade(self) -> None:
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         self.since_s = self.site.clock.seconds()
         super().connectionMade()  # type: ignore[no-untyped-call]
 
     def dataReceived(self, data: bytes) -> None:
-        """Take bytes; with the first of a request its time begins."""
+        """Parse received bytes; the first bytes of a request start its time limit."""
         if self._is_cut:
             return
         if not self._has_begun:
@@ -74,16 +74,16 @@ class AdminChannel(HTTPChannel):
         self.site.give_way()
 
     def _refuse_protocol(self, why: str) -> None:
-        """Answer in HTTP, so that the peer can see what the port speaks, and close."""
+        """Close the connection with an HTTP answer, so that the peer sees the port's protocol."""
         self._is_cut = True
         self.site.counts.hit(HttpLimit.PROTOCOL, self.site.host_of(self.transport), why)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         self.transport.loseConnection()
 
     def lineReceived(self, line: bytes) -> None:
-        """Take a line of a request's head; refuse one that goes on with the line before.
+        """Parse a line of a request's header; refuse one that continues the line before.
 
-        Such lines count as one header, and as many fit into one as it has bytes.
+        Continuation lines count as one header, which could have as many lines as bytes.
         """
         if line.startswith((b" ", b"\t")):
             self._respondToBadRequestAndDisconnect()  # type: ignore[no-untyped-call]
@@ -91,7 +91,10 @@ class AdminChannel(HTTPChannel):
             super().lineReceived(line)  # type: ignore[no-untyped-call]
 
     def headerReceived(self, line: bytes) -> bool:
-        """Take a header; cut a body whose announced length has more digits than Python reads."""
+        """Parse a header.
+
+        Close the connection if a body's length has more digits than Python parses.
+        """
         try:
             return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
         except ValueError:
@@ -99,24 +102,24 @@ class AdminChannel(HTTPChannel):
             return False
 
     def allContentReceived(self) -> None:
-        """Have a whole request answered."""
+        """Handle a complete request."""
         self.is_busy = True
         self._watch(ANSWER_S, HttpLimit.ANSWER_TIME)
         super().allContentReceived()  # type: ignore[no-untyped-call]
 
     def requestDone(self, request: Request) -> None:  # noqa: N802 -- Twisted's
-        """Go on with the next request in a later turn, once the answer to this one is taken."""
+        """Handle the next request in a later turn, after the answer to this one has been sent."""
         self._answered = request
         if not self._waitingForTransport:
             self.site.clock.callLater(0, self._go_on)
 
     def pauseProducing(self) -> None:
-        """Wait: the client has enough to take."""
+        """Pause: the transport's buffer is full."""
         self.stalled_since_s = self.site.clock.seconds()
         super().pauseProducing()  # type: ignore[no-untyped-call]
 
     def resumeProducing(self) -> None:
-        """Go on, for the client has taken what was sent."""
+        """Resume: the client has read the buffered bytes."""
         self.stalled_since_s = None
         super().resumeProducing()  # type: ignore[no-untyped-call]
         if self._answered is not None:
@@ -133,7 +136,7 @@ class AdminChannel(HTTPChannel):
         super().requestDone(request)  # type: ignore[no-untyped-call]
 
     def connectionLost(self, reason: Any) -> None:  # type: ignore[override]
-        """Forget what waits."""
+        """Drop waiting requests."""
         self._unwatch()
         self._answered = None
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -152,7 +155,7 @@ class AdminChannel(HTTPChannel):
         self.cut(limit)
 
     def cut(self, limit: HttpLimit) -> None:
-        """End the connection now, and count why; the rest of what was read counts no more."""
+        """Close the connection at once, and count the limit; further received bytes are ignored."""
         if self._is_cut:
             return
         self._is_cut = True
@@ -160,40 +163,43 @@ class AdminChannel(HTTPChannel):
         self.transport.abortConnection()
 
     def forceAbortClient(self) -> None:  # noqa: N802 -- Twisted's
-        """End the connection now; Twisted's says a word for each."""
+        """Close the connection at once; Twisted's version logs a line for each."""
         self._abortingCall = None
         self.transport.abortConnection()
 
 
 def _other_protocol(begin: bytes) -> str:
-    """Return what a client speaks whose first bytes cannot be HTTP; "" if they can."""
+    """Return the client's protocol if its first bytes cannot be HTTP; else ""."""
     if begin.startswith(TLS_BEGIN):
         return "TLS; httpServerTlsEnable is false"
-    if begin.startswith(b"\0"):  # The length of a frame of at most 16 MiB.
+    if begin.startswith(b"\0"):  # A length prefix of a frame of at most 16 MiB.
         return "the bookie protocol; bookiePort is another port"
     return ""
 
 
 @implementer(IPushProducer)
 class AnswerBody:
-    """The body of an answer on its way: in chunks, as its client takes them."""
+    """The body of an answer, sent in chunks as its client reads."""
 
     def __init__(self, request: Request, body: bytes, written: Callable[[int], None]) -> None:
-        """Prepare; ``begin`` sends. ``written`` is told of bytes that are held no more."""
+        """Prepare; ``begin`` sends.
+
+        ``written`` is called with the bytes that are no longer in memory.
+        """
         self._request, self._rest, self._written = request, memoryview(body), written
         self._is_paused = self._is_over = False
 
     def begin(self) -> None:
-        """Send what the client takes now; the rest later."""
+        """Send as much as the transport accepts now; the rest follows later."""
         self._request.registerProducer(self, True)
         self.resumeProducing()
 
     def pauseProducing(self) -> None:
-        """Wait: the client has enough to take."""
+        """Pause: the transport's buffer is full."""
         self._is_paused = True
 
     def resumeProducing(self) -> None:
-        """Go on."""
+        """Resume sending."""
         self._is_paused = False
         while self._rest and not self._is_paused and not self._is_over:
             chunk, self._rest = self._rest[:CHUNK_BYTES], self._rest[CHUNK_BYTES:]
@@ -205,7 +211,7 @@ class AnswerBody:
             self._request.finish()
 
     def stopProducing(self) -> None:
-        """End: the client is gone."""
+        """Stop: the client has disconnected."""
         self._is_over = True
         self._written(len(self._rest))
         self._rest = memoryview(b"")

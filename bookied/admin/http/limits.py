@@ -1,7 +1,7 @@
-"""What HTTP may take of a bookie, for any client: connections, memory, time on the reactor.
+"""The limits of HTTP in a bookie: connections, memory, and time on the reactor.
 
-All HTTP connections of a port together hold at most ``ANSWERS_BYTES_MAX`` of answers that are not
-taken yet, and some 300 KiB each beside that.
+All HTTP connections of a port together keep at most ``ANSWERS_BYTES_MAX`` of unsent answers in
+memory, and about 300 KiB each besides.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from bookied.server.limits.limit_hits import Limit, NamedLimit
 
 CONNECTIONS_MAX: Final = 64
 SHARE_OF_ADDRESS: Final = 2
-"""One address may have a half of them; of IPv6, one network."""
+"""One address, or one network of IPv6, may have half of the connections."""
 
 BODY_BYTES_MAX: Final = 64 * 1024
-"""A request with a longer body is cut off."""
+"""The connection of a request with a longer body is closed."""
 
 CHUNKS_MAX: Final = 32
-"""A request whose body comes in more parts is cut off: a part takes 0.02 ms, also with one byte."""
+"""The connection of a body with more chunks is closed: a chunk takes 0.02 ms, even of one byte."""
 
 READ_BYTES: Final = 4096
-"""How much one turn of the reactor reads of a connection."""
+"""Bytes that one turn of the reactor reads of a connection."""
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 """A request with a longer header is refused."""
@@ -38,38 +38,38 @@ QUERY_FIELDS_MAX: Final = 100
 """A request with more fields in its query is refused."""
 
 ANSWERS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Answers that wait for their clients to take them, over all connections."""
+"""Bytes of unsent answers over all connections."""
 
 IDLE_S: Final = 60
-"""How long a connection may bring nothing."""
+"""Seconds that a connection may send nothing."""
 
 REQUEST_S: Final = 10
-"""How long a request may take to come, from its first byte to its last."""
+"""Seconds from the first to the last byte of a request."""
 
 ANSWER_S: Final = 120
-"""How long it may take then until its answer is taken."""
+"""Seconds from the last byte of a request until its answer is sent completely."""
 
 STALL_S: Final = 2
-"""A client that takes nothing of its answer for so long may be closed for another one."""
+"""Seconds after which a client that reads nothing may be disconnected for another one."""
 
 SHARE: Final = 4
-"""HTTP has a fourth of the reactor's time at most."""
+"""HTTP may use a quarter of the reactor's time."""
 
 REQUEST_COST_S: Final = 0.00025
-"""What a request takes at least: it is parsed before its turn, and its answer is sent after it."""
+"""The least time that a request counts as: its parsing and sending are not measured."""
 
 BURST_S: Final = 0.01
-"""What it may take at once beyond that."""
+"""The time that HTTP may use at once beyond its share."""
 
 
 def connections_max() -> int:
-    """Return how many connections there may be: a sixteenth of the descriptors at most."""
+    """Return the largest number of connections: a sixteenth of the descriptors at most."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(CONNECTIONS_MAX, max(2, soft // 16))
 
 
 class HttpLimit(NamedLimit):
-    """What a client of HTTP can run into."""
+    """A limit that a client of HTTP can reach."""
 
     CONNECTIONS = Limit.CONNECTIONS.value
     ADDRESS = Limit.ADDRESS.value
@@ -93,33 +93,33 @@ class HttpLimit(NamedLimit):
 
 
 class UnsentAnswers:
-    """Counts the bytes of answers that clients have not taken; one answer always fits."""
+    """The number of unsent bytes of answers; a single answer always fits."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
-        """Hold so many bytes; say whether there was space for them."""
+        """Reserve bytes; return whether the limit allows them."""
         if self.held_bytes and self.held_bytes + size_bytes > ANSWERS_BYTES_MAX:
             return False
         self.held_bytes += size_bytes
         return True
 
     def hold(self, size_bytes: int) -> None:
-        """Hold a few bytes in any case: those of the answer that the bound is reached."""
+        """Reserve a few bytes beyond the limit, for the answer that the limit is reached."""
         self.held_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Hold so many bytes less."""
+        """Release bytes."""
         self.held_bytes -= size_bytes
         assert self.held_bytes >= 0
 
 
 class HttpTurns:
-    """Who answers when: one after another, and in ``1 / SHARE`` of the reactor's time at most.
+    """The turns of HTTP requests, in at most ``1 / SHARE`` of the reactor's time.
 
-    As long as it takes less, all are answered at once. Waiting ones are as many as connections.
-    Addresses take turns, so that many requests of one keep no other waiting for all of them.
+    Requests that need less are answered at once. No more requests wait than there are connections.
+    Addresses take turns, so that many requests of one address delay another address by one only.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -129,7 +129,7 @@ class HttpTurns:
         self._is_called = False
 
     def ask(self, group: str, work: Callable[[], None]) -> None:
-        """Do a piece of work for an address, now or when it is its turn."""
+        """Run work for an address, now or in its turn."""
         self._waiting.setdefault(group, deque()).append(work)
         if not self._is_called:
             self._run()

@@ -1,4 +1,4 @@
-"""One request, who asks it, and its answer as values; both versions of the API read them here."""
+"""A request, its client and its answer as values, for both versions of the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISDIRECTED: Final = 421
 UNAVAILABLE: Final = 503
 
 NUMBER_MAX: Final = 2**63 - 1
-"""The highest id there is."""
+"""The highest possible id."""
 
 DELAY_S_MAX: Final = 2**31 - 1
 """The longest delay that Java's auditor can read."""
@@ -33,15 +33,15 @@ T = TypeVar("T", bool, int, str)
 
 
 class BadHttpRequestError(BookKeeperError):
-    """The request says something that cannot be meant."""
+    """The request has an invalid value."""
 
 
 @attrs.frozen
 class Credentials:
-    """What a request shows of who asks.
+    """The credentials of a request.
 
-    ``certified`` is the name in a certificate that was verified; None where none was shown.
-    ``host`` is where it comes from.
+    ``certified`` is the name in a verified certificate; None without one. ``host`` is the client's
+    address.
     """
 
     authorization: str = attrs.field(default="", repr=False)
@@ -51,7 +51,7 @@ class Credentials:
 
 @attrs.frozen(kw_only=True)
 class HttpRequest:
-    """A request. ``path`` holds what the path's variable parts are."""
+    """A request. ``path`` has the values of the path's variable parts."""
 
     method: str = "GET"
     query: Mapping[str, str] = attrs.field(factory=dict)
@@ -60,7 +60,7 @@ class HttpRequest:
 
     @property
     def object(self) -> dict[str, Any]:
-        """The body, a JSON object.
+        """The body, which must be a JSON object.
 
         Raises:
             BadHttpRequestError: the body is not a JSON object.

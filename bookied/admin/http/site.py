@@ -1,4 +1,4 @@
-"""What serves HTTP on a port: connections, requests and their limits; others give the answers."""
+"""An HTTP server on a port: connections, requests and their limits, without the answers."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ log = Logger()
 _DONE: Final = Failure(ConnectionDone())
 
 Answerer = Callable[[str, HttpRequest, Credentials], Any]
-"""What answers requests: a path, what is asked there, and by whom."""
+"""Returns the answer to a request: path, request, credentials."""
 
 
 class _QuietSite(Site):
-    """A site without an access log, and without HTTP/2: its requests would have no limit here."""
+    """A site without an access log, and without HTTP/2, which these limits do not cover."""
 
     noisy = False
     displayTracebacks = False  # noqa: N815 -- Twisted's
@@ -90,11 +90,11 @@ class _QuietSite(Site):
         )
 
     def log(self, request: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class AdminResource(Resource):
-    """Every path there is."""
+    """The resource of every path."""
 
     isLeaf = True  # noqa: N815 -- Twisted's
 
@@ -106,7 +106,10 @@ class AdminResource(Resource):
         self._unsent, self._turns = UnsentAnswers(), HttpTurns(clock)
 
     def render(self, request: Request) -> int:
-        """Answer one request, now or later; without a client the answer is dropped."""
+        """Answer one request, now or later.
+
+        If the client has disconnected, the answer is dropped.
+        """
         gone = request.notifyFinish()
         gone.addErrback(lambda _failure: None)
         refused = self._refusal(request)
@@ -181,10 +184,10 @@ class AdminResource(Resource):
 
 
 def _target_of(request: Request) -> tuple[str | None, str]:
-    """Return the host that the request line names, and path and query.
+    """Return the host in the request line, path and query.
 
-    Clients of a proxy send a complete URI, and a server must take it (RFC 9112, 3.2.2). Others
-    send no host there: None.
+    Clients of a proxy send a complete URI, which a server must accept (RFC 9112, 3.2.2). Other
+    clients send no host in that line: None.
     """
     uri = request.uri.decode("latin-1")
     found = _ABSOLUTE.match(uri)
@@ -221,8 +224,8 @@ def _ended(failure: Failure) -> None:
 class _BoundedRequest(Request):
     """A request whose body has a limit, announced or not.
 
-    Twisted would take cookies, the query, forms and the path apart before the request has its turn:
-    64 KiB of form fields took 50 ms.
+    Twisted would parse cookies, query, forms and path before the request has its turn: 64 KiB of
+    form fields took 50 ms.
     """
 
     channel: AdminChannel
@@ -232,7 +235,7 @@ class _BoundedRequest(Request):
         """Do nothing: no answer depends on cookies."""
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """Have the request answered."""
+        """Answer the request."""
         assert self.content is not None
         self.content.seek(0)
         self.args: dict[bytes, list[bytes]] = {}
@@ -240,14 +243,14 @@ class _BoundedRequest(Request):
         self.process()  # type: ignore[no-untyped-call]
 
     def gotLength(self, length: int | None) -> None:  # noqa: N802 -- Twisted's
-        """Refuse a body before it comes."""
+        """Refuse a body that is too long before it arrives."""
         if length is not None and length > BODY_BYTES_MAX:
             self.channel.cut(HttpLimit.BODY)
             length = 0
         super().gotLength(length)  # type: ignore[no-untyped-call]
 
     def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 -- Twisted's
-        """Take a part of the body."""
+        """Count and keep a chunk of the body."""
         self._seen_bytes += len(data)
         self._seen_parts += 1
         if self._seen_bytes > BODY_BYTES_MAX or self._seen_parts > CHUNKS_MAX:
@@ -257,16 +260,16 @@ class _BoundedRequest(Request):
 
 
 class _Connection(ProtocolWrapper):
-    """One connection, in TLS from its first byte where the server has that."""
+    """One connection, with TLS from its first byte if the server uses TLS."""
 
     _end: TlsEnd | None = None
     group = ""
-    """Which address or network it comes from."""
+    """The address or network of the client."""
     is_given_up = False
-    """Whether it was cut for others, and is about to end."""
+    """True if the connection was closed for another one, and is about to end."""
 
     def makeConnection(self, transport: ITransport) -> None:  # noqa: N802 -- Twisted's
-        """Begin TLS, then HTTP."""
+        """Start TLS, then HTTP."""
         transport.bufferSize = READ_BYTES  # type: ignore[attr-defined]
         contexts = self.factory.contexts
         if contexts is not None:
@@ -276,23 +279,23 @@ class _Connection(ProtocolWrapper):
 
     @property
     def channel(self) -> AdminChannel:
-        """What speaks HTTP on it."""
+        """The HTTP protocol of the connection."""
         assert isinstance(self.wrappedProtocol, AdminChannel)
         return self.wrappedProtocol
 
     @property
     def certified(self) -> str | None:
-        """The name in the client's certificate; None where it has shown none."""
+        """The name in the client's certificate; None without one."""
         certificate = None if self._end is None else self._end.peer_certificate()
         return None if certificate is None else certificate.subject.rfc4514_string()
 
     def give_up(self, limit: HttpLimit) -> None:
-        """End it now for another one."""
+        """Close the connection for another one."""
         self.is_given_up = True
         self.channel.cut(limit)
 
     def connectionLost(self, reason: Failure = _DONE) -> None:
-        """Say why, where it was for TLS."""
+        """Log the reason if TLS ended the connection."""
         why = None if self._end is None else self._end.why_lost(reason.value)
         if why is not None:
             self.channel.site.counts.hit(HttpLimit.TLS, host_of(self), why)
@@ -300,12 +303,13 @@ class _Connection(ProtocolWrapper):
 
 
 class _BoundedFactory(WrappingFactory):
-    """No more than so many connections at a time, of all and of one address.
+    """A limit on the connections, of all addresses and of one address.
 
-    For another one, that one goes which has waited longest without a whole request, or has taken
-    nothing of its answer for longest: a client that holds them all open keeps no probe out. Where
-    all are being answered, the oldest of the address that has most goes. A new connection of an
-    address that would have most itself is turned away.
+    At the limit a new connection replaces the one that has waited longest without a complete
+    request, or whose client has read nothing of its answer for longest. So a client that keeps all
+    of them open does not keep a probe out. If all have requests in progress, the oldest connection
+    of the address with most is closed. A new connection of the address that would have most itself
+    is refused.
     """
 
     noisy = False
@@ -336,7 +340,7 @@ class _BoundedFactory(WrappingFactory):
         return connection
 
     def _make_room(self, held: list[_Connection]) -> bool:
-        """Close the connection that has waited or stalled longest; return whether there is one."""
+        """Close the connection that has waited or stalled longest; return whether one was found."""
         waiting = {one: one.channel.since_s for one in held if not one.channel.is_busy}
         stalled_s = self._clock.seconds() - STALL_S
         stalled = {
@@ -352,7 +356,7 @@ class _BoundedFactory(WrappingFactory):
 
 
 def _thin_out(held: list[_Connection], own_number: int) -> bool:
-    """Close the oldest connection of the address with most, for one of an address with fewer."""
+    """Close the oldest connection of the address with most, if another address needs one."""
     group, number = Counter(one.group for one in held).most_common(1)[0]
     if number <= own_number + 1:
         return False
@@ -368,9 +372,9 @@ def site(
     hosts: AllowedHosts | None = None,
     give_way: Callable[[], object] = lambda: None,
 ) -> _BoundedFactory:
-    """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts.
+    """Return a factory that serves ``answer`` on a port, with TLS if there are contexts.
 
-    ``give_way`` lets the journals' threads run; called whenever a client has sent something.
+    ``give_way`` lets the journals' threads run; called whenever a client has sent bytes.
     """
     names = hosts or AllowedHosts(frozenset)
     return _BoundedFactory(_QuietSite(answer, clock, counts, names, give_way), contexts)

@@ -1,1 +1,1 @@
-"""Metrics of a bookie, under Java's names and our own."""
+"""The metrics of a bookie, under Java's names and bookied's own."""

@@ -1,4 +1,4 @@
-"""Figures of autorecovery under the names and types that Java's has (4.18.0)."""
+"""The metrics of autorecovery under Java's names and types (4.18.0)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bookied.admin.monitoring.prometheus_text import Family, declared, gauge
 from bookied.stats.metrics import RepairStats
 
 BESIDE_BOOKIE: Final = "replication_"
-"""Before every name where autorecovery runs in a bookie; alone Java gives it no such scope."""
+"""The prefix of names if autorecovery runs in a bookie; alone, Java has no such prefix."""
 
 
 def families(stats: RepairStats, prefix: str = BESIDE_BOOKIE) -> Iterator[Family]:
-    """Give all of it."""
+    """Yield all metrics of autorecovery."""
     stats.auditor.settle()
     stats.worker.settle()
     yield from declared(stats.auditor, f"{prefix}auditor_")

@@ -1,6 +1,6 @@
 """The metrics named ``bookied_*``, which Java's bookie does not have, and those of the process.
 
-What a part of the bookie counts is declared, with its name, in ``bookied.stats.metrics``.
+``bookied.stats.metrics`` declares the counters of the bookie's parts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.storages import Storages
 
 LEDGER_BYTES: Final = 600
-"""What a ledger in memory takes, as docs/operations.md has it."""
+"""Bytes of a ledger in memory, as in docs/operations.md."""
 
 _PROC: Final = Path("/proc/self")
 
 
 def families(of: BookieService) -> Iterator[Family]:
-    """Give all metrics that a bookie has by now; those of its process are ``of_process``."""
+    """Yield the present metrics of a bookie; ``of_process`` has those of its process."""
     yield Family("bookied_dir_usage_percent", "gauge", tuple(_usages(of)))
     if of.server is not None:
         yield from _server(of.server)
@@ -40,7 +40,7 @@ def families(of: BookieService) -> Iterator[Family]:
 
 
 def of_process(lag: Summary) -> Iterator[Family]:
-    """Give what any process has."""
+    """Yield the metrics of any process."""
     yield summary("bookied_event_loop_lag_ms", lag)
     yield from _python()
     yield from _process()
@@ -79,7 +79,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
 
 
 def _memory(of: BookieService, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Give what the owners in the table of docs/operations.md hold now."""
+    """Yield (labels, bytes) of each owner in the table of docs/operations.md."""
     if of.engine is not None:
         yield from _storage_memory(of.engine.storages)
         queued = sum(journal.queued_bytes for journal in of.engine.journals)
@@ -107,7 +107,7 @@ def _python() -> Iterator[Family]:
 
 
 def _process() -> Iterator[Family]:
-    """Give what every Prometheus client gives, Java's included, under the same names."""
+    """Yield the metrics that every Prometheus client, Java's included, has under these names."""
     fields = (_PROC / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
     ticks = os.sysconf("SC_CLK_TCK")
     seconds = (int(fields[11]) + int(fields[12])) / ticks

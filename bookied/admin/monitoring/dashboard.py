@@ -1,7 +1,7 @@
-"""The Grafana dashboard and the Prometheus alert rules, made from tables of what to look at.
+"""The Grafana dashboard and the Prometheus alert rules, made from tables.
 
-``python -m bkctl.manual.generate`` writes them to ``monitoring/``. A test holds every metric and
-label named here against the page of a bookie that works.
+``python -m bkctl.manual.generate`` writes them to ``monitoring/``. A test compares every metric and
+label with the metrics page of a running bookie.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final
 import attrs
 
 SELECTION: Final = 'job=~"$job",instance=~"$instance"'
-"""Which bookies a dashboard shows."""
+"""The selection of bookies on a dashboard."""
 
 
 @attrs.frozen
 class Panel:
-    """One graph: its title, Grafana's unit, and what is drawn, as legend and expression."""
+    """One graph: its title, Grafana's unit, and its curves as legend and expression."""
 
     title: str
     unit: str
@@ -27,7 +27,7 @@ class Panel:
 
 @attrs.frozen
 class Alert:
-    """One alert rule: when it fires, for how long first, how bad that is, and what to do."""
+    """One alert rule: its expression, its duration, its severity, and the advice."""
 
     name: str
     expression: str
@@ -151,7 +151,7 @@ ALERTS: Final = (
 
 
 def grafana() -> str:
-    """Return the dashboard as Grafana imports it."""
+    """Return the dashboard in Grafana's import format."""
     panels = list(_panels())
     found = {
         "title": "BookKeeper: bookied",
@@ -208,7 +208,7 @@ def _graph(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
 
 
 def alert_rules() -> str:
-    """Return the rules as a file for ``rule_files`` of Prometheus."""
+    """Return the rules in the format of ``rule_files`` of Prometheus."""
     lines = ["groups:", "  - name: bookied", "    rules:"]
     for one in ALERTS:
         lines += [

@@ -1,4 +1,4 @@
-"""What an HTTP server of ours has answered, and whom it has turned away."""
+"""The counts of answers and refusals of an HTTP server."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bookied.admin.monitoring.prometheus_text import Family, counter
 from bookied.server.limits.limit_hits import LimitHits
 
 REFUSALS: Final = (401, 403, 404, 405)
-"""Told from the start, so that the first one is an increase."""
+"""Counted from the start, so that the first one is an increase."""
 
 
 @attrs.define
 class HttpCounts:
-    """Counts since the start, and a word in the log about limits; Java's has nothing like it."""
+    """Counts since the start, and log lines about limits; Java has no such metrics."""
 
     _clock: IReactorTime
     answers: dict[int, int] = attrs.field(factory=lambda: dict.fromkeys(REFUSALS, 0))
-    """By status."""
+    """Answers by status."""
     bodies_cut: int = 0
     connections_refused: int = 0
     _hits: LimitHits[HttpLimit] = attrs.field(init=False)
@@ -31,7 +31,7 @@ class HttpCounts:
         self._hits = LimitHits(self._clock, HttpLimit, what="HTTP ")
 
     def hit(self, limit: HttpLimit, who: str = "", why: object = "") -> None:
-        """Count a limit that held."""
+        """Count a reached limit."""
         self.bodies_cut += limit is HttpLimit.BODY
         self.connections_refused += limit in {HttpLimit.CONNECTIONS, HttpLimit.ADDRESS}
         self._hits.hit(limit, who, why)
@@ -41,7 +41,7 @@ class HttpCounts:
         self.answers[status] = self.answers.get(status, 0) + 1
 
     def families(self) -> Iterator[Family]:
-        """Give the counts as metrics."""
+        """Yield the counts as metrics."""
         answers = (({"status": str(one)}, count) for one, count in sorted(self.answers.items()))
         yield Family("bookied_http_requests_total", "counter", tuple(answers))
         yield counter("bookied_http_bodies_cut_total", self.bodies_cut)

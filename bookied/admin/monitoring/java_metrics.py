@@ -1,8 +1,7 @@
-"""A bookie's figures under the names, labels and types that Java's bookie has (4.18.0).
+"""A bookie's metrics under the names, labels and types of Java's bookie (4.18.0).
 
-Latencies and counts have their names in ``bookied.stats.metrics``.
-What Java's has and this does not, with the reason, is in docs/metrics.md; a test compares the two
-with what a Java bookie was seen to serve.
+``bookied.stats.metrics`` declares latencies and counts. docs/metrics.md lists the metrics of Java
+that bookied does not have, with reasons; a test compares both with the page of a Java bookie.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory
 from bookied.storage.storages import Storages
 
 Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
-"""Name, type, and how the value comes from a part."""
+"""The name, the type, and a function that returns the value of a part."""
 
 
 def families(of: BookieService) -> Iterator[Family]:
-    """Give all metrics that there are by now."""
+    """Yield the present metrics of a bookie."""
     yield gauge("bookie_SERVER_STATUS", _status(of))
     yield from _directories(of)
     if of.parts.metadata_stats is not None:
@@ -93,7 +92,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
 
 
 _REACTOR: Final = {"threadPool": "reactor", "thread": "0"}
-"""What Java tells of two operations by thread; here one thread does all."""
+"""Java's labels of a thread, for two operations that one thread runs here."""
 
 _SERVER: Final[tuple[Row, ...]] = (
     ("ADD_ENTRY_IN_PROGRESS", "gauge", lambda it: it.backpressure.adds_in_flight),
@@ -147,7 +146,10 @@ _JOURNAL: Final[tuple[Row, ...]] = (
 
 
 def _directories(of: BookieService) -> Iterator[Family]:
-    """Give what Java's LedgerDirsManager tells: of ledgers, and of indexes that lie apart."""
+    """Yield the metrics of Java's LedgerDirsManager.
+
+    They are of the ledger directories, and of the index directories if those are separate.
+    """
     found = of.directories
     yield from _directory_group("bookie_ledger", found.ledger_dirs, of)
     if found.index_dirs != found.ledger_dirs:
@@ -185,7 +187,7 @@ class _Index:
 
     @property
     def pages_found(self) -> int:
-        """Reads for which the index had not to be read."""
+        """The reads that needed no read of the index."""
         stats = RequestStats() if self.server is None else self.server.stats
         return max(0, stats.requests[READ].success.count - self.storage.stats.pages_loaded)
 
@@ -223,7 +225,10 @@ def _labels_of(of: BookieService) -> list[Labels]:
 
 
 def _collectors(of: BookieService, collectors: Collectors) -> Iterator[Family]:
-    """Give the same rows; DbLedgerStorage has them without ``gc_``, one for each directory."""
+    """Yield the rows of each collector.
+
+    DbLedgerStorage has them without ``gc_``, one a directory.
+    """
     prefix = "bookie_" if _is_db(of) else "bookie_gc_"
     labels = _labels_of(of) if _is_db(of) else [{}]
     statuses = list(zip(labels, collectors.statuses(), strict=True))
@@ -239,7 +244,7 @@ def _collectors(of: BookieService, collectors: Collectors) -> Iterator[Family]:
 
 
 def rows(named: Sequence[Row], prefix: str, of: object) -> Iterator[Family]:
-    """Give the rows of one part, each name with the prefix."""
+    """Yield the rows of one part, with ``prefix`` before each name."""
     return _labelled_rows(named, prefix, [({}, of)])
 
 

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads: windows that end in time, the event loop's lag, the text."""
+"""The page for Prometheus, with windows that end in time and the event loop's lag."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bookied.stats.metrics import Summaries
 from bookied.stats.quantiles import Summary
 
 LAG_EVERY_S: Final = 0.5
-"""How often the event loop is asked how late it is."""
+"""Seconds between two measurements of the event loop's lag."""
 
 FIRST_WINDOW_S: Final = 1.0
-"""Java's first window ends so soon."""
+"""Seconds of the first window, as in Java."""
 
 log = Logger()
 
 
 class Metrics:
-    """All figures of one process. Belongs to the reactor's thread."""
+    """The metrics of one process. They belong to the reactor's thread."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Metrics:
         """Make the page of a process.
 
         Args:
-            clock: of the reactor.
-            families: the current figures.
-            stats: all whose windows have to end.
+            clock: the reactor's clock.
+            families: yields the present metrics.
+            stats: yields the objects whose windows end.
             window_s: ``prometheusStatsLatencyRolloverSeconds``.
         """
         self._clock, self._families, self._stats = clock, families, stats
@@ -60,11 +60,11 @@ class Metrics:
 
     @property
     def window_age_s(self) -> float:
-        """Seconds since the last window ended."""
+        """The seconds since the last window ended."""
         return max(0.0, self._clock.seconds() - self._rotated_s)
 
     def stop(self) -> None:
-        """End; the page can be read still."""
+        """Stop the windows; the page can still be read."""
         if self._first.active():
             self._first.cancel()
         for loop in self._loops:

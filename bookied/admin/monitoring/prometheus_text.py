@@ -1,8 +1,8 @@
-"""Metric families as the text that Prometheus reads, in the shape that Java's provider gives it.
+"""Metric families as text for Prometheus, in the form of Java's provider.
 
-Written here rather than by ``prometheus_client``: that names a counter's family with ``_total`` and
-sorts labels, and Java's does neither (BookKeeper 4.18.0, PrometheusTextFormat). Its parser reads
-this in tests.
+``prometheus_client`` does not fit: it appends ``_total`` to a counter's family and sorts labels,
+and Java does neither (BookKeeper 4.18.0, PrometheusTextFormat). Tests parse this text with its
+parser.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_LABELS: Final[Labels] = {}
 
 @attrs.frozen
 class Family:
-    """All samples of one name. A summary's are ``Summary``, others' are numbers."""
+    """All samples of one name. Those of a summary are ``Summary``, others are numbers."""
 
     name: str
     kind: Kind
@@ -32,34 +32,34 @@ class Family:
 
 
 def counter(name: str, value: float) -> Family:
-    """Return a counter of one sample."""
+    """Return a counter with one sample."""
     return Family(name, "counter", ((_NO_LABELS, value),))
 
 
 def gauge(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
-    """Return a gauge of one sample."""
+    """Return a gauge with one sample."""
     return Family(name, "gauge", ((labels, value),))
 
 
 def summary(name: str, value: Summary, labels: Labels = _NO_LABELS) -> Family:
-    """Return a summary of one sample."""
+    """Return a summary with one sample."""
     return Family(name, "summary", ((labels, value),))
 
 
 def declared(part: Any, prefix: str = "") -> Iterator[Family]:
-    """Give the metrics that the class of a part declares."""
+    """Yield the metrics that the class of a part declares."""
     return declared_of_all([(_NO_LABELS, part)], prefix)
 
 
 def declared_of_all(parts: Sequence[tuple[Labels, Any]], prefix: str) -> Iterator[Family]:
-    """Give the same of parts of one class, each with its labels."""
+    """Yield the metrics of parts of one class, each part with its labels."""
     for name, kind, attribute in metrics_of(type(parts[0][1])):
         samples = tuple((labels, getattr(part, attribute)) for labels, part in parts)
         yield Family(prefix + name, kind, samples)
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """Return the text; each name has to come once."""
+    """Return the text; each name must occur once."""
     lines: list[str] = []
     for family in families:
         lines.append(f"# TYPE {family.name} {family.kind}")

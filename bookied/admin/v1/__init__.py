@@ -1,1 +1,1 @@
-"""``/api/v1``: the HTTP API that Java has."""
+"""``/api/v1``: Java's HTTP API."""

@@ -1,4 +1,4 @@
-"""``/api/v1``: what is asked of the bookie itself."""
+"""``/api/v1``: requests about the bookie itself."""
 # ruff: noqa: D103 -- the table in ``endpoints`` says what each is for
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ async def collect(control: Control, asked: HttpRequest) -> HttpReply:
 
 
 def _parsed(value: Any) -> bool:
-    """Return what ``Boolean.parseBoolean`` makes of the text of a value."""
+    """Return the result of ``Boolean.parseBoolean`` for the text of a value."""
     if value is None:
         raise BadHttpRequestError("null")
     return str(value).lower() == "true"

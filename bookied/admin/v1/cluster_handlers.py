@@ -1,4 +1,4 @@
-"""``/api/v1``: ledgers, bookies and repair, as the metadata and other bookies have it."""
+"""``/api/v1``: requests about ledgers, bookies and repair of the cluster."""
 # ruff: noqa: D103 -- the table in ``endpoints`` says what each is for
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def delete_ledger(control: Control, asked: HttpRequest) -> HttpReply:
     if "ledger_id" not in asked.query:
         return refusal("Not ledger found. Should provide ledger_id=<id>")
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
-    # One that is not there is no error, as in Java.
+    # A missing ledger is not an error, as in Java.
     await control.cluster.store.remove_ledger(ledger_id)
     return in_json(f"Deleted ledger: {ledger_id}")
 
@@ -75,17 +75,17 @@ async def list_ledgers(control: Control, asked: HttpRequest) -> HttpReply:
 
 
 def _with_problems(reply: HttpReply, problems: list[str]) -> HttpReply:
-    """Name problems in a header: Java's form of the body has no field for them."""
+    """The bookie whose replicas are copied; its cookie is deleted afterwards if requested."""
     if not problems:
         return reply
     return attrs.evolve(reply, headers={PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])})
 
 
 def _long(text: str) -> int:
-    """Return what ``Long.parseLong`` makes of a text.
+    """Return the result of ``Long.parseLong``.
 
     Raises:
-        BadHttpRequestError: it is not a number of 64 bits.
+        BadHttpRequestError: the text is not a 64-bit number.
     """
     found = int(text) if _LONG.fullmatch(text) else _LONG_LIMIT
     if not -_LONG_LIMIT <= found < _LONG_LIMIT:
@@ -94,7 +94,7 @@ def _long(text: str) -> int:
 
 
 def _is_on_page(number: int, page: int) -> bool:
-    """Say it as Java does, whose first page begins with number 0: it has one ledger less."""
+    """Return whether a ledger is on a page, as in Java: the first page has one ledger less."""
     return (page - 1) * LEDGERS_OF_PAGE <= number <= page * LEDGERS_OF_PAGE - 1
 
 
@@ -297,7 +297,7 @@ async def recover(control: Control, asked: HttpRequest) -> HttpReply:
         raise BadHttpRequestError('bookie_src is not a list; give ["HOST:PORT"]')
     if not bookies:
         return refusal(ONLY_PUT)
-    # The first one only, as in Java.
+    # Only the first one, as in Java.
     control.repairs.recover(
         BookieId(str(bookies[0])), skip_open=False, delete_cookie=given.get("delete_cookie") is True
     )

@@ -1,7 +1,7 @@
-"""The one table of ``/api/v1``: Java's endpoints with shapes, codes, texts and oddities of 4.18.0.
+"""The table of ``/api/v1``: Java's endpoints with forms, codes, texts and quirks of 4.18.0.
 
-What differs, on purpose: a request that changes something needs a token, secrets and passwords are
-masked, and there is a Content-Type.
+Deliberate differences: a request that changes something needs a token, secrets and passwords are
+masked, and answers have a Content-Type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bookied.admin.v1 import cluster_handlers as v1_cluster
 Handler = Callable[[Control, HttpRequest], Awaitable[HttpReply]]
 
 METHODS: Final = ("GET", "PUT", "POST", "DELETE")
-"""Those that Java routes to its handlers."""
+"""The methods that Java routes to its handlers."""
 
 HEARTBEAT: Final = "/heartbeat"
 
@@ -36,7 +36,7 @@ _ONLY_PUT: Final = v1_cluster.ONLY_PUT
 
 @attrs.frozen
 class V1Endpoint:
-    """One of Java's paths: who answers which method, and what is said to the others."""
+    """One of Java's paths: the handler of each method, and the answer to other methods."""
 
     path: str
     handlers: Mapping[str, Handler]
@@ -44,12 +44,12 @@ class V1Endpoint:
     status: int = NOT_FOUND
 
     reads_entries: bool = False
-    """Whether it gives what is in entries."""
+    """True if the answer contains entries."""
     is_heavy: bool = False
-    """Whether its answer may be as large as the cluster has ledgers, or as entries are."""
+    """True if the answer grows with the number of ledgers or the size of entries."""
 
     def is_guarded(self, method: str) -> bool:
-        """Whether a request needs the token or a certificate."""
+        """Return whether a request needs the token or a certificate."""
         is_open = self.path == HEARTBEAT or (method == "GET" and self.path in OPEN)
         return method in self.handlers and not is_open
 
@@ -57,7 +57,7 @@ class V1Endpoint:
         """Return the answer.
 
         Raises:
-            BookKeeperError: Java answers 500 to all of them.
+            BookKeeperError: for any error; Java answers 500.
         """
         handler = self.handlers.get(asked.method)
         if handler is not None:

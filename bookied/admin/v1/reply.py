@@ -1,4 +1,4 @@
-"""How ``/api/v1`` puts its answers: JSON as Java prints it, and texts."""
+"""The form of ``/api/v1``'s answers: JSON as Java prints it, and texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK: Final = 200
 
 
 def in_json(value: object, status: int = OK) -> HttpReply:
-    """Return a value as Java's bookie prints it."""
+    """Return a value as JSON in the form of Java's bookie."""
     body = json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
     return HttpReply(status, body, JSON)
 
@@ -22,5 +22,5 @@ def text(body: str) -> HttpReply:
 
 
 def refusal(body: str, status: int = NOT_FOUND) -> HttpReply:
-    """Return why not; Java's favourite is 404."""
+    """Return a refusal; Java's usual status is 404."""
     return HttpReply(status, body)

@@ -1,1 +1,1 @@
-"""``/api/v2``: the HTTP API of ours."""
+"""``/api/v2``: bookied's own HTTP API."""

@@ -1,6 +1,6 @@
-"""The one table of ``/api/v2``: its endpoints, what they take and return.
+"""The table of ``/api/v2``: its endpoints with their parameters and results.
 
-The OpenAPI file is made of it: ``python -m bookied.admin.v2.endpoints > docs/openapi.json``.
+It generates the OpenAPI file: ``python -m bookied.admin.v2.endpoints > docs/openapi.json``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Parameter:
 
 @attrs.frozen
 class V2Endpoint:
-    """One method of one path; ``call`` says in its docstring what it does, and returns a value.
+    """One method of one path; the docstring of ``call`` describes it, and ``call`` returns a value.
 
     A third parameter of ``call`` is the request's body, as a value of its type.
     """
@@ -60,7 +60,7 @@ class V2Endpoint:
     status: int = attrs.field(default=200, kw_only=True)
     errors: dict[int, str] = attrs.field(factory=dict, kw_only=True)
     may_be_unready: bool = attrs.field(default=False, kw_only=True)
-    """Whether the answer comes with status 503 while the bookie does not serve."""
+    """True if the answer has status 503 while the bookie does not serve."""
 
     @property
     def changes(self) -> bool:
@@ -72,12 +72,12 @@ class V2Endpoint:
 
     @property
     def gives(self) -> Any:
-        """The type of what ``call`` returns, or awaits."""
+        """The type of the value that ``call`` returns or awaits."""
         return typing.get_type_hints(self.call)["return"]
 
     @property
     def takes(self) -> Any:
-        """The class of the request's body; None where a body says nothing."""
+        """The class of the request's body; None if the body is ignored."""
         return typing.get_type_hints(self.call).get("wanted")
 
 
@@ -163,7 +163,7 @@ ENDPOINTS: Final = (
 
 
 def openapi() -> dict[str, Any]:
-    """Return the description of the table, as OpenAPI 3.1 has it."""
+    """Return the table as an OpenAPI 3.1 description."""
     classes: dict[str, Any] = {}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
@@ -230,7 +230,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _body_schema(kind: Any) -> dict[str, Any]:
-    """Return the schema of a body: what has a default may be left out."""
+    """Return the schema of a body: fields with a default are optional."""
     hints = typing.get_type_hints(kind)
     properties = {
         one.name: values.schema_of((typing.get_args(hints[one.name]) or (hints[one.name],))[0], {})
@@ -246,7 +246,7 @@ def _body_schema(kind: Any) -> dict[str, Any]:
 
 
 def openapi_text() -> str:
-    """Return the file."""
+    """Return the text of the OpenAPI file."""
     return json.dumps(openapi(), indent=2) + "\n"
 
 

@@ -1,4 +1,7 @@
-"""``/api/v2``: what each endpoint does. Values come back, errors are raised; see ``endpoints``."""
+"""``/api/v2``: the handlers of the endpoints. They return values and raise errors.
+
+See ``endpoints``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class SetReadOnly:
 
 @attrs.frozen(kw_only=True)
 class Collect:
-    """Which compactions may follow."""
+    """The compactions that may follow a collection."""
 
     major: bool = True
     minor: bool = True
@@ -52,14 +55,14 @@ class SetConfig:
 
 @attrs.frozen(kw_only=True)
 class CompactLocations:
-    """Which database; all without it."""
+    """The database to rewrite; all without it."""
 
     path: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class SetCompaction:
-    """What to suspend (true) or to resume (false); what is left out stays as it is."""
+    """The compactions to suspend (true) or resume (false); others are unchanged."""
 
     minor_suspended: bool | None = None
     major_suspended: bool | None = None
@@ -67,7 +70,7 @@ class SetCompaction:
 
 @attrs.frozen(kw_only=True)
 class SetAutorecovery:
-    """What to change; what is left out stays as it is."""
+    """The values to change; others are unchanged."""
 
     enabled: bool | None = None
     lost_bookie_recovery_delay_s: int | None = None
@@ -75,7 +78,7 @@ class SetAutorecovery:
 
 @attrs.frozen(kw_only=True)
 class Recover:
-    """Which bookie's ledgers to move, and whether its cookie goes then."""
+    """The bookie whose replicas are copied; its cookie is deleted afterwards if requested."""
 
     bookie_id: str
     skip_open: bool = False
@@ -84,17 +87,17 @@ class Recover:
 
 @attrs.frozen(kw_only=True)
 class Decommission:
-    """Which bookie to take out, and whether its cookie stays."""
+    """The bookie to take out; its cookie is kept if requested."""
 
     bookie_id: str
     keep_cookie: bool = False
 
 
 def body_of(asked: HttpRequest, kind: Any) -> Any:
-    """Return the body as a value of one of these classes; an empty one is all defaults.
+    """Return the body as a value of ``kind``; an empty body has only defaults.
 
     Raises:
-        BadHttpRequestError: it is not.
+        BadHttpRequestError: the body does not match ``kind``.
     """
     given = asked.object if asked.body.strip() else {}
     hints = typing.get_type_hints(kind)
@@ -119,17 +122,17 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
 
 
 def summary(control: Control, _asked: HttpRequest) -> values.BookieReport:
-    """What the bookie is doing."""
+    """The state of the bookie."""
     return control.summary()
 
 
 def ready(control: Control, _asked: HttpRequest) -> values.Readiness:
-    """Whether it is registered and serves: the probe to use."""
+    """Readiness, for probes: the bookie is registered and serves."""
     return values.Readiness(ready=control.is_ready, state=control.summary().state)
 
 
 def read_only(control: Control, _asked: HttpRequest) -> values.ReadOnly:
-    """Whether it is read-only."""
+    """The mode: read-only or not."""
     found = control.summary()
     return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
 
@@ -137,7 +140,7 @@ def read_only(control: Control, _asked: HttpRequest) -> values.ReadOnly:
 async def set_read_only(
     control: Control, asked: HttpRequest, wanted: SetReadOnly
 ) -> values.ReadOnly:
-    """Make it read-only, or take that back. Full disks keep it so."""
+    """Make the bookie read-only, or end that. Full disks keep it read-only."""
     await control.set_read_only(read_only=wanted.read_only)
     return read_only(control, asked)
 
@@ -148,12 +151,12 @@ def settings(control: Control, _asked: HttpRequest) -> values.Settings:
 
 
 async def setting_origins(control: Control, _asked: HttpRequest) -> values.Settings:
-    """Where each value in effect comes from, by its key: a line of a file, ..., default."""
+    """The source of each value in effect, by its key: a line of a file, ..., default."""
     return await control.setting_origins()
 
 
 def set_config(control: Control, _asked: HttpRequest, wanted: SetConfig) -> values.Settings:
-    """Change a setting that takes effect at once; it holds until they are read again."""
+    """Change a setting that takes effect at once, until the settings are read again."""
     try:
         control.change_settings({wanted.key: wanted.value})
     except SettingsRefusedError as error:
@@ -162,7 +165,7 @@ def set_config(control: Control, _asked: HttpRequest, wanted: SetConfig) -> valu
 
 
 def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
-    """How full its directories are, as the last look at them saw it."""
+    """The free space of its directories, at the last check."""
     full = control.disks.full()
     return tuple(
         values.Disk(
@@ -177,18 +180,18 @@ def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
 
 
 async def marks(control: Control, _asked: HttpRequest) -> tuple[values.JournalMark, ...]:
-    """Where a replay of each journal would begin, by the marks on disk."""
+    """The position in each journal where a replay would begin, by the marks on disk."""
     found = await control.disks.last_marks()
     return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
 
 
 async def test(control: Control, _asked: HttpRequest) -> values.SanityCheck:
-    """Write a ledger to this bookie alone, read it back and delete it."""
+    """Write a ledger to this bookie only, read it back and delete it."""
     return await control.test(TEST_ENTRIES)
 
 
 async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedDirectories:
-    """Put the cookie into empty directories that the settings file names anew."""
+    """Write the cookie into new, empty directories of the settings file."""
     return values.AddedDirectories(added=await control.expand_storage())
 
 
@@ -196,7 +199,7 @@ async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedD
 
 
 def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collection, ...]:
-    """What garbage collection does and has done: one for each storage."""
+    """The state of garbage collection, one for each storage."""
     return tuple(
         _shown_as(
             values.Collection,
@@ -216,7 +219,7 @@ def collect(control: Control, _asked: HttpRequest, wanted: Collect) -> values.Ac
 
 
 def compaction(control: Control, _asked: HttpRequest) -> values.Compaction:
-    """Which compactions an operator has suspended."""
+    """The compactions that an operator has suspended."""
     now = control.garbage.suspended
     return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
 
@@ -224,13 +227,13 @@ def compaction(control: Control, _asked: HttpRequest) -> values.Compaction:
 def set_compaction(
     control: Control, asked: HttpRequest, wanted: SetCompaction
 ) -> values.Compaction:
-    """Suspend compactions, or resume them; it holds until the next start."""
+    """Suspend compactions until the next start, or resume them."""
     control.garbage.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
     return compaction(control, asked)
 
 
 def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
-    """The databases of DbLedgerStorage with the places of entries."""
+    """The databases of DbLedgerStorage with the locations of entries."""
     return tuple(
         values.LocationDatabase(path=path, compacting=compacting)
         for path, compacting in control.garbage.locations().items()
@@ -240,7 +243,7 @@ def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDat
 def compact_locations(
     control: Control, asked: HttpRequest, wanted: CompactLocations
 ) -> tuple[values.LocationDatabase, ...]:
-    """Rewrite one of them, or all, without what was deleted."""
+    """Rewrite one location database, or all, without deleted records."""
     path = wanted.path
     if path is not None and path not in control.garbage.locations():
         raise BadHttpRequestError(f"there is no database {path}")
@@ -305,7 +308,7 @@ async def bookies(control: Control, _asked: HttpRequest) -> tuple[values.KnownBo
 
 
 async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autorecovery:
-    """What the cluster's metadata says about repair."""
+    """The state of repair in the cluster's metadata."""
     store = control.cluster.store
     return values.Autorecovery(
         enabled=await store.replication_enabled(),
@@ -358,7 +361,7 @@ async def audit(control: Control, _asked: HttpRequest) -> values.AuditAsked:
 
 
 async def recover(control: Control, _asked: HttpRequest, wanted: Recover) -> values.Job:
-    """Move what is on a bookie to others, from here; a job."""
+    """Start a job that copies the replicas of a bookie to others."""
     bookie_id = _bookie_id(wanted.bookie_id)
     if wanted.delete_cookie:
         await control.repairs.insist_gone(bookie_id)
@@ -370,7 +373,7 @@ async def recover(control: Control, _asked: HttpRequest, wanted: Recover) -> val
 
 
 async def decommission(control: Control, _asked: HttpRequest, wanted: Decommission) -> values.Job:
-    """Take a stopped bookie out, with the help of the cluster's workers; a job."""
+    """Start a job that takes a stopped bookie out; the cluster's workers copy its replicas."""
     bookie_id = _bookie_id(wanted.bookie_id)
     await control.repairs.insist_gone(bookie_id)
     return _job(control.repairs.decommission(bookie_id, keep_cookie=wanted.keep_cookie))
@@ -388,12 +391,12 @@ def jobs(control: Control, _asked: HttpRequest) -> tuple[values.Job, ...]:
 
 
 def job(control: Control, asked: HttpRequest) -> values.Job:
-    """How one job stands."""
+    """The state of one job."""
     return _job(control.repairs.jobs.get(number(asked.path["job_id"], "job_id")))
 
 
 def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
-    """Stop a job where that is safe."""
+    """Stop a job at a safe point."""
     return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
 
 
@@ -402,6 +405,6 @@ def _job(one: BackgroundJob) -> values.Job:
 
 
 def _shown_as(kind: type[T], one: object, **others: Any) -> T:
-    """Return ``one`` as a value class has it: the attributes of the same name, and ``others``."""
+    """Return ``one`` as a value of ``kind``: its attributes of the same names, and ``others``."""
     names = {field.name for field in attrs.fields(kind)} - others.keys()
     return kind(**{name: getattr(one, name) for name in names}, **others)

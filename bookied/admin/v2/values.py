@@ -1,4 +1,4 @@
-"""What ``/api/v2`` answers, as values: their attributes are the names in JSON and in its schema."""
+"""The answers of ``/api/v2`` as values: the attributes are the names in JSON and its schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class BookieReport:
-    """What a bookie is doing."""
+    """The state of a bookie."""
 
     bookie_id: str
     state: str
@@ -30,7 +30,7 @@ class BookieReport:
 
 @attrs.frozen(kw_only=True)
 class ClusterSummary:
-    """How many bookies there are, and who repairs."""
+    """The number of bookies, and the auditor."""
 
     auditor: str | None
     has_underreplicated: bool
@@ -43,7 +43,7 @@ class ClusterSummary:
 
 @attrs.frozen(kw_only=True)
 class Readiness:
-    """Whether the bookie serves."""
+    """The readiness of the bookie."""
 
     ready: bool
     state: str
@@ -59,7 +59,7 @@ class ReadOnly:
 
 @attrs.frozen(kw_only=True)
 class Disk:
-    """One ledger or index directory, as the last look at the disks saw it."""
+    """One ledger or index directory, at the last check of the disks."""
 
     directory: str
     total_bytes: int
@@ -70,7 +70,7 @@ class Disk:
 
 @attrs.frozen(kw_only=True)
 class JournalMark:
-    """Where the replay of a journal would begin."""
+    """The position where the replay of a journal would begin."""
 
     journal_id: int
     offset: int
@@ -78,7 +78,7 @@ class JournalMark:
 
 @attrs.frozen(kw_only=True)
 class Compaction:
-    """Which compactions an operator has suspended."""
+    """The compactions that an operator has suspended."""
 
     minor_suspended: bool
     major_suspended: bool
@@ -86,11 +86,11 @@ class Compaction:
 
 @attrs.frozen(kw_only=True)
 class LocationDatabase:
-    """A database of DbLedgerStorage with the places of entries."""
+    """A database of DbLedgerStorage with the locations of entries."""
 
     path: str
     compacting: bool
-    """Whether it is being rewritten, or waits for that."""
+    """True if the database is being rewritten, or waits for that."""
 
 
 @attrs.frozen(kw_only=True)
@@ -122,14 +122,14 @@ class Collection:
 
 @attrs.frozen(kw_only=True)
 class AcceptedTask:
-    """What was asked for is in progress."""
+    """The requested task is in progress."""
 
     accepted: bool = True
 
 
 @attrs.frozen(kw_only=True)
 class SanityCheck:
-    """Whether the bookie took some entries and gave them back; if not, why."""
+    """The result of a test that writes and reads entries, with the reason of a failure."""
 
     passed: bool
     read_only: bool
@@ -147,17 +147,17 @@ class AddedDirectories:
 
 @attrs.frozen(kw_only=True)
 class AuditAsked:
-    """Who was asked to look for lost bookies."""
+    """The auditor that was asked to look for lost bookies."""
 
     auditor: str
 
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """A piece of work behind an answer; times are milliseconds since the epoch.
+    """A background job; times are milliseconds since the epoch.
 
-    ``state``: running, done, failed or cancelled. ``done`` of ``total`` ledgers are through.
-    ``said`` is what it does, what came of it, or why it failed.
+    ``state``: running, done, failed or cancelled. ``done`` of ``total`` ledgers are complete.
+    ``said`` is the present step, the result, or the error.
     """
 
     job_id: int
@@ -173,7 +173,7 @@ class Job:
 
 @attrs.frozen(kw_only=True)
 class Fragment:
-    """Which bookies hold the entries from ``first_entry_id`` on."""
+    """The bookies of the entries from ``first_entry_id`` on."""
 
     first_entry_id: int
     ensemble: tuple[str, ...]
@@ -198,7 +198,7 @@ class Ledger:
 
 @attrs.frozen(kw_only=True)
 class LedgerPage:
-    """Some ledgers; ``next_after`` asks for more, and is null at the end."""
+    """Some ledgers; ``next_after`` is the ``after`` of the next page, and null at the end."""
 
     ledgers: tuple[int, ...]
     next_after: int | None
@@ -215,7 +215,7 @@ class KnownBookie:
 
 @attrs.frozen(kw_only=True)
 class Autorecovery:
-    """What the cluster's metadata says about repair."""
+    """The state of repair in the cluster's metadata."""
 
     enabled: bool
     auditor: str | None
@@ -226,7 +226,7 @@ class Autorecovery:
 class UnderreplicatedLedger:
     """A ledger that waits for repair, and the bookies that lack it.
 
-    ``problem`` says why that cannot be read, and what to do; null where it can.
+    ``problem`` is the error of an unreadable mark with a hint; null if the mark is readable.
     """
 
     ledger_id: int
@@ -236,7 +236,7 @@ class UnderreplicatedLedger:
 
 @attrs.frozen(kw_only=True)
 class RepairFailure:
-    """A ledger that this process could not repair, when it last tried, and why."""
+    """A ledger that this process could not repair, with time and reason of the last attempt."""
 
     ledger_id: int
     at_ms: int
@@ -245,7 +245,7 @@ class RepairFailure:
 
 @attrs.frozen(kw_only=True)
 class ApiError:
-    """Why there is no other answer."""
+    """An error."""
 
     code: str
     message: str
