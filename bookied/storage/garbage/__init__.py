@@ -1,1 +1,1 @@
-"""Garbage: ledgers that are gone from the metadata, and the space they take in entry logs."""
+"""Garbage: ledgers that were deleted from the metadata, and their space in entry logs."""

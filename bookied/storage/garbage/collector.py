@@ -1,12 +1,12 @@
 """Garbage collection of one storage: rounds of dropping ledgers, dropping logs and compaction.
 
-A round: checkpoint, if there is space; tidy up what an earlier compaction left; list local ledgers
-and ask the metadata which are gone; drop those; drop logs of which nothing is alive; compact what
-is worth it.
-Whatever fails ends the round, and the next one begins anew: no step leaves anything that a crash
-or an error could turn into loss. Disk work is done in threads, in small steps.
+A round runs a checkpoint, if there is space, and finishes or removes what an earlier compaction
+left. It lists local ledgers, asks the metadata which were deleted, and drops these. It drops logs
+without live entries, and compacts logs that are worth it. Any failure ends the round, and the next
+round begins anew: no step leaves anything that a crash or an error could turn into loss. Disk work
+is done in threads, in small steps.
 
-Agrees with BookKeeper 4.18.0, GarbageCollectorThread, in what runs when.
+Agrees with BookKeeper 4.18.0, GarbageCollectorThread, on what runs when.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from wire.errors import BookKeeperError
 log = Logger()
 
 BUSY_SHARE: Final = 4
-"""Copies wait while more than this part (a fourth) of the bytes that may wait do wait."""
+"""Copies wait while more than 1/``BUSY_SHARE`` of the allowed unwritten bytes is in use."""
 
 PRESSED_WAIT_S: Final = 10.0
-"""Pause between collections while disks are full and are collected for that."""
+"""Seconds between collections while disks are full and are collected for space."""
 
 
 def _throttle(settings: CollectorSettings) -> Throttle:
@@ -51,7 +51,7 @@ def _throttle(settings: CollectorSettings) -> Throttle:
 
 
 class Collector:
-    """Collects the garbage of one storage: when, and in which order.
+    """The garbage collector of one storage: the schedule of rounds, and the order of their steps.
 
     A round drops ledgers, then logs, then compacts. All methods belong to the reactor's thread.
     """
@@ -67,16 +67,16 @@ class Collector:
         number: int = 0,
         count: int = 1,
     ) -> None:
-        """Prepare; ``start`` begins.
+        """Store the settings; ``start`` begins the rounds.
 
         Args:
             files: the disk.
-            storage: whose garbage.
-            clock: tells when a round is due.
+            storage: the storage to collect.
+            clock: schedules the rounds.
             settings: as configured.
-            effects: what it leans on.
-            number: which of the bookie's collectors this is: they take turns.
-            count: how many there are.
+            effects: the collector's callbacks.
+            number: the index of this collector among the bookie's: their first rounds are spread.
+            count: the number of the bookie's collectors.
         """
         self._storage, self._clock = storage, clock
         self._first_wait_s = settings.wait_s * (1 + (number + 1) / count)
@@ -97,7 +97,7 @@ class Collector:
         if not settings.transactional:
             rewriter = InPlaceCompaction(*parts, outstanding_max=at_once)
         self.suspensions = Suspensions()
-        """Which compactions are not to begin, and end after the log they are at."""
+        """Compactions that must not begin, and that end after the current log."""
         self._ledgers = LedgerRemoval(collection)
         self._census = LogCensus(collection)
         self._compaction = LogCompaction(collection, self._census, self.suspensions, rewriter)
@@ -111,7 +111,7 @@ class Collector:
 
     @property
     def status(self) -> CollectorStatus:
-        """What it does and has done so far, and when it works again."""
+        """The state and totals of the collector, and the time of the next round."""
         next_s = None
         if self._call is not None and self._call.active():
             next_s = wall_s(self._clock) + self._call.getTime() - self._clock.seconds()
@@ -119,24 +119,24 @@ class Collector:
 
     @property
     def stats(self) -> CollectorStats:
-        """How often, and how long it took."""
+        """The number and duration of the collector's steps."""
         return self._collection.stats
 
     # When -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Collect every so often from now on."""
+        """Start the periodic rounds."""
         self._ledgers.start()
         self._call_later(self._first_wait_s)
 
     def settings_changed(self, settings: CollectorSettings) -> None:
-        """Collect as these say from now on; what copies are made with stays as it was."""
+        """Use new settings from now on; the way of copying stays unchanged."""
         self._collection.settings, self._pace.throttle = settings, _throttle(settings)
         if self._call is not None and self._call.active():
             self._call_later(min(settings.wait_s, self._call.getTime() - self._clock.seconds()))
 
     async def stop(self) -> None:
-        """Begin nothing more; return when what is in progress has come to a safe point."""
+        """Begin nothing more; return when the round in progress has reached a safe point."""
         self._is_stopping = True
         self._pace.stop()
         if self._call is not None and self._call.active():
@@ -146,11 +146,11 @@ class Collector:
         self._answer_all()
 
     def collect(self, *, major: bool = True, minor: bool = True) -> Deferred[CollectorStatus]:
-        """Collect now, or after the round in progress; the status comes when that has ended.
+        """Collect now, or after the round in progress; return the status after the round.
 
         Args:
-            major: compact as a major compaction does, where that is allowed.
-            minor: otherwise as a minor one does, likewise.
+            major: run a major compaction, if allowed.
+            minor: otherwise run a minor compaction, if allowed.
         """
         done: Deferred[CollectorStatus] = Deferred()
         self._asked.append(done)
@@ -165,7 +165,7 @@ class Collector:
             self._call_later(0)
 
     def disks_changed(self, *, nearly_full: bool, full: bool) -> None:
-        """Obey what a look at the storage's disks has found."""
+        """Suspend or request work after a check of the storage's disks."""
         collects = self._collection.settings.collects_when_full
         suspended = compaction_rules.suspended_by_disks(
             nearly_full=nearly_full, full=full, collects_when_full=collects
@@ -241,7 +241,7 @@ class Collector:
         left = await self._transactional.tidy(storage.directories.all)
         with self._collection.timed(self.stats.ledgers):
             await self._ledgers.drop()
-        # Who asks for a collection waits for the space, which may lie in the log that is written.
+        # An operator who asks for a collection wants the space, which may be in the active log.
         if is_asked and storage.logs.end_if_dead(frozenset(storage.ledgers.ids())):
             is_all_in_files = await self._checkpoint()
         with self._collection.timed(self.stats.logs):
@@ -250,10 +250,10 @@ class Collector:
             await self._compaction.compact(wanted)
 
     async def _checkpoint(self) -> bool:
-        """Put all into files, and note which logs are finished; say whether there was space.
+        """Run a checkpoint and note which logs are finished; return whether there was disk space.
 
-        Without it, only logs that an earlier checkpoint has covered are looked at. They are what
-        gives a full disk space.
+        Without space, only logs that an earlier checkpoint has covered are collected. Their removal
+        gives a full disk space again.
         """
         begun = self._storage.logs.begun()
         try:

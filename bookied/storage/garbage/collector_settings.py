@@ -1,4 +1,4 @@
-"""What a collector is told, of a bookie's settings."""
+"""The settings of a collector, from the bookie's settings."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class CollectorSettings:
     """The settings of one collector, in seconds and bytes."""
 
     wait_s: float
-    """Pause between rounds."""
+    """Seconds between two rounds."""
     schedules: Schedules
     copied_per_s: float
     throttle_by_bytes: bool
     outstanding_max: int
     transactional: bool
     target_bytes: int | None
-    """What a log should hold, where its size counts: ``useTargetEntryLogSizeForGc``."""
+    """The wanted size of a log, for ``useTargetEntryLogSizeForGc``; None if that is off."""
     collects_when_full: bool
     excess_wait_s: float | None
-    """Pause between looks for ledgers kept in excess; None for never."""
+    """Seconds between two searches for over-replicated ledgers; None for never."""
     free_bytes_min: int
-    """What has to stay free on a disk that copies go to."""
+    """Bytes that must stay free on a disk that copies are written to."""
     direct: bool = True
 
     @classmethod
     def of(cls, config: BookieConfig, *, direct: bool = True) -> CollectorSettings:
-        """Return what the settings file says; ``direct`` is how entry logs are written."""
+        """Return the settings in ``config``; ``direct`` bypasses the page cache for entry logs."""
         by_bytes = config.compaction_by_bytes
         excess_ms = config.over_replicated_wait_ms
         return cls(

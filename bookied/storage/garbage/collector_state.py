@@ -1,4 +1,4 @@
-"""What the parts of one garbage collector share: whose garbage it is, and how it is going."""
+"""The state that the parts of one garbage collector share."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from wire.ids import LedgerId
 
 
 class OnLedgerDeleted(Protocol):
-    """Who has to know of deleted ledgers: were they fenced, and do they live on elsewhere."""
+    """A callback for deleted ledgers: were they fenced, and do other bookies still have them."""
 
     def __call__(self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool) -> None: ...
 
 
 @attrs.frozen(kw_only=True)
 class CollectorEffects:
-    """What a collector leans on beside its storage."""
+    """The callbacks of a collector, besides its storage."""
 
     garbage: LedgerGarbage
     checkpoint: Callable[[], Awaitable[None]]
-    """A whole checkpoint that begins after the call."""
+    """Runs a complete checkpoint that begins after the call."""
     run_blocking: RunBlocking
     ledger_deleted: OnLedgerDeleted
-    """Told on the reactor before a ledger is dropped."""
+    """Called on the reactor before a ledger is dropped."""
     keep_deletions: Callable[[], Awaitable[None]]
-    """Makes durable what ``ledger_deleted`` was told, before the ledgers are dropped."""
+    """Makes the calls of ``ledger_deleted`` durable, before the ledgers are dropped."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class CollectionRound:
-    """One storage's garbage, and what was done about it so far. The reactor's thread."""
+    """One storage's collector: its parts, settings, status and totals. The reactor's thread."""
 
     files: Files
     storage: LedgerStorage
@@ -51,22 +51,22 @@ class CollectionRound:
     pace: Pace
     effects: CollectorEffects
     settings: CollectorSettings
-    """As they are now: they can change between rounds, and in the middle of one."""
+    """The present settings: they can change between rounds, and in the middle of a round."""
     stats: CollectorStats = attrs.field(factory=CollectorStats)
     status: CollectorStatus = attrs.field(factory=CollectorStatus)
-    """What it does and has done so far."""
+    """The state and totals of the collector."""
 
     def note(self, **changes: Any) -> None:
-        """Say something new in the status."""
+        """Change fields of the status."""
         self.status = attrs.evolve(self.status, **changes)
 
     def count(self, **more: int) -> None:
-        """Say in the status that there was so much more of something."""
+        """Add to counters of the status."""
         self.note(**{name: getattr(self.status, name) + count for name, count in more.items()})
 
     @contextmanager
     def timed(self, took: Summary) -> Iterator[None]:
-        """Note how long something takes."""
+        """Measure how long a block takes."""
         began_s = self.clock.seconds()
         is_done = False
         try:

@@ -1,6 +1,6 @@
-"""Entry logs with little that is alive are rewritten: which, when, and for how long.
+"""Compaction: the choice and order of entry logs with few live bytes to rewrite, and its limits.
 
-How a log is rewritten: ``compaction_in_place`` (the default) and ``transactional_compaction``.
+Logs are rewritten by ``compaction_in_place`` (the default) and ``transactional_compaction``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = Logger()
 
 @attrs.frozen
 class CompactionWish:
-    """What an operator asked for."""
+    """The compactions that an operator asked for."""
 
     major: bool = True
     minor: bool = True
@@ -37,7 +37,7 @@ class CompactionWish:
 
 
 class Suspensions:
-    """Which compactions are not to begin, and end after the log they are at."""
+    """Compactions that must not begin, and that end after the current log."""
 
     def __init__(self) -> None:
         self.by_disks = SuspendedCompactions()
@@ -45,24 +45,24 @@ class Suspensions:
 
     @property
     def all(self) -> SuspendedCompactions:
-        """Those that the disks or an operator have suspended."""
+        """The compactions that the disks or an operator have suspended."""
         return self.by_disks | self.by_hand
 
     def suspend_by_disks(self, suspended: SuspendedCompactions) -> None:
-        """Obey a look at the disks."""
+        """Set the suspensions from a check of the disks."""
         if suspended != self.by_disks:
             _log_suspended("by the disks", suspended)
         self.by_disks = suspended
 
     def suspend_by_hand(self, suspended: SuspendedCompactions) -> None:
-        """Obey the operator, until asked otherwise or started anew."""
+        """Set the suspensions from an operator, until changed or until the next start."""
         if suspended != self.by_hand:
             _log_suspended("by hand", suspended)
         self.by_hand = suspended
 
 
 class LogCompaction:
-    """Compacts when a schedule or an operator says so, one log after the other."""
+    """Compaction by schedule or on request, one log after the other."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class LogCompaction:
             await self._compact_one(usage, self._census.path(usage.log_id))
 
     async def _has_space(self, usage: LogUsage) -> bool:
-        """Whether copies of live entries fit, beside what new entries may need."""
+        """Return whether there is space for copies of live entries, and for new entries."""
         needed = self._collection.settings.free_bytes_min + usage.live_bytes
         directories = self._storage.directories.writable
         usable = await self._pace.blocking(partial(_usable_bytes, self._files, directories))

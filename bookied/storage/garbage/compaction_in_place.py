@@ -1,12 +1,12 @@
-"""Compaction in place: copies what is alive of a log to the current one, then drops the log.
+"""Compaction in place: copies the live entries of a log to the active log, then removes the log.
 
-The order that a crash survives anywhere: copies appended, their log synced, only then locations
-switched (each only if it still is the old one), durably, and only then the old log removed. Until
-then the old places are good; afterwards copies that nothing points at are garbage for a later run.
-Damage and a stop of the bookie end a run early; the index points at what was copied by then.
+The order survives a crash anywhere. Copies are appended, and their log is synced. Then locations
+are switched durably, each only if it still is the old one. Then the old log is removed. Until the
+switch the old locations are valid; copies that no location points at are garbage for a later run.
+Damage and a stop of the bookie end a run early; the index then points at the copies made so far.
 
-Java agrees in the main: EntryLogCompactor (4.18.0). It moves every record of a live ledger, be the
-index elsewhere or not; here only what the index points at moves.
+Agrees with Java 4.18.0, EntryLogCompactor, except that Java moves every record of a live ledger,
+even those that the index does not point at.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 
 SLICE_S: Final = 0.1
-"""How much of the rate is copied at once."""
+"""Seconds of the rate limit that one read may use."""
 
 SLICE_RECORDS_MAX: Final = 4000
 SLICE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""How much one turn of a thread reads: each turn waits for the reactor, so they are few, and rows
-are made under the interpreter's lock, so there are not too many in one turn."""
+"""The most that one call in a thread reads. Each call waits for the reactor, so calls must be few.
+Rows are made under the interpreter's lock, so a call must not be too large.
+"""
 
 
 Sample = tuple[int, int, int]
@@ -40,7 +41,7 @@ Sample = tuple[int, int, int]
 
 @attrs.define
 class CopyTotals:
-    """What a compaction has copied."""
+    """The totals of a compaction's copies."""
 
     entries: int = 0
     size_bytes: int = 0
@@ -50,7 +51,7 @@ class Rewriter(Protocol):
     """One way to compact a log."""
 
     async def rewrite(self, path: Path) -> CopyTotals:
-        """Copy what is alive and remove the log; on return both are durable.
+        """Copy the live records and remove the log; on return both are durable.
 
         Raises:
             CorruptError: the log or an index is damaged; the log stays.
@@ -60,7 +61,7 @@ class Rewriter(Protocol):
 
 
 class InPlaceCompaction:
-    """Compacts by appending to the current log."""
+    """Compaction by appending to the active log."""
 
     def __init__(
         self, files: Files, storage: LedgerStorage, pace: Pace, *, outstanding_max: int
@@ -88,7 +89,7 @@ class InPlaceCompaction:
                     await self._settle(*settled)
             await pace.blocking(records.insist_complete)
         except (BookKeeperError, OSError):
-            # Or the next compaction would make these copies again, and leave them again.
+            # Without this, the next compaction would make the same copies again.
             await self._settle(moves, samples)
             raise
         finally:
@@ -101,7 +102,7 @@ class InPlaceCompaction:
         return batch.moves(self._storage.relocation.append(batch.blob, batch.counted.items()))
 
     async def _settle(self, moves: list[Move], samples: list[Sample]) -> None:
-        """Make the copies durable, and only then let the index point at them."""
+        """Make the copies durable, and only then point the index at them."""
         if moves:
             await self._storage.relocation.sync(samples, self._pace.run_blocking)
             await self._storage.relocation.switch(moves, self._pace.run_blocking)
@@ -110,7 +111,7 @@ class InPlaceCompaction:
 async def read_slice(
     pace: Pace, records: LiveRecords, before: Callable[[], None] = lambda: None
 ) -> RecordBatch | None:
-    """Read as much as may be handled in one go; in the same turn of a thread, do ``before`` first.
+    """Read as many records as may be copied at once; first, in the same thread, call ``before``.
 
     Raises:
         As ``LiveRecords.read`` and ``before``.
@@ -131,6 +132,6 @@ async def read_slice(
 
 
 def count(copied: CopyTotals, batch: RecordBatch) -> None:
-    """Add a batch to what was copied."""
+    """Add a batch to the totals."""
     copied.entries += len(batch.places)
     copied.size_bytes += len(batch.blob)

@@ -1,4 +1,4 @@
-"""How fast a collection may copy: its rate limit, clients' adds before it, and when it stops.
+"""The pace of a collection: its rate limit, its waits for clients' adds, and its stop.
 
 Agrees with BookKeeper 4.18.0, AbstractLogCompactor.Throttler.
 """
@@ -18,49 +18,48 @@ from wire.errors import BookKeeperError
 T = TypeVar("T")
 
 MAKE_WAY_S: Final = 0.05
-"""How long to wait before looking again whether clients' entries are written."""
+"""Seconds between two checks whether clients' entries are written."""
 
 MAKE_WAY_TIMES_MAX: Final = 20
-"""How often at a time: a collection that clients never let through ends in a full disk."""
+"""The most checks in a row: a collection that clients always delay would end in a full disk."""
 
 
 class Rate:
-    """So much a second, and up to a second's worth at once after a pause.
+    """A limit per second, with up to a second's amount at once after a pause.
 
-    What is taken is owed: it is the next to come who waits, as in Guava's RateLimiter, which Java's
-    throttler is.
+    The next caller waits for the amount taken before, as in Guava's RateLimiter, which Java uses.
     """
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
         self._free_s = -1.0
-        """From when on nothing is owed."""
+        """The time from which on no wait is due."""
 
     def take(self, amount: float, now_s: float) -> float:
-        """Take; return for how many seconds to wait before using it."""
+        """Take an amount; return the seconds to wait before using it."""
         free_s = max(self._free_s, now_s - 1.0)
         self._free_s = free_s + amount / self._per_s
         return max(0.0, free_s - now_s)
 
     def slice_of(self, part_s: float) -> int:
-        """Return how much goes into so many seconds, at least 1."""
+        """Return the amount of ``part_s`` seconds, at least 1."""
         return max(1, int(self._per_s * part_s))
 
 
 @attrs.frozen
 class Throttle:
-    """How fast a compaction reads and rewrites: by entries or by bytes."""
+    """The rate limit of a compaction, in entries or in bytes a second."""
 
     rate: Rate
     by_bytes: bool
 
     def take(self, entries: int, size_bytes: int, now_s: float) -> float:
-        """Return how long to wait before so much may be used."""
+        """Return the seconds to wait before the entries may be copied."""
         return self.rate.take(size_bytes if self.by_bytes else entries, now_s)
 
 
 def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
-    """Return what fires after so long; cancelling it ends the wait."""
+    """Return a Deferred that fires after ``seconds``; cancelling it ends the wait."""
     call: Any = None
     done: Deferred[None] = Deferred(lambda _: call.cancel())
     call = clock.callLater(seconds, done.callback, None)
@@ -68,11 +67,11 @@ def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
 
 
 class CollectionStoppedError(BookKeeperError):
-    """The bookie stops; the collection ends where it was safe to."""
+    """The bookie stops; the collection has ended at a safe point."""
 
 
 class Pace:
-    """Runs the steps of one collector, and none after ``stop``."""
+    """The steps of one collector, at its rate, and none after ``stop``."""
 
     def __init__(
         self,
@@ -81,14 +80,14 @@ class Pace:
         throttle: Throttle,
         is_busy: Callable[[], bool],
     ) -> None:
-        """Run steps from now on.
+        """Store the settings.
 
         Args:
-            clock: to wait by.
+            clock: for waits.
             run_blocking: runs a step that blocks.
-            throttle: how fast entries may be copied.
-            is_busy: whether clients' entries wait to be written, so that copies had better wait;
-                raises what should end the collection.
+            throttle: the rate limit of copies.
+            is_busy: whether clients' entries wait to be written, so that copies should wait; raises
+                an error that should end the collection.
         """
         self._clock, self.run_blocking = clock, run_blocking
         self.throttle, self._is_busy = throttle, is_busy
@@ -96,13 +95,13 @@ class Pace:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End what only waits; what touches the disk goes on to its end."""
+        """End waits; steps that access the disk run to their end."""
         self._is_stopped = True
         if self._waiting is not None:
             self._waiting.cancel()
 
     def check(self) -> None:
-        """Raise ``CollectionStoppedError`` if it is time to stop."""
+        """Raise ``CollectionStoppedError`` after ``stop``."""
         if self._is_stopped:
             raise CollectionStoppedError("the bookie stops")
 
@@ -113,7 +112,7 @@ class Pace:
         return found
 
     async def waiting(self, what: Coroutine[Any, Any, T]) -> T:
-        """Wait for what may be given up at any moment."""
+        """Wait for a coroutine that may be cancelled at any moment."""
         if self._is_stopped:
             what.close()
         self.check()
@@ -127,7 +126,7 @@ class Pace:
             self._waiting = None
 
     async def copying(self, entries: int, size_bytes: int) -> None:
-        """Wait until so much may be copied."""
+        """Wait until the entries may be copied."""
         wait_s = self.throttle.take(entries, size_bytes, self._clock.seconds())
         if wait_s > 0:
             await self.waiting(self._pause(wait_s))

@@ -1,4 +1,4 @@
-"""Which entry logs are worth rewriting, when and in what order: rules, no files.
+"""Rules of compaction: which entry logs to rewrite, when and in what order. No files.
 
 The thresholds and intervals are settings of ``bookied.config.garbage``.
 
@@ -19,7 +19,7 @@ TENTHS: Final = 10
 
 
 class CompactionKind(enum.Enum):
-    """The two compactions: often and only where little is left, or seldom and thorough."""
+    """The two compactions: minor, frequent for nearly empty logs; major, rare and thorough."""
 
     MINOR = "minor"
     MAJOR = "major"
@@ -27,32 +27,32 @@ class CompactionKind(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """When one kind of compaction runs, and what it rewrites."""
+    """The schedule of one kind of compaction, and its threshold."""
 
     threshold: float
     """Logs with a smaller share of live bytes are rewritten."""
     interval_s: float
     time_s_max: float | None
-    """No further log is begun after so long; None for no limit."""
+    """Seconds after which no further log is begun; None for no limit."""
 
     @property
     def is_enabled(self) -> bool:
-        """Whether it runs by itself."""
+        """True if the compaction runs by itself."""
         return self.interval_s > 0 and self.threshold > 0
 
     @property
     def may_be_forced(self) -> bool:
-        """Whether ``forceAllowCompaction`` lets it be asked for even though it is not enabled."""
+        """True if ``forceAllowCompaction`` permits it on request even if it is not enabled."""
         return 0 < self.threshold < 1
 
     def is_over(self, spent_s: float) -> bool:
-        """Whether the time for one compaction is spent."""
+        """Return whether the time for one compaction is spent."""
         return self.time_s_max is not None and spent_s >= self.time_s_max
 
 
 @attrs.frozen(kw_only=True)
 class Schedules:
-    """Both kinds, and whether an operator may have what is switched off."""
+    """Both schedules, and whether an operator may request a disabled compaction."""
 
     minor: Schedule
     major: Schedule
@@ -64,7 +64,7 @@ class Schedules:
 
 @attrs.frozen
 class SuspendedCompactions:
-    """Which kinds wait, because the disks are short of space or they were not asked for."""
+    """The kinds of compaction that must wait: for disk space, or because they are not requested."""
 
     minor: bool = False
     major: bool = False
@@ -78,7 +78,7 @@ class SuspendedCompactions:
 
 @attrs.define
 class LastRuns:
-    """When each kind ended last, in seconds of one clock; at first, when the bookie started."""
+    """The last end of each kind, in seconds of one clock; at first, the start of the bookie."""
 
     minor_s: float
     major_s: float
@@ -87,7 +87,7 @@ class LastRuns:
         return self.major_s if kind is CompactionKind.MAJOR else self.minor_s
 
     def ended(self, kind: CompactionKind, now_s: float) -> None:
-        """Note the end of a compaction; a major one counts as a minor one too."""
+        """Note the end of a compaction; a major one counts as minor, too."""
         self.minor_s = now_s
         if kind is CompactionKind.MAJOR:
             self.major_s = now_s
@@ -105,10 +105,10 @@ def due(
 
     Args:
         schedules: as configured.
-        last: when they ran.
-        now_s: the time.
-        suspended: which may not run.
-        force: whether a collection was asked for, which does not wait for the interval.
+        last: the last end of each kind.
+        now_s: the time now.
+        suspended: the kinds that may not run.
+        force: whether an operator requested it: it does not wait for the interval.
     """
     for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
         schedule = schedules.of(kind)
@@ -122,10 +122,10 @@ def due(
 def suspended_by_disks(
     *, nearly_full: bool, full: bool, collects_when_full: bool
 ) -> SuspendedCompactions:
-    """Return what has to wait while disks are short of space, as a rewrite takes space first.
+    """Return the compactions that wait while disks are short of space: a rewrite needs space first.
 
-    Agrees with InterleavedLedgerStorage's disk listener: with ``isForceGCAllowWhenNoSpace`` nothing
-    waits; almost full stops the major, full both.
+    Agrees with InterleavedLedgerStorage's disk listener. With ``isForceGCAllowWhenNoSpace`` nothing
+    waits. Nearly full disks suspend major compaction, full disks both.
     """
     if collects_when_full:
         return SuspendedCompactions()
@@ -137,8 +137,8 @@ def share(usage: LogUsage, target_bytes: int | None) -> float:
 
     Args:
         usage: of the log.
-        target_bytes: with ``useTargetEntryLogSizeForGc`` what a log should hold: many small logs
-            that have lost anything at all are then worth joining. None without.
+        target_bytes: the wanted size of a log with ``useTargetEntryLogSizeForGc``: small logs that
+            have lost any entry are then worth joining. None without.
     """
     if not usage.total_bytes:
         return 0.0
@@ -149,21 +149,21 @@ def share(usage: LogUsage, target_bytes: int | None) -> float:
 
 
 def tenth(found: float) -> int:
-    """Return which tenth a share belongs to, 0 to 9."""
+    """Return the tenth to which a share belongs, 0 to 9."""
     return min(TENTHS - 1, int(found * TENTHS))
 
 
 def worth_rewriting(
     usages: Iterable[LogUsage], threshold: float, target_bytes: int | None
 ) -> list[LogUsage]:
-    """Return the logs below the threshold: the emptiest tenth first, in it by log id."""
+    """Return the logs below the threshold: the emptiest tenth first, in a tenth by log id."""
     found = [(share(usage, target_bytes), usage) for usage in usages]
     chosen = [(tenth(part), usage.log_id, usage) for part, usage in found if part < threshold]
     return [usage for _, _, usage in sorted(chosen, key=lambda row: row[:2])]
 
 
 def tenths(usages: Iterable[LogUsage], target_bytes: int | None) -> tuple[int, ...]:
-    """Return how many logs there are in each tenth."""
+    """Return the number of logs in each tenth."""
     counts = [0] * TENTHS
     for usage in usages:
         counts[tenth(share(usage, target_bytes))] += 1

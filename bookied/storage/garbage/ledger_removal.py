@@ -1,4 +1,4 @@
-"""Removes ledgers that this bookie need not hold."""
+"""The removal of ledgers that this bookie need not store."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DROP_AT_ONCE: Final = 200
 
 
 class LedgerRemoval:
-    """Drops ledgers, but none that was written to since it was looked at.
+    """The removal of ledgers, except those written to since they were listed.
 
-    Over-replicated ledgers are looked for more rarely, and what was written to is remembered from
-    one such look to the next.
+    Over-replicated ledgers are searched more rarely; ledgers written to are recorded from one
+    search to the next.
     """
 
     def __init__(self, collection: CollectionRound) -> None:
@@ -33,14 +33,14 @@ class LedgerRemoval:
         self._written_since_excess: set[int] | None = None
 
     def start(self) -> None:
-        """Remember from now on what is written to, if over-replicated ledgers are looked for."""
+        """Start to record the ledgers written to, if over-replicated ledgers are searched."""
         if self._collection.settings.excess_wait_s is not None:
             self._written_since_excess = self._storage.ledgers.watch()
 
     async def drop(self) -> None:
-        """Drop what the metadata says is not needed, unless a client has written to it since.
+        """Drop ledgers that the metadata does not need here, unless written to since.
 
-        A ledger id can be used again, and a copy can come here before the metadata names us.
+        A ledger id can be used again, and a copy can arrive before the metadata names this bookie.
         """
         storage = self._storage
         written = storage.ledgers.watch()
@@ -76,7 +76,7 @@ class LedgerRemoval:
     async def _drop(
         self, ledger_ids: Sequence[LedgerId], written: set[int], *, live_on: bool = False
     ) -> None:
-        """Drop ledgers; those in ``written`` are spared. ``live_on``: other bookies have them."""
+        """Drop ledgers, except those in ``written``. ``live_on``: other bookies have them."""
         storage = self._storage
         kept_back: set[LedgerId] = set()
         fenced = await self._pace.blocking(partial(storage.ledgers.are_fenced, ledger_ids))
@@ -100,7 +100,10 @@ class LedgerRemoval:
             self._collection.count(ledgers_dropped=1)
 
     async def _keep_deletions(self) -> bool:
-        """Let fenced ledgers be remembered over a restart; say whether there was space for that."""
+        """Store the fences of dropped ledgers for the next start.
+
+        Return whether there was space.
+        """
         try:
             await self._effects.keep_deletions()
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Reads what is alive of a finished entry log, in batches: what a compaction copies.
+"""The live records of a finished entry log, in batches for compaction.
 
-A record is alive if the index on disk has its entry at this very place. Also what is known of a log
-that such batches were written to. Blocking; in a thread.
+A record is live if the index on disk has its entry at this location. Also records of a log that was
+written from these batches. Everything blocks; call it in a thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.relocation import Relocation
 
 MOVES_MAX: Final = 500_000
-"""Moves that are kept of a log: 16 MB."""
+"""The most moves of a log kept in memory: 16 MB."""
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = len(Move._fields)
@@ -31,7 +31,7 @@ _WORDS: Final = len(Move._fields)
 
 @attrs.frozen
 class RecordBatch:
-    """Live records, joined as they are in a log."""
+    """Live records, joined in the format of a log."""
 
     blob: bytes = attrs.field(repr=False)
     counted: dict[int, int]
@@ -40,19 +40,19 @@ class RecordBatch:
     """Ledger, entry, location in the old log, and offset of the body in ``blob``."""
 
     def moves(self, base: int) -> list[Move]:
-        """Return where they move from and to, if ``blob`` is put at location ``base``."""
+        """Return the moves of the entries if ``blob`` is written at location ``base``."""
         return [Move(ledger, entry, old, base + at) for ledger, entry, old, at in self.places]
 
 
 class LiveRecords:
-    """The live records of one log; iterate once, then ``insist_complete``, then ``close``."""
+    """The live records of one log: ``read`` all, then ``insist_complete``, then ``close``."""
 
     def __init__(self, files: Files, path: Path, index: Relocation) -> None:
         """Open the log.
 
         Raises:
             EntryLogFormatError: the file is not an entry log.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         self._path, self._index = path, index
         with lost_is_damaged(path, EntryLogRecordError):
@@ -60,15 +60,15 @@ class LiveRecords:
         self._sure: set[int] = set()
 
     def read(self, *, records_max: int, bytes_max: int) -> RecordBatch | None:
-        """Return what is alive of the next records, perhaps nothing; None at the end.
+        """Return the live records among the next records, perhaps none; None at the end.
 
         Args:
-            records_max: look at no more.
-            bytes_max: look at no more after so many.
+            records_max: the most records to read.
+            bytes_max: no record is read after this many bytes.
 
         Raises:
             CorruptError: the log or an index is damaged.
-            OSError: one of them cannot be read now.
+            OSError: the log or an index cannot be read now.
         """
         with lost_is_damaged(self._path, EntryLogRecordError):
             return self._read(records_max, bytes_max)
@@ -89,7 +89,7 @@ class LiveRecords:
         return parts.join() if records else None
 
     def insist_complete(self) -> None:
-        """Make sure that all of the log was read.
+        """Check that the complete log was read.
 
         Raises:
             EntryLogRecordError: bytes after the last record are not a record.
@@ -99,12 +99,12 @@ class LiveRecords:
             self._index.insist_complete(self._scan)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self._scan.close()
 
 
 class _Parts:
-    """What is copied of some pieces, before it is joined."""
+    """The records to copy from some pieces, before they are joined."""
 
     def __init__(self) -> None:
         self._spans: list[memoryview] = []
@@ -113,7 +113,7 @@ class _Parts:
         self._places: list[tuple[int, int, int, int]] = []
 
     def add(self, piece: LogPiece, alive: Sequence[bool]) -> None:
-        """Add the live records of a piece; neighbours are one span of it."""
+        """Add the live records of a piece; neighbours become one span."""
         view, counted, places = memoryview(piece.data), self._counted, self._places
         begun = ended = 0
         shift = self._size_bytes + LENGTH.size
@@ -133,12 +133,12 @@ class _Parts:
         self._size_bytes = shift + ended - begun - LENGTH.size
 
     def join(self) -> RecordBatch:
-        """Return all of it."""
+        """Return all records as one batch."""
         return RecordBatch(b"".join(self._spans), self._counted, self._places)
 
 
 class Moves:
-    """Entries that were copied, 32 bytes each."""
+    """The moves of copied entries, 32 bytes each."""
 
     def __init__(self) -> None:
         self._words = array("q")
@@ -152,7 +152,7 @@ class Moves:
             self._words.extend(move)
 
     def pieces(self, count: int) -> Iterator[list[Move]]:
-        """Yield them, ``count`` at a time."""
+        """Yield the moves, ``count`` at a time."""
         size = count * _WORDS
         for at in range(0, len(self._words), size):
             words = self._words[at : at + size]
@@ -161,16 +161,16 @@ class Moves:
 
 @attrs.define
 class WrittenRecords:
-    """The records of a log that was just written, so that it need not be scanned."""
+    """The records of a log that was just written, so that the log need not be scanned."""
 
     moves: Moves | None = attrs.field(factory=Moves, init=False)
-    """None where there are more than ``moves_max``; a scan gives them."""
+    """None if there are more than ``moves_max``: then scan the log."""
     moves_max: int = MOVES_MAX
     _size_bytes: int = attrs.field(default=0, init=False)
     _checksum: int = attrs.field(default=0, init=False)
 
     def add(self, batch: RecordBatch, base: int) -> None:
-        """Note a batch that is put at location ``base``, after all that was noted before."""
+        """Note a batch that is written at location ``base``, after all batches before."""
         self._size_bytes += len(batch.blob)
         self._checksum = crc32c(batch.blob, self._checksum)
         if self.moves is not None and len(self.moves) + len(batch.places) <= self.moves_max:
@@ -179,10 +179,10 @@ class WrittenRecords:
             self.moves = None
 
     def insist_stored(self, files: Files, path: Path) -> None:
-        """Make sure that the log at ``path`` has all of it. Blocking.
+        """Check that the log at ``path`` has all noted records. Blocks.
 
         Raises:
-            EntryLogRecordError: it holds something else.
+            EntryLogRecordError: the log has other records.
         """
         at, end = HEADER_BYTES, HEADER_BYTES + self._size_bytes
         found, file = 0, files.open_read(path)

@@ -1,4 +1,4 @@
-"""What each finished entry log holds that is alive, and the removal of those without any."""
+"""The live bytes of each finished entry log, and the removal of logs without live entries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = Logger()
 
 
 class LogCensus:
-    """The finished logs of one storage, by what of them is alive.
+    """The finished logs of one storage, and their usages.
 
-    A log of which nothing can say what it holds is never removed, and never asked again. One that
-    a compaction finds damaged goes when the ledgers are gone that it was known to hold.
+    A log whose content is unknown is never removed, and never read again. A log that a compaction
+    finds damaged is removed when all ledgers of its last usage are deleted.
     """
 
     def __init__(self, collection: CollectionRound) -> None:
@@ -35,24 +35,24 @@ class LogCensus:
         self._usages = Usages()
         self._logs: dict[int, Path] = {}
         self.unreadable: set[int] = set()
-        """Logs that are damaged: not compacted from then on."""
+        """Damaged logs, which are not compacted any more."""
 
     @property
     def usages(self) -> Some[LogUsage]:
-        """What is known of the logs that can be read."""
+        """The usages of the readable logs."""
         return [usage for usage in self._usages.values() if usage.log_id not in self.unreadable]
 
     @property
     def count(self) -> int:
-        """How many finished logs there are."""
+        """The number of finished logs."""
         return len(self._logs)
 
     def path(self, log_id: int) -> Path:
-        """Return where a finished log is."""
+        """Return the path of a finished log."""
         return self._logs[log_id]
 
     async def drop(self, begun: LogsSnapshot, left: frozenset[int]) -> None:
-        """Remove finished logs of which no ledger is alive; note how much the others hold."""
+        """Remove finished logs without existing ledgers; update the usages of the others."""
         logs = await self._pace.blocking(partial(self._storage.logs.finished, begun))
         self._logs = {number: path for number, path in logs.items() if number not in left}
         for gone in {usage.log_id for usage in self._usages.values()} - {*self._logs}:
@@ -71,12 +71,12 @@ class LogCensus:
         self.note()
 
     async def _is_map_right(self, log_id: int, path: Path, alive: frozenset[int]) -> bool:
-        """Whether a log of an earlier process has no record of a ledger that is alive.
+        """Return whether a log of an earlier process has no record of an existing ledger.
 
         A ledgers map has no checksum: a flipped bit may name another ledger.
         """
         if log_id in self.unreadable:
-            return True  # What of it can be read does not matter any more.
+            return True  # Its records do not matter any more.
         pieces = ledgers_found(self._files, path)
         try:
             while (found := await self._pace.blocking(partial(next, pieces, None))) is not None:
@@ -90,7 +90,7 @@ class LogCensus:
         return True
 
     async def _usage(self, log_id: int, path: Path) -> LogUsage | None:
-        """Return what a log holds; None if that is unknown, and so it stays."""
+        """Return the usage of a log; None if it is unknown: the log then stays."""
         if log_id in self.unreadable and log_id not in self._usages:
             return None
         if self._usages.is_known(log_id):
@@ -110,7 +110,7 @@ class LogCensus:
         return found
 
     def leave(self, log_id: int, error: CorruptError) -> None:
-        """Compact a log no more: it is damaged, or the index of one of its ledgers is."""
+        """Exclude a log from compaction: the log or the index of one of its ledgers is damaged."""
         self.unreadable.add(log_id)
         log.error("entry log {id:x} is damaged, and kept as it is: {error}", id=log_id, error=error)
 

@@ -1,19 +1,19 @@
-"""Transactional compaction: a log is rewritten into a file of its own, in steps a crash survives.
+"""Transactional compaction: rewrites a log into a file of its own, in steps that survive a crash.
 
 For source S and target T, both as lower-case hexadecimal, in T's directory:
 
 1. ``T.log.compacting`` gets the live records,
 2. then the ledgers map, and is synced;
-3. it is linked to ``T.log.S.compacted``, and ``T.log.compacting`` goes;
-4. that is linked to ``T.log``, which can be read from now on;
+3. it is linked to ``T.log.S.compacted``, and ``T.log.compacting`` is removed;
+4. that file is linked to ``T.log``, which can be read from now on;
 5. locations are switched from S to T, durably;
-6. ``T.log.S.compacted`` goes,
-7. ``S.log`` goes.
+6. ``T.log.S.compacted`` is removed,
+7. ``S.log`` is removed.
 
-Whatever a crash leaves behind, of ours or of a Java bookie, each collection tidies up first: what
-is only ``compacting`` goes; what is ``compacted`` goes on from step 4. Agrees with BookKeeper
-4.18.0, TransactionalEntryLogCompactor, but for its recovery, which spells T in decimal and never
-gets beyond that (storage.md D5): the link it leaves is removed.
+Each collection first handles what a crash of ours or of a Java bookie left: a ``compacting`` file
+is removed; a ``compacted`` file continues at step 4. Agrees with BookKeeper 4.18.0,
+TransactionalEntryLogCompactor, except for its recovery, which spells T in decimal and never
+succeeds (storage.md D5): its wrong link is removed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COMPACTED_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log\.([0-9a-f]{1,8})\.com
 
 @attrs.frozen
 class UnfinishedCompaction:
-    """A source, its target, and where the target lies."""
+    """The source, target and directory of an unfinished compaction."""
 
     source: int
     target: int
@@ -80,7 +80,7 @@ class UnfinishedCompaction:
 
 @attrs.define(eq=False)
 class TransactionalCompaction:
-    """Compacts the logs of ``storage`` into files of their own, and removes unfinished files.
+    """Compaction of ``storage``'s logs into files of their own; also removes unfinished files.
 
     ``outstanding_max`` locations are switched at once.
     """
@@ -114,7 +114,7 @@ class TransactionalCompaction:
         return writer.copied
 
     async def _copy(self, path: Path, writer: _TargetWriter) -> None:
-        """Steps 1 and 2."""
+        """Run steps 1 and 2."""
         pace = self._pace
         with contextlib.closing(
             await pace.blocking(partial(LiveRecords, self._files, path, self._storage.relocation))
@@ -131,7 +131,7 @@ class TransactionalCompaction:
     async def _finish(
         self, todo: UnfinishedCompaction, source: Path | None, *, written: WrittenRecords | None
     ) -> None:
-        """Steps 4 to 7; ``written`` is the target if this process has just written it."""
+        """Run steps 4 to 7; ``written`` is the target if this process has just written it."""
         pace = self._pace
         await pace.blocking(partial(_make_available, self._files, todo))
         if written is not None:
@@ -153,7 +153,7 @@ class TransactionalCompaction:
             await self._storage.relocation.switch(moves, self._pace.run_blocking)
 
     async def _switch_scanned(self, todo: UnfinishedCompaction, *, is_ours: bool) -> None:
-        """Step 5, with the locations that a scan of the target gives."""
+        """Run step 5, with the locations from a scan of the target."""
         pace = self._pace
         scan, moves = open_scan(self._files, todo.final), list[Move]()
         try:
@@ -171,12 +171,12 @@ class TransactionalCompaction:
     def _moves(
         self, todo: UnfinishedCompaction, scan: LogScan, *, is_ours: bool
     ) -> list[Move] | None:
-        """Return the next moves of what still is in the source, by the index; None at the end.
+        """Return the next moves of entries that the index has in the source; None at the end.
 
-        Blocking.
+        Blocks.
 
-        A Java bookie copies what its index does not point at, too: an entry that was added twice
-        is in the target twice, and the copy that counts is the one of what the index points at.
+        A Java bookie also copies records that its index does not point at: an entry that was added
+        twice is in the target twice. The copy of the record that the index points at counts.
         """
         piece = scan.read(records_max=SLICE_RECORDS_MAX, bytes_max=SLICE_BYTES_MAX)
         if piece is None:
@@ -184,7 +184,7 @@ class TransactionalCompaction:
         moves = []
         found = self._storage.relocation.locations([row[:2] for row in piece.rows])
         for row, old in zip(piece.rows, found, strict=True):
-            is_there = old and old >> 32 == todo.source  # An entry that is nowhere is at 0.
+            is_there = old and old >> 32 == todo.source  # An entry without location has 0.
             if is_there and (is_ours or self._is_copy(old, row, piece.data)):
                 moves.append(Move(row[0], row[1], old, row[2]))
         return moves
@@ -197,10 +197,10 @@ class TransactionalCompaction:
     # What was left --------------------------------------------------------------------------------
 
     async def tidy(self, directories: Iterable[Path]) -> frozenset[int]:
-        """Finish or undo what is left of earlier compactions.
+        """Finish or undo earlier compactions that were interrupted.
 
         Returns:
-            The sources and targets of those that cannot be finished now: leave them alone.
+            The sources and targets of compactions that cannot be finished now: do not touch them.
 
         Raises:
             OSError: a directory cannot be read or written.
@@ -225,10 +225,10 @@ class TransactionalCompaction:
         return next((path for path in paths if self._files.exists(path)), None)
 
     async def _insist_unused(self, source: Path) -> None:
-        """Make sure that the index points at nothing in a log any more.
+        """Check that the index points at no record of a log.
 
         Raises:
-            EntryLogRecordError: it does; the log has to stay.
+            EntryLogRecordError: it points at one; the log has to stay.
         """
         with contextlib.closing(
             await self._pace.blocking(
@@ -244,7 +244,7 @@ class TransactionalCompaction:
 
 
 class _TargetWriter:
-    """Writes ``T.log.compacting``; blocking, one thread at a time."""
+    """The writer of ``T.log.compacting``. Blocks; one thread at a time."""
 
     def __init__(self, files: Files, todo: UnfinishedCompaction, *, direct: bool) -> None:
         self._files, self._path, self._direct = files, todo.compacting, direct
@@ -254,7 +254,7 @@ class _TargetWriter:
         self.copied, self.written = CopyTotals(), WrittenRecords()
 
     def append(self, batch: RecordBatch) -> None:
-        """Append a batch; the file is made with the first that holds anything."""
+        """Append a batch; the first batch with records creates the file."""
         if not batch.places:
             return
         if self._file is None:
@@ -267,7 +267,7 @@ class _TargetWriter:
         count(self.copied, batch)
 
     def finish(self) -> None:
-        """Append the ledgers map and make the file durable, but for its name."""
+        """Append the ledgers map and make the file durable, except for its name."""
         file, map_offset = self._opened(), self._opened().tell()
         file.write([layout.encode_ledgers_map(self._ledgers)])
         file.flush()
@@ -284,7 +284,7 @@ class _TargetWriter:
         return self._file
 
     def abandon(self) -> None:
-        """Remove the file; what cannot be removed now is tidied up later."""
+        """Remove the file; if that fails, ``tidy`` removes it later."""
         file, self._file = self._file, None
         with contextlib.suppress(OSError):
             if file is not None:
@@ -295,7 +295,7 @@ class _TargetWriter:
 
 
 def _publish(files: Files, todo: UnfinishedCompaction) -> None:
-    """Steps 3 and 4, each durable before the next."""
+    """Run steps 3 and 4, each durable before the next."""
     files.link(todo.compacting, todo.compacted)
     files.remove(todo.compacting)
     files.sync_dir(todo.directory)
@@ -303,7 +303,7 @@ def _publish(files: Files, todo: UnfinishedCompaction) -> None:
 
 
 def _make_available(files: Files, todo: UnfinishedCompaction) -> None:
-    """Step 4, perhaps after an earlier attempt of ours or Java's.
+    """Run step 4, perhaps after an earlier attempt of ours or Java's.
 
     Raises:
         EntryLogFormatError: another log has the target's name.
@@ -326,7 +326,7 @@ def _remove(files: Files, path: Path) -> None:
 
 
 def _left_over(files: Files, directory: Path) -> list[UnfinishedCompaction]:
-    """Return what is to be finished in a directory; remove what never was complete. Blocking."""
+    """Return the compactions to finish in a directory; remove incomplete targets. Blocks."""
     names = sorted(files.list(directory))
     unfinished = [name for name in names if name.endswith(f".log{COMPACTING}")]
     for name in unfinished:

@@ -1,9 +1,9 @@
-"""Which ledgers of this bookie are not needed any more, by what the metadata says.
+"""The ledgers of this bookie that are not needed any more, by the metadata.
 
 Agrees with BookKeeper 4.18.0, ScanAndCompareGarbageCollector, and is more careful: nothing is
-deleted before the whole walk has succeeded, in one session, in the cluster the bookie joined. So
-whatever goes wrong on the way raises, and an error is never "no ledgers". A ledger that was not
-listed is read before it counts as gone: a list that lacks some deletes nothing.
+deleted before the complete listing has succeeded, in one session, in the cluster that the bookie
+joined. Every failure on the way raises: an error is never "no ledgers". A ledger that was not
+listed is read before it counts as deleted, so an incomplete list deletes nothing.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ log = Logger()
 
 
 class CollectionAbortedError(BookKeeperError):
-    """The metadata cannot be trusted to delete anything by; the next collection looks again."""
+    """The metadata cannot be trusted for deletions; the next collection tries again."""
 
 
 @attrs.frozen(kw_only=True)
 class ClusterMembership:
-    """Who asks, and which cluster it joined when it started."""
+    """The id of this bookie, and the cluster that it joined when it started."""
 
     bookie_id: BookieId
     instance_id: str | None
 
 
 class LedgerGarbage:
-    """Asks the metadata which local ledgers are gone, or are kept here in excess.
+    """The local ledgers that the metadata has deleted, or does not place on this bookie.
 
-    All methods belong to the reactor's thread; cancelling the Deferred of one ends it at once.
+    All methods belong to the reactor's thread. Cancelling a Deferred ends its method at once.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class LedgerGarbage:
         requests_per_s: float,
         requests_max: int,
     ) -> None:
-        """Ask ``store`` from now on.
+        """Store the settings.
 
         Args:
             store: the metadata.
-            clock: to wait by.
-            membership: who asks.
+            clock: for waits.
+            membership: this bookie.
             requests_per_s: ``gcMetadataOpRateLimit``.
             requests_max: ``gcOverreplicatedLedgerMaxConcurrentRequests``.
         """
@@ -69,10 +69,11 @@ class LedgerGarbage:
         self._unreleased: set[LedgerId] = set()
 
     async def gone(self, local: Sequence[int]) -> list[LedgerId]:
-        """Return those of the local ledgers that the metadata does not have, ascending.
+        """Return the local ledgers that the metadata does not have, ascending.
 
-        ``local`` was listed before the call: metadata comes before the first entry, so a ledger
-        that is created meanwhile is not in the list, and what is in the list was in the metadata.
+        ``local`` was listed before the call. The metadata of a ledger is created before its first
+        entry: all listed ledgers were in the metadata, and a ledger created meanwhile is not
+        listed.
 
         Raises:
             CollectionAbortedError: this is not the cluster the bookie joined, or the session broke.
@@ -88,7 +89,7 @@ class LedgerGarbage:
         return missing
 
     async def _insist_ours(self) -> None:
-        """Make sure that this is the cluster we joined, and that it still knows us."""
+        """Check that this is the cluster that the bookie joined, with the bookie's cookie."""
         await self._paced()
         found, expected = await self._store.instance_id(), self._membership.instance_id
         if found != expected:
@@ -119,7 +120,7 @@ class LedgerGarbage:
         return walked.missing
 
     async def _is_gone(self, ledger_id: LedgerId) -> bool:
-        """Ask for one ledger; whatever is there, readable or not, means that it is not gone."""
+        """Return whether a ledger's metadata is missing; unreadable metadata is not missing."""
         await self._paced()
         try:
             await self._store.read_ledger(ledger_id)
@@ -132,7 +133,7 @@ class LedgerGarbage:
         return False
 
     async def _paced(self) -> None:
-        """Wait until one more request may be made."""
+        """Wait until one more request may be sent."""
         wait_s = self._rate.take(1, self._clock.seconds())
         if wait_s > 0:
             await pause(self._clock, wait_s)
@@ -144,9 +145,9 @@ class LedgerGarbage:
     ) -> None:
         """Call ``drop`` for each closed ledger that does not name this bookie, under its lock.
 
-        Who replicates a ledger holds its lock, so a copy that has just come here and is not named
-        yet is left alone. Not every tool takes the lock: ``drop`` has to spare what was written to
-        lately.
+        A replication worker keeps the lock of its ledger, so a copy that has just arrived and is
+        not in the metadata yet is not touched. Not every tool takes the lock: ``drop`` must spare
+        ledgers that were written to lately.
 
         Raises:
             CollectionAbortedError: as ``gone``.
@@ -188,7 +189,8 @@ class LedgerGarbage:
         try:
             is_locked = await self._store.acquire_lock(ledger_id)
         except BookKeeperError:
-            self._unreleased.add(ledger_id)  # It may have been made in spite of that.
+            # The lock may have been acquired in spite of the error.
+            self._unreleased.add(ledger_id)
             raise
         if not is_locked:
             return
@@ -197,7 +199,7 @@ class LedgerGarbage:
                 self._insist_session(session_id)
                 await drop(ledger_id)
         except CancelledError:
-            raise  # The session's end gives the lock back.
+            raise  # The end of the session releases the lock.
         except BaseException:
             await self._release(ledger_id)
             raise
@@ -208,7 +210,7 @@ class LedgerGarbage:
         try:
             metadata = (await self._store.read_ledger(ledger_id)).value
         except NoSuchLedgerError:
-            return False  # ``gone`` finds it.
+            return False  # ``gone`` finds the ledger.
         except MetadataSerializationError as error:
             log.warn("ledger {id} is kept: {error}", id=ledger_id, error=error)
             return False
@@ -240,7 +242,7 @@ class LedgerGarbage:
 
 
 class _LedgerComparison:
-    """Compares local ledgers with ascending ranges of those in the metadata."""
+    """A comparison of local ledgers with ascending ranges of ledgers in the metadata."""
 
     def __init__(self, local: list[int]) -> None:
         self._local = local
@@ -248,10 +250,10 @@ class _LedgerComparison:
         self.missing: list[LedgerId] = []
 
     def add(self, ids: Sequence[int]) -> None:
-        """Compare the next range: all there is between the one before and its last id.
+        """Compare the next range: all ledgers after the last range, up to its last id.
 
         Raises:
-            CollectionAbortedError: it does not come after the one before.
+            CollectionAbortedError: it does not follow the last range.
         """
         if not ids:
             return
@@ -261,7 +263,7 @@ class _LedgerComparison:
         self._compare(frozenset(ids), ids[-1])
 
     def end(self) -> None:
-        """Take all after the last range for missing."""
+        """Treat all local ledgers after the last range as missing."""
         self._compare(frozenset(), None)
 
     def _compare(self, present: frozenset[int], last: int | None) -> None:
@@ -273,8 +275,8 @@ class _LedgerComparison:
 
 
 def is_in_excess(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
-    """Whether a ledger is closed and names this bookie nowhere.
+    """Return whether a ledger is closed and does not name this bookie.
 
-    One that is not closed may come to name it: an ensemble changes.
+    An open ledger may come to name this bookie with an ensemble change.
     """
     return metadata.state is LedgerState.CLOSED and bookie_id not in metadata.all_bookies()

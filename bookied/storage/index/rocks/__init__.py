@@ -1,1 +1,1 @@
-"""The index of DbLedgerStorage, in RocksDB databases as BookKeeper writes them."""
+"""The index of DbLedgerStorage: RocksDB databases in BookKeeper's format."""

@@ -1,11 +1,11 @@
-"""RocksDB as ``KeyValues``, through rocksdict; the only importer of it.
+"""RocksDB as ``KeyValues``. The only module that imports rocksdict.
 
 The databases are as a Java bookie makes and opens them (KeyValueStorageRocksDB, 4.18.0): the
 default column family, keys in the order of their bytes, table format 5, xxHash checksums.
 
-rocksdict keeps Python's global lock while it reads and writes, and gives it up while it syncs,
-flushes and closes. So writes are small, none of them syncs, and none waits while RocksDB wants
-writers to slow down; ``sync`` makes them durable.
+rocksdict keeps Python's global lock during reads and writes, and releases it during syncs, flushes
+and closes. So writes are small, never sync, and never wait while RocksDB slows writers down.
+``sync`` makes them durable.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 log = Logger()
 
 CURRENT: Final = "CURRENT"
-"""The file without which there is no database."""
+"""The file that every database has."""
 
 IDENTITY: Final = "IDENTITY"
-"""The file with what no other database has."""
+"""The file with the unique id of a database."""
 
 # A MANIFEST: blocks of 32 KiB with records of (masked CRC32C, length, type), little-endian.
 _BLOCK: Final = 32 << 10
@@ -56,20 +56,20 @@ _KINDS: Final = range(1, 5)
 _RECYCLABLE: Final = range(5, 9)
 
 _DATA: Final = frozenset({".sst", ".log"})
-"""What the names of tables and write-ahead logs end with."""
+"""The suffixes of tables and write-ahead logs."""
 
 BINDING_FILE: Final = "rocksdict-config.json"
-"""What rocksdict leaves in a database's directory; Java ignores it."""
+"""A file that rocksdict leaves in a database's directory; Java ignores it."""
 
 WRITTEN_AT_ONCE: Final = 1000
-"""Keys in one write: a fraction of a millisecond for everything else that runs."""
+"""Keys in one write: other threads wait for a fraction of a millisecond."""
 
 STALLED_WAIT_S: Final = 0.01
 STALLED_WAITS_MAX: Final = 6000
-"""A minute altogether, in one write."""
+"""Waits of one write: a minute altogether."""
 
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-"""What has to be free before a database that failed is opened anew: that writes files."""
+"""Free bytes required to reopen a database that failed: reopening writes files."""
 
 _FORMAT_VERSION: Final = 5
 _WRITE_BUFFERS: Final = 4
@@ -78,7 +78,7 @@ _DAY_S: Final = 24 * 3600
 
 
 def locations_options(settings: RocksSettings) -> Options:
-    """Return how ``locations`` is opened."""
+    """Return the options to open ``locations``."""
     import rocksdict
 
     table = _table_options()
@@ -100,7 +100,7 @@ def locations_options(settings: RocksSettings) -> Options:
 
 
 def ledgers_options(settings: RocksSettings) -> Options:
-    """Return how ``ledgers`` is opened."""
+    """Return the options to open ``ledgers``."""
     import rocksdict
 
     options = _options(settings)
@@ -131,45 +131,46 @@ def _options(settings: RocksSettings) -> Options:
 
 
 def open_of_index(settings: RocksSettings, path: Path) -> RocksDatabase:
-    """Open a database of an index to write to, ``ledgers`` or ``locations`` by its name.
+    """Open a database of an index for writing, ``ledgers`` or ``locations`` by its name.
 
     Raises:
-        DatabaseInUseError: another process has it open. So for what ``open_database`` raises.
+        DatabaseInUseError: another process has it open. Otherwise as ``open_database``.
     """
-    is_locations = path.name.partition(".")[0] == LOCATIONS  # Its name while it is made, too.
+    # The temporary name during its creation matches, too.
+    is_locations = path.name.partition(".")[0] == LOCATIONS
     options = locations_options if is_locations else ledgers_options
     return open_database(path, partial(options, settings))
 
 
 def open_database(path: Path, options: Callable[[], Options]) -> RocksDatabase:
-    """Open a database to write to; make it if it is not there.
+    """Open a database for writing; create it if it is missing.
 
     Args:
         path: its directory.
-        options: makes how to open it; called each time that it is opened.
+        options: makes the options; called each time the database is opened.
 
     Raises:
         DatabaseInUseError: another process has it open.
-        DbRecordError: it is damaged.
-        OSError: it cannot be read or written.
+        DbRecordError: the database is damaged.
+        OSError: the database cannot be read or written.
     """
     return RocksDatabase(path, lambda: _open(path, options()))
 
 
 def open_read_only(path: Path) -> RocksDatabase:
-    """Open the database of a stopped bookie as it is, write-ahead log included, to read from it.
+    """Open the database of a stopped bookie for reading, write-ahead log included.
 
-    Nothing is left behind in its directory, which may be on a read-only file system; no lock keeps
-    a bookie from starting meanwhile. Closing it is what removes the links it is read through.
+    Nothing is written to its directory, which may be on a read-only file system. No lock prevents a
+    bookie from starting meanwhile. ``close`` removes the links through which the database is read.
 
     Raises:
         FileNotFoundError: there is no database.
-        DbRecordError: it is damaged.
-        OSError: it cannot be read.
+        DbRecordError: the database is damaged.
+        OSError: the database cannot be read.
     """
     if not (path / CURRENT).exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path / CURRENT))
-    # rocksdict writes a file of its own where it opens a database: let that be elsewhere.
+    # rocksdict writes its own file where it opens a database: open links elsewhere.
     links = Path(tempfile.mkdtemp(prefix="bookied-db-"))
     try:
         _check_manifest(path)
@@ -205,21 +206,22 @@ def _open(path: Path, options: Options) -> Rdict:
 
 
 def _check_kinds(path: Path) -> None:
-    """Refuse a FIFO or a device in the place of a file: RocksDB would wait for it for ever."""
+    """Raise for a FIFO or a device in place of a file: RocksDB would wait for it forever."""
     for file in path.iterdir() if path.is_dir() else ():
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise DbRecordError(path, None, f"{file.name} is not a regular file")
 
 
 def _check_manifest(path: Path) -> None:
-    """Refuse a MANIFEST that RocksDB never ends reading (seen with its release 9.8.4), or none.
+    """Raise for a damaged MANIFEST on which RocksDB hangs (9.8.4), or a missing ``CURRENT``.
 
-    Without ``CURRENT`` RocksDB begins an empty database, and removes what was in the old one. A
-    record there is one of four types. At a type of the other four, those of a write-ahead log
-    written over an older one, its reader goes round and round; all other damage it finds itself.
+    Without ``CURRENT`` RocksDB begins an empty database, and removes the data of the old one. A
+    record of a MANIFEST has one of four types. At one of the other four types, those of a
+    write-ahead log written over an older one, RocksDB's reader loops forever. RocksDB finds all
+    other damage itself.
     """
     if not (path / CURRENT).exists():
-        # It is the first file but the MANIFEST, which a crash may leave alone.
+        # ``CURRENT`` is created right after the MANIFEST, which a crash may leave alone.
         if path.is_dir() and any(one.suffix in _DATA for one in path.iterdir()):
             raise DbRecordError(path, None, f"{CURRENT} is missing")
         return
@@ -238,7 +240,10 @@ def _check_manifest(path: Path) -> None:
 
 
 def _recyclable_record(file: BinaryIO) -> tuple[int, int] | None:
-    """Return offset and type of the first record of a write-ahead log; None without one."""
+    """Return offset and type of the first record of a write-ahead log.
+
+    None if there is no record.
+    """
     at = 0
     while True:
         left = _BLOCK - at % _BLOCK
@@ -259,9 +264,9 @@ def _recyclable_record(file: BinaryIO) -> tuple[int, int] | None:
 class RocksDatabase:
     """One open database. Safe from any thread; see ``KeyValues``.
 
-    RocksDB takes no more writes once one has failed, until it is opened anew: that happens with the
-    next write, where there is space for it. Until then it is read from as it is. One that lacks
-    durable changes when it is opened anew is not read from.
+    After a failed write RocksDB refuses all writes until the database is reopened. The next write
+    reopens it, if there is disk space. Until then reads continue. If the reopened database lacks
+    durable changes, reads fail.
     """
 
     def __init__(
@@ -272,7 +277,7 @@ class RocksDatabase:
         closed: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Open it with ``opened``, which raises what the methods raise; ``closed`` comes last."""
+        """Open the database with ``opened``, with its errors; ``close`` calls ``closed`` last."""
         import rocksdict
 
         self._path, self._reopened, self._closed, self._sleep = path, opened, closed, sleep
@@ -308,7 +313,8 @@ class RocksDatabase:
             while len(found) < count_max and at.valid():
                 found.append((at.key(), at.value()))
                 at.next()
-            # Damage ends the iteration too, and only this tells: rocksdict's ``items`` does not.
+            # Damage ends the iteration too. Only ``status`` reports it; rocksdict's ``items`` does
+            # not.
             at.status()
         return found
 
@@ -340,7 +346,7 @@ class RocksDatabase:
     def _write(self, change: str, rows: Sequence[tuple[bytes, ...]]) -> None:
         self._reopen_if_broken()
         for _ in range(STALLED_WAITS_MAX):
-            # A write takes its batch away, also a write that fails: each try needs a new one.
+            # A write consumes its batch even if it fails: each attempt needs a new one.
             batch = _batch_of(change, rows)
             try:
                 with self._lock, self._breaking():
@@ -377,7 +383,10 @@ class RocksDatabase:
         check_note(self._note, SyncedNote(self._identity(), changes), self._path)
 
     def _read_note(self) -> bytes | None:
-        """Return the note; to be read before the database is opened, which a bookie may change."""
+        """Return the note.
+
+        Read it before the database is opened, because a bookie may change it.
+        """
         try:
             return read_regular(note_path(self._path), _CURRENT_BYTES_MAX)
         except FileNotFoundError:
@@ -388,7 +397,7 @@ class RocksDatabase:
         return data.decode("ascii", "replace").strip()
 
     def compact(self) -> None:
-        """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
+        """See ``KeyValues``. One table's keys at a time; rocksdict releases Python's lock."""
         with self._lock, _TranslatedErrors(self._path):
             starts = sorted({file["start_key"] for file in self._db.live_files()})
         for begin, end in itertools.pairwise([None, *starts, None]):
@@ -405,7 +414,7 @@ class RocksDatabase:
         self._is_broken = True
 
     def _reopen_if_broken(self) -> None:
-        """Open a database anew that failed; what it has by then is as after a crash."""
+        """Reopen a database that failed; its content is then as after a crash."""
         if not self._is_broken:
             return
         disk = os.statvfs(self._path)
@@ -413,14 +422,14 @@ class RocksDatabase:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         log.warn("reopening {path} because a write failed", path=self._path)
         with self._compacting, self._lock:
-            # Closed already if opening it failed the last time.
+            # The database is closed already if the last attempt to open it failed.
             with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):
                 self._db.close()
             self._note, self._db = self._read_note(), self._reopened()
             try:
                 self.check_synced()
             except BaseException:
-                self._db.close()  # Reads fail from now on: what it lacks is not what never was.
+                self._db.close()  # Reads must fail from now on: a lost key must not look absent.
                 raise
         self._is_broken = False
 
@@ -455,7 +464,7 @@ class _StalledError(Exception):
 
 
 class _TranslatedErrors:
-    """Turns what rocksdict raises, plain exceptions with RocksDB's words, into errors of ours."""
+    """A translator of rocksdict's plain exceptions, which have RocksDB's words, into our errors."""
 
     __slots__ = ("_broke", "_path")
 

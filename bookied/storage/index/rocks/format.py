@@ -4,12 +4,12 @@ Integers are big-endian and signed (LedgerMetadataIndex, EntryLocationIndex).
 
     database    key                                value
     ledgers     i64 ledger id                      protobuf ``DbLedgerFormat``
-    ledgers     i64 ledger id, 8 zero bytes        likewise; what Java's rebuild of it wrote
+    ledgers     i64 ledger id, 8 zero bytes        likewise; written by Java's rebuild
     ledgers     ffffffffffff1103                   i64 storage flags; bit 0: needs integrity check
     locations   i64 ledger id, i64 entry id        i64 location, see ``entrylog.format``
 
-Negative ledger ids are reserved for flags. A key of 16 bytes in ``ledgers`` counts only where there
-is none of 8.
+Negative ledger ids are reserved for flags. A key of 16 bytes in ``ledgers`` counts only if the
+ledger has no key of 8 bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ encode_location: Final = _ID.pack
 _NOWHERE: Final = encode_location(0)
 
 LEDGER_KEYS_END: Final = b"\x80"
-"""After all keys of ledgers, before those of flags."""
+"""A key after all keys of ledgers, before those of flags."""
 
 
 def long_ledger_key(ledger_id: int) -> bytes:
@@ -63,10 +63,10 @@ def long_ledger_key(ledger_id: int) -> bytes:
 
 
 def decode_ledger_key(key: bytes, path: Path) -> int:
-    """Return whose key this is, of either length.
+    """Return the ledger id of a key of either length.
 
     Raises:
-        DbRecordError: it belongs to no ledger.
+        DbRecordError: the key belongs to no ledger.
     """
     if len(key) == _ID.size:
         return int(_ID.unpack(key)[0])
@@ -76,15 +76,15 @@ def decode_ledger_key(key: bytes, path: Path) -> int:
 
 
 def ledger_range(ledger_id: int) -> tuple[bytes, bytes]:
-    """Return where the keys of a ledger begin and end in ``locations``."""
+    """Return the begin and end of a ledger's keys in ``locations``."""
     return _PAIR.pack(ledger_id, 0), _PAIR.pack(ledger_id, ENTRY_ID_LIMIT)
 
 
 def decode_location_key(key: bytes, path: Path) -> tuple[int, int]:
-    """Return ledger id and entry id.
+    """Return ledger id and entry id of a key.
 
     Raises:
-        DbRecordError: it is not a key of a location.
+        DbRecordError: the key is not a key of a location.
     """
     if len(key) != _PAIR.size:
         raise DbRecordError(path, None, f"key {key[:32].hex()}; expected ledger id and entry id")
@@ -96,7 +96,7 @@ def decode_number(value: bytes, key: bytes, path: Path) -> int:
     """Return a location, or the storage flags.
 
     Raises:
-        DbRecordError: it has not 8 bytes.
+        DbRecordError: the value does not have 8 bytes.
     """
     if len(value) != _ID.size:
         raise DbRecordError(path, None, f"{len(value)} bytes at key {key.hex()}; expected 8")
@@ -125,10 +125,10 @@ def encode_ledger(header: IndexHeader) -> bytes:
 
 
 def decode_ledger(value: bytes, key: bytes, path: Path) -> IndexHeader | None:
-    """Return what a value says of its ledger; None if it says that there is none.
+    """Return the header in a value; None if the value says that the ledger does not exist.
 
     Raises:
-        DbRecordError: it is no such value.
+        DbRecordError: the value is not a ledger's.
     """
     try:
         stored = protobuf.parse(DbLedgerFormat, value, FormatError)
@@ -144,12 +144,12 @@ def decode_ledger(value: bytes, key: bytes, path: Path) -> IndexHeader | None:
 
 
 def changed_slots(before: bytes | None, after: bytes) -> Iterator[tuple[int, int]]:
-    """Give slots and locations of a page that are not what they were; 0 for ones emptied.
+    """Yield the slots and locations of a page that have changed; 0 for emptied slots.
 
     Args:
-        before: the page as the database has it, in the machine's byte order; None if unknown, and
-            then all that hold something count.
-        after: the page as it is to be.
+        before: the page in the database, in the machine's byte order; None if unknown: then all
+            slots with a location count as changed.
+        after: the new page.
     """
     old = decode_native(before) if before is not None else None
     new = decode_native(after)
@@ -162,4 +162,4 @@ def changed_slots(before: bytes | None, after: bytes) -> Iterator[tuple[int, int
 
 
 _BLOCK_SLOTS: Final = 64
-"""Compared at once: most of a page is as it was."""
+"""Slots compared at once: most of a page is unchanged."""

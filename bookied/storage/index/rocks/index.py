@@ -1,8 +1,8 @@
-"""DbLedgerStorage's index: which ledgers there are, and where entries lie, in two databases.
+"""DbLedgerStorage's index: the ledgers and the locations of their entries, in two databases.
 
-Agrees with LedgerMetadataIndex and EntryLocationIndex (4.18.0), so that a Java bookie opens what we
-wrote and we what it wrote. Locations are durable before the ledger that has them is, as in Java;
-a writer has the entry logs durable before.
+Agrees with LedgerMetadataIndex and EntryLocationIndex (4.18.0): Java bookies and we open each
+other's databases. As in Java, locations are durable before their ledger is. A writer makes the
+entry logs durable before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RocksIndex:
     keeps_limbo: Final = True
 
     open_count: Final = 0
-    """How many files RocksDB has open is its own business."""
+    """Unknown: RocksDB opens files itself."""
 
     def __init__(
         self,
@@ -44,28 +44,28 @@ class RocksIndex:
         *,
         damaged: Callable[[DbRecordError], object] | None = None,
     ) -> None:
-        """Prepare; nothing is read or made before ``open``.
+        """Prepare; nothing is read or created before ``open``.
 
         Args:
             directory: ``current`` of an index directory.
-            open_key_values: opens a database in there.
-            damaged: gets what is wrong with a ledger's key or value, which is passed over then; if
-                None, ``open`` raises it.
+            open_key_values: opens a database in the directory.
+            damaged: called with the error of a ledger's key or value, which is then skipped; if
+                None, ``open`` raises the error.
         """
         self._directory, self._open_key_values = directory, open_key_values
         self._ledgers = RocksLedgers(directory, damaged)
         self._locations = RocksLocations(directory)
         self._is_open = False
-        self._unfinished: set[int] = set()  # Perhaps with locations, and not stored.
+        self._unfinished: set[int] = set()  # Ledgers that are not stored but may have locations.
         self._hidden: list[int] = []
 
     @property
     def locations_path(self) -> Path:
-        """The database with the places of entries."""
+        """The path of the database with the locations of entries."""
         return self._locations.path
 
     def note_synced(self) -> None:
-        """Put down how much of both is durable; where that fails the note before stays."""
+        """Record how much of both is durable; if that fails, the earlier note stays."""
         try:
             self._ledgers.note_synced()
             self._locations.note_synced()
@@ -73,16 +73,16 @@ class RocksIndex:
             log.warn("{path}: notes are not written: {error}", path=self._directory, error=error)
 
     def compact_locations(self) -> None:
-        """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""
+        """Rewrite locations without deleted ones; see ``KeyValues.compact``. Blocks, any thread."""
         self._locations.compact()
 
     def open(self) -> None:
         """Open both databases and list the ledgers.
 
         Raises:
-            DbRecordError: a key or value cannot be read; with that the bookie must not start.
+            DbRecordError: a key or value cannot be read: the bookie must not start.
             OSError: a database cannot be read.
-            StorageError: another process has it open.
+            StorageError: another process has a database open.
         """
         self._ledgers.open(self._open_key_values)
         try:
@@ -93,21 +93,21 @@ class RocksIndex:
         self._is_open = True
 
     def close(self) -> None:
-        """Release both databases."""
+        """Close both databases."""
         if self._is_open:
             self._is_open = False
             self._ledgers.close()
             self._locations.close()
 
     def ledger_ids(self) -> list[int]:
-        """Return the ledgers that are stored, in no order."""
+        """Return the ids of the stored ledgers, in no order."""
         return list(self._ledgers.ids)
 
     def __contains__(self, ledger_id: object) -> bool:
         return ledger_id in self._ledgers
 
     def flags(self) -> int:
-        """Return the storage flags; raise DbRecordError where they are not a number."""
+        """Return the storage flags; raise DbRecordError if they are not a number."""
         return self._ledgers.flags()
 
     def set_flags(self, flags: int) -> None:
@@ -115,15 +115,15 @@ class RocksIndex:
         self._ledgers.set_flags(flags)
 
     def avoid(self, full: Collection[Path]) -> None:
-        """Go on: there is no other directory for it."""
+        """Do nothing: the index has no other directory."""
 
     # Reading --------------------------------------------------------------------------------------
 
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what is stored of a ledger; None if nothing.
+        """Return the stored state of a ledger; None if it is not stored.
 
         Raises:
-            DbRecordError: it is damaged.
+            DbRecordError: the ledger's value is damaged.
         """
         if ledger_id not in self._ledgers:
             return None
@@ -132,7 +132,7 @@ class RocksIndex:
         return LedgerOnDisk(header, -(-(last_entry + 1) // PAGE_SLOTS), last_entry)
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
-        """Give what ``load`` returns for each ledger that is here and not damaged."""
+        """Yield what ``load`` returns for each ledger that is stored and not damaged."""
         for ledger_id in ledger_ids:
             with contextlib.suppress(CorruptError, OSError):
                 stored = self.load(ledger_id)
@@ -140,27 +140,27 @@ class RocksIndex:
                     yield ledger_id, stored
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots that have no key are 0."""
+        """Return a page; slots without a key are 0."""
         return self._locations.page(ledger_id, page_no)
 
     def load_pages(
         self,
         pages: Sequence[tuple[int, int]],  # noqa: ARG002
     ) -> Iterator[tuple[int, int, array[int]]]:
-        """Give none: a page is up to a thousand keys here."""
+        """Yield no page: each would need up to a thousand keys."""
         return iter(())
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
+        """Return the location of an entry, 0 if it has none.
 
         Raises:
-            IndexEntryError: the location cannot be.
-            DbRecordError: it is not a location.
+            IndexEntryError: the location is impossible.
+            DbRecordError: the value is not a location.
         """
         return self._locations.location(ledger_id, entry_id) if ledger_id in self._ledgers else 0
 
     def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where each (ledger id, entry id) is, 0 if nowhere.
+        """Return the location of each (ledger id, entry id), 0 if none.
 
         Raises:
             IndexEntryError: a location is not valid.
@@ -174,7 +174,7 @@ class RocksIndex:
         ]
 
     def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages that hold something, with their numbers, ascending."""
+        """Yield the pages that have locations, with their numbers, ascending."""
         for page in self._locations.pages(ledger_id, first_page):
             if ledger_id not in self._ledgers:
                 return
@@ -183,12 +183,13 @@ class RocksIndex:
     # Writing --------------------------------------------------------------------------------------
 
     def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
-        """Put changes on disk; on return they are durable. RocksDB looks for damage itself.
+        """Write changes durably; return no damaged ledgers, because RocksDB finds damage itself.
 
-        What a change's locations point at must be durable already.
+        The entries that the new locations point at must be durable already.
 
         Raises:
-            IndexFullError: there is no space; some may be written, and all are to be again.
+            IndexFullError: no disk space; some changes may be written, and all must be written
+                again.
             OSError: some may be written, some not.
         """
         try:
@@ -213,7 +214,7 @@ class RocksIndex:
         self._unfinished.difference_update(self._ledgers.ids)
 
     def switch(self, moves: Sequence[Move]) -> None:
-        """Point entries elsewhere whose location is the old one, or new already; durable then.
+        """Change, durably, the location of entries whose location is the old or the new one.
 
         Raises:
             DbRecordError: a location is not valid.
@@ -224,18 +225,20 @@ class RocksIndex:
     # Deleting -------------------------------------------------------------------------------------
 
     def hide(self, ledger_id: int) -> None:
-        """Forget a ledger that is deleted; ``remove_hidden`` takes its keys away."""
+        """Forget a deleted ledger; ``remove_hidden`` removes its keys."""
         if ledger_id in self._ledgers or ledger_id in self._unfinished:
             self._ledgers.hide(ledger_id)
             self._unfinished.discard(ledger_id)
             self._hidden.append(ledger_id)
 
     def begin_anew(self, ledger_id: int) -> bool:  # noqa: ARG002
-        """Say no: a key is there with all its value, or not at all."""
+        """Return False: a key has its complete value, or does not exist."""
         return False
 
     def remove_hidden(self) -> None:
-        """Remove keys durably, and a part of what has no ledger; locations go first, as in Java.
+        """Remove keys of hidden ledgers durably, and some orphaned locations.
+
+        Locations first, as Java.
 
         Raises:
             OSError: some may be left; call again.

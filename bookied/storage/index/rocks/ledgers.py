@@ -1,4 +1,4 @@
-"""The database ``ledgers``: which ledgers there are, with their keys and fences, and the flags.
+"""The database ``ledgers``: the ledgers with their keys and fences, and the flags.
 
 Agrees with LedgerMetadataIndex (4.18.0).
 """
@@ -15,19 +15,22 @@ from bookied.storage.index.key_value_store import IndexDatabase
 from bookied.storage.index.rocks import format as layout
 
 LISTED_AT_ONCE: Final = 4096
-"""Ledgers read at once when the index is opened."""
+"""Ledgers read in one call when the index is opened."""
 
 
 class RocksLedgers(IndexDatabase):
-    """All ledger ids are in memory, at some 100 bytes each; all else is read when asked for."""
+    """The database of ledgers. All ids are in memory, about 100 bytes each.
+
+    The rest is read on demand.
+    """
 
     def __init__(self, directory: Path, damaged: Callable[[DbRecordError], object] | None) -> None:
         """See ``RocksIndex``."""
         super().__init__(directory / layout.LEDGERS)
         self._damaged = damaged
         self._stored: set[int] = set()
-        self._rebuilt: set[int] = set()  # Those of them that have a key of 16 bytes only.
-        self._stale: set[int] = set()  # Those that have one beside that of 8 bytes.
+        self._rebuilt: set[int] = set()  # Stored ledgers that have a key of 16 bytes only.
+        self._stale: set[int] = set()  # Ledgers that have keys of both 8 and 16 bytes.
 
     def _list(self) -> None:
         begin = b""
@@ -43,7 +46,7 @@ class RocksLedgers(IndexDatabase):
         self.flags()
 
     def _take_in(self, key: bytes, value: bytes) -> None:
-        """Note a ledger; its shorter key comes first and is what counts."""
+        """Note a ledger; its shorter key is read first and counts."""
         ledger_id = layout.decode_ledger_key(key, self.path)
         is_there = layout.decode_ledger(value, key, self.path) is not None
         if ledger_id in self._stored:
@@ -55,17 +58,17 @@ class RocksLedgers(IndexDatabase):
 
     @property
     def ids(self) -> Collection[int]:
-        """The ledgers that are stored."""
+        """The ids of the stored ledgers."""
         return self._stored
 
     def __contains__(self, ledger_id: object) -> bool:
         return ledger_id in self._stored
 
     def header(self, ledger_id: int) -> IndexHeader:
-        """Return what is stored of a ledger that is there.
+        """Return the header of a stored ledger.
 
         Raises:
-            DbRecordError: it is damaged.
+            DbRecordError: the ledger's value is damaged.
         """
         is_rebuilt = ledger_id in self._rebuilt
         key = layout.long_ledger_key(ledger_id) if is_rebuilt else layout.ledger_key(ledger_id)
@@ -90,13 +93,13 @@ class RocksLedgers(IndexDatabase):
         self._stored.update(ledger_id for ledger_id, _ in headers)
 
     def hide(self, ledger_id: int) -> None:
-        """Forget a ledger; ``remove`` takes its keys away."""
+        """Forget a ledger; ``remove`` removes its keys."""
         self._stored.discard(ledger_id)
 
     def remove(self, ledger_ids: Collection[int]) -> None:
-        """Remove ledgers' keys, durably, and those that a rebuild left beside newer ones.
+        """Remove ledgers' keys, durably, and old keys that a rebuild left beside newer ones.
 
-        Java would let the older one win at its next start (storage.md D10).
+        Java would use the older key at its next start (storage.md D10).
         """
         if ledger_ids or self._stale:
             self._rows.delete(map(layout.ledger_key, ledger_ids))
@@ -109,7 +112,7 @@ class RocksLedgers(IndexDatabase):
         """Return the storage flags.
 
         Raises:
-            DbRecordError: they are not a number.
+            DbRecordError: the flags are not a number.
         """
         value = self._rows.get(layout.FLAGS_KEY)
         if value is None:

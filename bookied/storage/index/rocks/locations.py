@@ -1,4 +1,7 @@
-"""The database ``locations``: where each entry lies. Agrees with EntryLocationIndex (4.18.0)."""
+"""The database ``locations``: the location of each entry.
+
+Agrees with EntryLocationIndex (4.18.0).
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from bookied.storage.index.rocks import format as layout
 log = Logger()
 
 READ_AT_ONCE: Final = 256
-"""Locations that one call looks up; the call holds the interpreter's lock."""
+"""Locations read in one call, which keeps the interpreter's lock."""
 
 SWEPT_AT_ONCE: Final = 256
-"""Ledgers looked at in one checkpoint until the sweep is through."""
+"""Ledgers checked in one checkpoint until all are checked."""
 
 
 class RocksLocations(IndexDatabase):
-    """Locations of ledgers, whether these are stored or not; pages are made from them."""
+    """The database of locations, also of ledgers that are not stored; pages are made from it."""
 
     def __init__(self, directory: Path) -> None:
         """See ``RocksIndex``."""
@@ -35,11 +38,14 @@ class RocksLocations(IndexDatabase):
         self._sweep_at: int | None = 0
 
     def compact(self) -> None:
-        """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""
+        """Rewrite the database without deleted keys; see ``KeyValues.compact``.
+
+        Blocks, any thread.
+        """
         self._rows.compact()
 
     def last_entry(self, ledger_id: int) -> int:
-        """Return the last entry that has a location, -1 for none."""
+        """Return the last entry that has a location; -1 if none has."""
         found = self._rows.floor(layout.location_key(ledger_id, layout.ENTRY_ID_LIMIT))
         if found is None:
             return -1
@@ -47,7 +53,7 @@ class RocksLocations(IndexDatabase):
         return entry_id if other_id == ledger_id else -1
 
     def page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots that have no key are 0."""
+        """Return a page; slots without a key are 0."""
         page = pages.decode_page(b"")
         first = page_no * PAGE_SLOTS
         begin, end = _page_begin(ledger_id, page_no), _page_begin(ledger_id, page_no + 1)
@@ -57,11 +63,11 @@ class RocksLocations(IndexDatabase):
         return page
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
+        """Return the location of an entry, 0 if it has none.
 
         Raises:
-            IndexEntryError: the location cannot be.
-            DbRecordError: it is not a location.
+            IndexEntryError: the location is impossible.
+            DbRecordError: the value is not a location.
         """
         if not 0 <= entry_id <= layout.ENTRY_ID_LIMIT:
             return 0
@@ -69,7 +75,7 @@ class RocksLocations(IndexDatabase):
         return self._decode(key, self._rows.get(key))
 
     def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where each (ledger id, entry id) is, as ``location`` does."""
+        """Return the location of each (ledger id, entry id), as ``location`` does."""
         are_possible = all(0 <= entry_id <= layout.ENTRY_ID_LIMIT for _, entry_id in entries)
         if not are_possible:
             return [self.location(*entry) for entry in entries]
@@ -89,7 +95,7 @@ class RocksLocations(IndexDatabase):
         return check_location(layout.decode_number(value, key, self.path), self.path, None)
 
     def pages(self, ledger_id: int, first_page: int = 0) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages that hold something, with their numbers, ascending."""
+        """Yield the pages that have locations, with their numbers, ascending."""
         begin, end = _page_begin(ledger_id, first_page), layout.ledger_range(ledger_id)[1]
         while found := self._rows.items(begin, end, 1):
             _, entry_id = layout.decode_location_key(found[0][0], self.path)
@@ -103,7 +109,7 @@ class RocksLocations(IndexDatabase):
         self._rows.sync()
 
     def switch(self, moves: Iterable[Move]) -> None:
-        """Point entries elsewhere whose location is the old one, or new already; durable then."""
+        """Change, durably, the location of entries whose location is the old or the new one."""
         self._rows.put(self._switched(list(moves)))
         self._rows.sync()
 
@@ -120,10 +126,10 @@ class RocksLocations(IndexDatabase):
             self._rows.sync()
 
     def find_orphans(self, stored: Collection[int]) -> list[int]:
-        """Look on for ledgers with locations that are not stored: a crash amid their deletion.
+        """Return some ledgers with locations that are not stored: a crash stopped their deletion.
 
-        At the beginning of a checkpoint only: what is being written has no ledger yet either. Once
-        through all of them there is no more to find.
+        Call at the beginning of a checkpoint only: later, ledgers being written are not stored yet
+        either. Each call continues the search, which ends after the last ledger.
         """
         orphans = []
         for _ in range(SWEPT_AT_ONCE):
@@ -145,7 +151,7 @@ class RocksLocations(IndexDatabase):
 
 
 def _page_begin(ledger_id: int, page_no: int) -> bytes:
-    """Return the first key of a page; there is no entry with the highest id of all."""
+    """Return the first key of a page; no entry has the highest possible id."""
     return layout.location_key(ledger_id, min(page_no * PAGE_SLOTS, layout.ENTRY_ID_LIMIT))
 
 

@@ -1,10 +1,9 @@
-"""How many changes of a database are durable, in a file beside it.
+"""A note, beside a database, of the number of its durable changes.
 
-RocksDB opens a database whose write-ahead log is damaged as if the log ended before the damage, and
-one that was put back from a backup as it is. Both lack locations of entries before ``lastMark``,
-and a bookie would answer "no such entry" for these. So before a mark moves, the number of the last
-change that was synced is put down beside the database, with the database's identity: one that was
-made anew counts from 0.
+RocksDB opens a database with a damaged write-ahead log as if the log ended before the damage, and
+an old backup as it is. Both lack locations of entries before ``lastMark``, and a bookie would
+answer "no such entry" for them. So before a mark moves, the number of the last synced change is
+written beside the database, with the database's identity: a new database counts from 0.
 
     <identity> <number>
 """
@@ -18,19 +17,19 @@ from typing import Final, NamedTuple
 from bookied.errors import DbRecordError
 
 SUFFIX: Final = ".synced"
-"""After the name of the database."""
+"""The suffix of the note's name, after the name of the database."""
 _NUMBER: Final = re.compile("[0-9]{1,20}")
 
 
 class SyncedNote(NamedTuple):
-    """That a database with an identity has had so many changes, durably."""
+    """The identity of a database, and the number of its durable changes."""
 
     identity: str
     changes: int
 
 
 def note_path(database: Path) -> Path:
-    """Return where the note of a database is."""
+    """Return the path of a database's note."""
     return database.with_name(database.name + SUFFIX)
 
 
@@ -40,7 +39,7 @@ def encode_note(note: SyncedNote) -> bytes:
 
 
 def check_note(data: bytes, found: SyncedNote, database: Path) -> None:
-    """Insist that a database has what its note says; a note of another one says nothing.
+    """Check that a database has the changes in its note; a note of another database is ignored.
 
     Raises:
         DbRecordError: changes are lost.
