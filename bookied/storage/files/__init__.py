@@ -1,1 +1,1 @@
-"""Files of a storage: the real ones, direct and ahead of use."""
+"""Files of a storage: the real ones, with direct and preallocated writes."""

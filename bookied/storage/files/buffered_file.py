@@ -1,6 +1,6 @@
-"""Appending through the page cache, over zeros written ahead where space is preallocated.
+"""Appends through the page cache, over zeros written ahead in preallocated space.
 
-``preallocated_file`` is the journal's way, which bypasses the page cache.
+The journal uses ``preallocated_file``, which bypasses the page cache.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from bookied.storage.files.direct_file import sync_named
 _Buffer = bytes | bytearray | memoryview
 
 IOV_MAX: Final = 512
-"""Buffers handed to one writev; Linux takes 1024."""
+"""The most buffers for one writev; Linux accepts 1024."""
 
 
 ZEROS: Final = bytes(1024 * 1024)
-"""Written ahead of small appends to a preallocated file, in one go."""
+"""Zeros written at once ahead of small appends to a preallocated file."""
 
 SMALL_WRITE_BYTES: Final = 64 * 1024
-"""Up to here the sync's latency counts and not its bandwidth."""
+"""Up to this size the latency of a sync matters, and not its bandwidth."""
 
 
 FORGET_BYTES: Final = 8 * 1024 * 1024
-"""How much of a file that should not fill the page cache stays there, and goes at a time."""
+"""Bytes of a file that stay in the page cache, and bytes dropped at a time, with ``forget``."""
 
 
 class BufferedAppendFile:
-    """A file that is appended to, with preallocated space ahead where that was asked for.
+    """A file for appending, with optional preallocated space.
 
-    Preallocated blocks are unwritten: the file system has to note at each sync that some hold data
-    now. Where little is written between syncs, zeros go out ahead, a megabyte at a time, so that
-    the syncs after that overwrite plain blocks and need no note at all: about half the time each.
+    Preallocated blocks are unwritten: at each sync the file system must record which blocks have
+    data now. If little is written between syncs, zeros are written ahead, a megabyte at a time. The
+    next syncs then overwrite plain blocks and need no record, which takes about half the time.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class BufferedAppendFile:
         Args:
             fd: its descriptor, which this object closes.
             path: for errors.
-            preallocate: how much space to reserve at a time; 0 for none.
+            preallocate: the bytes to reserve at a time; 0 for none.
             allocate: reserves space: descriptor, offset, size.
-            forget: keep what was synced out of the page cache, but for the last megabytes.
+            forget: drop synced bytes from the page cache, except the last megabytes.
         """
         self._fd, self._path = fd, path
         self._preallocate, self._allocate = preallocate, allocate
@@ -85,12 +85,12 @@ class BufferedAppendFile:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            # Without a whole step there may be space for the records yet. A part may be allocated.
+            # A complete step may not fit, but the records may. A part may be allocated.
             self._preallocate = 0
             self._allocated = os.fstat(self._fd).st_size
 
     def _write_zeros(self, at: int) -> None:
-        """Overwrite the next megabyte of what is preallocated; the records then go over it."""
+        """Write zeros over the next megabyte of preallocated space; the records overwrite them."""
         end = min(at + len(ZEROS), self._allocated)
         write_all(self._fd, memoryview(ZEROS)[: end - at], at)
         self._zeroed = end
@@ -102,7 +102,7 @@ class BufferedAppendFile:
         size = self._size
         sync_named(self._fd, self._path)
         if self._forget and size - self._forgotten >= 2 * FORGET_BYTES:
-            # Not the last ones: pages that zeros were written to are about to be used.
+            # Keep the last megabytes: pages with zeros are used soon.
             end = size - FORGET_BYTES
             os.posix_fadvise(
                 self._fd, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED

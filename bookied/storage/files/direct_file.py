@@ -1,7 +1,7 @@
-"""Appending past the page cache (O_DIRECT): the entry log's cheapest way to the disk.
+"""Appends past the page cache (O_DIRECT): the cheapest way to the disk for entry logs.
 
-Where the system has no ``O_DIRECT`` or the file system refuses it, ``DirectRefusedError`` says so
-and the caller appends in the plain way.
+If the system has no ``O_DIRECT``, or the file system refuses it, ``DirectRefusedError`` is raised
+and the caller appends through the page cache.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class DirectRefusedError(Exception):
 
 
 class DirectAppendFile:
-    """An ``AppendFile`` that writes whole blocks from one aligned buffer.
+    """An ``AppendFile`` that writes complete blocks from one aligned buffer.
 
-    The unaligned tail is kept, and written zero-padded by ``flush``. Writing it again with more
-    after it leaves the bytes already synced as they are, so a torn block cannot harm them.
+    The unaligned tail is kept in memory; ``flush`` writes it padded with zeros. A later write of
+    the block leaves its synced bytes unchanged, so a torn block cannot harm them.
     """
 
     def __init__(self, path: Path) -> None:
         """Create ``path``, which must not exist.
 
         Raises:
-            DirectRefusedError: not here; no file is left.
+            DirectRefusedError: direct I/O is not possible; no file is left.
         """
         self._fd, self._path = open_direct(path), path
         self._buffer = mmap.mmap(-1, BUFFER_BYTES)
@@ -102,7 +102,7 @@ class DirectAppendFile:
             os.ftruncate(self._fd, self.tell())
         finally:
             os.close(self._fd)
-            with contextlib.suppress(BufferError):  # An error that is being told shows a part.
+            with contextlib.suppress(BufferError):  # A traceback may refer to a part.
                 self._view.release()
                 self._buffer.close()
 
@@ -111,7 +111,7 @@ def sync_named(fd: int, path: Path) -> None:
     """Sync a file's bytes (fdatasync).
 
     Raises:
-        FileNotFoundError: the file has no name any more; nothing would be found after a restart.
+        FileNotFoundError: the file was removed; a restart would not find it.
         OSError: the sync failed.
     """
     os.fdatasync(fd)
@@ -123,7 +123,7 @@ def open_direct(path: Path) -> int:
     """Create ``path``, which must not exist, for direct writes; return the descriptor.
 
     Raises:
-        DirectRefusedError: not here; no file is left.
+        DirectRefusedError: direct I/O is not possible; no file is left.
     """
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_DIRECT
@@ -146,7 +146,7 @@ def open_direct(path: Path) -> int:
 
 
 def _refused(path: Path, error: OSError) -> Exception:
-    """Return what to raise once a first direct access has failed."""
+    """Remove the file and return the error to raise after a first direct access failed."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     if error.errno in {errno.EINVAL, errno.EOPNOTSUPP}:

@@ -1,8 +1,8 @@
-"""The one door to the disk for journals, entry logs, indexes and marks.
+"""The only access to the disk for journals, entry logs, indexes and marks.
 
-``Files`` is what the storage engine leans on; ``RealFiles`` is the operating system. A simulation
-passes an in-memory disk that forgets what was not synced. Errors stay ``OSError`` here: users of
-this module say what they mean.
+``Files`` is the interface for the storage engine; ``RealFiles`` is the operating system. A
+simulation passes an in-memory disk that forgets unsynced data. Errors stay ``OSError`` here: the
+callers of this module translate them.
 
 Durability is explicit: bytes are safe after ``sync`` of their file, a name after ``sync_dir`` of
 its directory, and nothing earlier.
@@ -27,37 +27,40 @@ from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedErr
 from bookied.storage.files.preallocated_file import PreallocatedFile
 
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What is read at once; cookies, marks and lists are much smaller."""
+"""The most bytes of one ``read``; cookies, marks and lists are much smaller."""
 
 Buffer = bytes | bytearray | memoryview
 
 
 class AppendFile(Protocol):
-    """A file that only grows. One thread at a time writes; ``sync`` may run beside it."""
+    """A file that only grows. One thread at a time writes; ``sync`` may run in parallel."""
 
     @property
     def readable_bytes(self) -> int:
-        """How much of the file another descriptor can read by now."""
+        """The bytes of the file that another descriptor can read."""
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Append all of ``buffers``. After an error none of them counts; it may be tried again."""
+        """Append all of ``buffers``. After an error none of them counts.
+
+        The write may be retried.
+        """
 
     def flush(self) -> None:
-        """Make all appended bytes readable; only a direct file holds any back."""
+        """Make all appended bytes readable; only a direct file buffers any."""
 
     def sync(self) -> None:
-        """Return once all bytes that could be read at the call are on disk (fdatasync).
+        """Return once all bytes that were readable at the call are on disk (fdatasync).
 
         Raises:
-            FileNotFoundError: the file has been removed, with all that it holds.
-            OSError: what is on disk is not known any more.
+            FileNotFoundError: the file was removed, with its content.
+            OSError: the content on disk is unknown.
         """
 
     def tell(self) -> int:
         """Return the number of bytes appended."""
 
     def close(self) -> None:
-        """Flush and give up the descriptor; does not sync."""
+        """Flush and close the descriptor; does not sync."""
 
 
 class ReadFile(Protocol):
@@ -67,18 +70,18 @@ class ReadFile(Protocol):
         """Return up to ``size`` bytes; fewer at the end of the file."""
 
     def read_now(self, offset: int, size: int) -> bytes | bytearray | None:
-        """Return the bytes in memory without waiting for a disk, perhaps fewer; None without any.
+        """Return the bytes in memory without waiting for a disk, perhaps fewer; None if no byte is.
 
-        So for files in the page cache. An end of file, too, may come as None.
+        Memory is the page cache for files. None may also mean the end of the file.
         """
 
     def read_ahead(self, offset: int, size: int) -> None:
-        """Have the system bring bytes into memory that will be read; never wait for them."""
+        """Make the system prefetch bytes; never wait for them."""
 
     def size(self) -> int: ...
 
     def next_data(self, offset: int) -> int | None:
-        """Return where bytes that may be non-zero come next, at or after ``offset``."""
+        """Return the offset of the next bytes that may be non-zero, at or after ``offset``."""
 
     def close(self) -> None: ...
 
@@ -100,17 +103,17 @@ class UpdateFile(Protocol):
 
 
 class Files(Protocol):
-    """All that is done to files. Paths that are not there raise ``FileNotFoundError``."""
+    """All operations on files. Missing paths raise ``FileNotFoundError``."""
 
     def open_append(self, path: Path, *, preallocate: int = 0, direct: bool = False) -> AppendFile:
-        """Create ``path``, which must not exist, to append to it.
+        """Create ``path``, which must not exist, for appending.
 
         Args:
             path: the new file.
-            preallocate: reserve space in steps of so many bytes; 0 for none. Reserved space reads
-                as zeros and is given back by ``close``.
-            direct: bypass the page cache where the file system allows it. With ``preallocate``
-                only whole blocks of 4096 bytes are appended then, and none are held back.
+            preallocate: reserve space in steps of this many bytes; 0 for none. Reserved space reads
+                as zeros; ``close`` releases it.
+            direct: bypass the page cache if the file system allows it. With ``preallocate`` only
+                complete blocks of 4096 bytes may then be appended, and none are buffered.
         """
 
     def open_read(self, path: Path) -> ReadFile: ...
@@ -121,30 +124,30 @@ class Files(Protocol):
         """Return the content of a small file.
 
         Raises:
-            OSError: it has more than ``bytes_max`` (``EFBIG``), or cannot be read.
+            OSError: the file has more than ``bytes_max`` (``EFBIG``), or cannot be read.
         """
 
     def write_atomic(self, path: Path, data: bytes) -> None:
-        """Replace the file in one step: whatever happens, it holds the old bytes or the new."""
+        """Replace the file in one step: after any crash it has the old bytes or the new."""
 
     def rename(self, old: Path, new: Path) -> None: ...
 
     def exchange(self, one: Path, other: Path) -> None:
-        """Let two names in a directory change places, in one step where the file system can."""
+        """Swap two names in a directory, in one step if the file system can."""
 
     def link(self, old: Path, new: Path) -> None:
-        """Give the file ``old`` a second name on the same file system.
+        """Create a second name for the file ``old`` on the same file system.
 
         Raises:
-            FileExistsError: ``new`` is there already.
-            OSError: the file system has no hard links, or is another one (``EXDEV``).
+            FileExistsError: ``new`` exists.
+            OSError: the file system has no hard links, or ``new`` is on another one (``EXDEV``).
         """
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a link to a directory; ``IsADirectoryError`` for a directory."""
 
     def remove_dir(self, directory: Path) -> None:
-        """Remove an empty directory; ``OSError`` (``ENOTEMPTY``) for one that is not."""
+        """Remove an empty directory; raise ``OSError`` (``ENOTEMPTY``) if it is not empty."""
 
     def list(self, directory: Path) -> list[str]:
         """Return the names in a directory, in no order."""
@@ -158,16 +161,16 @@ class Files(Protocol):
     def size(self, path: Path) -> int: ...
 
     def same_file(self, one: Path, other: Path) -> bool:
-        """Whether two names are of one file; both have to be there."""
+        """Return whether two names, which must exist, are of one file."""
 
     def sync_dir(self, directory: Path) -> None:
         """Return once the names in a directory are on disk."""
 
     def sync_all(self, files: Sequence[UpdateFile]) -> None:
-        """Sync many files side by side, in no order.
+        """Sync many files in parallel, in no order.
 
         Raises:
-            OSError: of one that failed. The others may be synced or not: all count as not synced.
+            OSError: one file failed. The others may be synced or not: all count as not synced.
         """
 
     def sync_dirs(self, directories: Iterable[Path]) -> None:
@@ -177,10 +180,10 @@ class Files(Protocol):
         """Return the file system's total and usable bytes."""
 
     def device(self, path: Path) -> int:
-        """Return a number for the file system, the same for all paths in it."""
+        """Return a number for the file system, equal for all paths in it."""
 
     def check_usable(self, directory: Path) -> None:
-        """Raise ``OSError`` unless the directory is there, readable and writable, full or not."""
+        """Raise ``OSError`` unless the directory is readable and writable; it may be full."""
 
 
 class RealFiles:
@@ -277,7 +280,7 @@ class RealFiles:
         with closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
             pass
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-            # A file system with errors is made read-only by the system: then root may not either.
+            # The system makes a file system with errors read-only, even for root.
             is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
             number = errno.EROFS if is_read_only else errno.EACCES
             raise OSError(number, os.strerror(number), str(directory))
@@ -290,7 +293,8 @@ def open_regular(path: Path, flags: int, mode: int = 0o644) -> int:
     """Return a descriptor of a regular file, without waiting for the other end of a FIFO.
 
     Raises:
-        OSError: it is a FIFO, a device or a socket (``EINVAL``), a directory, or cannot be opened.
+        OSError: the path is a FIFO, a device or a socket (``EINVAL``), a directory, or cannot be
+            opened.
     """
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
     kind = os.fstat(fd).st_mode
@@ -303,14 +307,15 @@ def open_regular(path: Path, flags: int, mode: int = 0o644) -> int:
 
 
 def read_regular(path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
-    """Return the content of a regular file, of at most so many bytes.
+    """Return the content of a regular file, at most ``bytes_max`` bytes.
 
     Raises:
         OSError: the file is larger (``EFBIG``), is not a regular file, or cannot be read.
     """
     data = bytearray()
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
-        while piece := file.read(_PIECE_BYTES):  # A read of all that is allowed would take it all.
+        # One read of ``bytes_max`` would allocate all of it.
+        while piece := file.read(_PIECE_BYTES):
             data += piece
             if len(data) > bytes_max:
                 raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", str(path))
@@ -322,7 +327,7 @@ _RENAME_EXCHANGE: Final = 2
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Ask Linux to swap two names; False where the system or the file system cannot."""
+    """Swap two names on Linux; return False if the system or the file system cannot."""
     import ctypes
 
     try:
@@ -339,7 +344,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def remove_tree(files: Files, path: Path) -> None:
-    """Remove a file, or a directory and all below it; links are removed, not followed."""
+    """Remove a file, or a directory and everything below it; links are removed, not followed."""
     try:
         files.remove(path)
     except IsADirectoryError:
@@ -349,16 +354,16 @@ def remove_tree(files: Files, path: Path) -> None:
 
 
 SYNC_THREADS: Final = 16
-"""Syncs in progress at once: the file system makes one commit of several that wait for it."""
+"""Parallel syncs: the file system makes one commit of several that wait for it."""
 
 
 def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
-    """Call all, in threads that end with the last; raise what one of them raised."""
+    """Call all actions in parallel threads, wait for all, and raise one of their errors."""
     queue, errors = deque(actions), deque[BaseException]()
 
     def work() -> None:
         while queue:
-            with contextlib.suppress(IndexError):  # Another took the last one.
+            with contextlib.suppress(IndexError):  # Another thread took the last action.
                 action = queue.popleft()
                 try:
                     action()
@@ -370,7 +375,8 @@ def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
         helper = threading.Thread(target=work, name="sync", daemon=True)
         try:
             helper.start()
-        except RuntimeError:  # The process can start no more threads: those that are there do all.
+        # The process can start no more threads: the existing ones do all the work.
+        except RuntimeError:
             break
         helpers.append(helper)
     work()
@@ -381,7 +387,7 @@ def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
 
 
 def copy_file(files: Files, old: Path, new: Path) -> None:
-    """Copy a file over whatever is at ``new``; on return its bytes are on disk, not its name."""
+    """Copy a file over ``new``; on return its bytes are on disk, but not its name."""
     with (
         contextlib.closing(files.open_read(old)) as source,
         contextlib.closing(files.open_update(new, create=True)) as target,
@@ -408,14 +414,14 @@ def link_or_copy(files: Files, old: Path, new: Path) -> None:
 
 
 COPY_BYTES: Final = 1024 * 1024
-"""Copied at once."""
+"""Bytes copied at once."""
 
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", -1)
-"""Linux's; elsewhere no flag at all is like it, and the call fails."""
+"""A Linux flag; elsewhere no flag does the same, and the call fails."""
 
 
 class _File:
-    """One descriptor for reading, and for updating where it was opened so."""
+    """One descriptor for reading, and for updating if it was opened for that."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -433,7 +439,8 @@ class _File:
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], offset, _NO_WAIT)
-        except (OSError, AttributeError):  # Not in memory; or a system that cannot tell.
+        # The bytes are not in memory, or the system cannot determine that.
+        except (OSError, AttributeError):
             return None
         del buffer[count:]
         return buffer or None

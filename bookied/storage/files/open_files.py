@@ -1,9 +1,8 @@
-"""Descriptors kept open for reading, up to a limit.
+"""Descriptors that are kept open for reading, up to a limit.
 
-Where no descriptor is left for a checkpoint, ``bookied.storage.checkpoints`` says so and
-``bookied.state.read_only_mode`` refuses adds. How many files of each kind may be open:
-``bookied.service.storage_engine``. The least that a bookie needs to start:
-``bookied.process.process_limits``.
+If a checkpoint finds no free descriptor, ``bookied.storage.checkpoints`` reports it and
+``bookied.state.read_only_mode`` refuses adds. ``bookied.service.storage_engine`` has the limits of
+open files of each kind, ``bookied.process.process_limits`` the least that a bookie needs to start.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from typing import Final
 from bookied.storage.files.files import Files, ReadFile
 
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""What opening a file fails with where too many are open: of this process, or of all."""
+"""The error numbers of too many open files: of this process, or of the system."""
 
 
 class OpenFiles:
-    """The files last read from, open: at most ``files_max``, plus those in use right now.
+    """The most recently read files, open: at most ``files_max``, plus those in use.
 
     Safe from any thread. A file is closed once no thread reads from it and others were used later.
     """
@@ -31,19 +30,19 @@ class OpenFiles:
     def __init__(self, files: Files, *, files_max: int) -> None:
         self._files, self._files_max = files, files_max
         self.lock = threading.Lock()
-        """Held, it keeps open what is open."""
+        """While a caller has this lock, open files stay open."""
         self._open: OrderedDict[Path, SharedFile] = OrderedDict()
-        self._forgotten = 0  # How often files were forgotten.
+        self._forgotten = 0  # The number of calls of ``forget``.
 
     def __len__(self) -> int:
         return len(self._open)
 
     @contextlib.contextmanager
     def use(self, path: Path) -> Iterator[ReadFile]:
-        """Give the open file.
+        """Yield the open file.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the file is missing.
         """
         shared = self._acquire(path)
         try:
@@ -52,12 +51,12 @@ class OpenFiles:
             self._release(shared)
 
     def opened(self, path: Path) -> ReadFile | None:
-        """Return a file that is open already, for as long as the caller holds ``lock``."""
+        """Return a file that is open already, valid while the caller has ``lock``."""
         shared = self._open.get(path)
         return shared.file if shared is not None else None
 
     def borrow(self, path: Path) -> SharedFile | None:
-        """Return a file that is open already, to be given back; None if it is not."""
+        """Return a file that is open already, for ``give_back``; None if it is not open."""
         with self.lock:
             shared = self._open.get(path)
             if shared is not None:
@@ -65,7 +64,7 @@ class OpenFiles:
         return shared
 
     def give_back(self, shared: SharedFile) -> None:
-        """End what ``borrow`` began."""
+        """Return a file from ``borrow``."""
         self._release(shared)
 
     def _acquire(self, path: Path) -> SharedFile:
@@ -78,7 +77,7 @@ class OpenFiles:
             forgotten = self._forgotten
         opened = SharedFile(self.open_alone(path))
         with self.lock:
-            if forgotten != self._forgotten:  # Another file may have this path by now.
+            if forgotten != self._forgotten:  # The path may have another file by now.
                 opened.users, opened.is_out = 1, True
                 return opened
             shared = self._open.setdefault(path, opened)
@@ -91,12 +90,12 @@ class OpenFiles:
         return shared
 
     def open_alone(self, path: Path) -> ReadFile:
-        """Open a file that the caller closes; it is not kept.
+        """Open a file for the caller, who closes it.
 
-        Where no descriptor is left, files are closed that no thread reads from.
+        If no descriptor is free, files that no thread reads from are closed.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the file is missing.
         """
         try:
             return self._files.open_read(path)
@@ -106,7 +105,7 @@ class OpenFiles:
         return self._files.open_read(path)
 
     def close_idle(self) -> bool:
-        """Close what no thread reads from now; say whether there was any."""
+        """Close files that no thread reads from; return whether there were any."""
         with self.lock:
             idle = [path for path, shared in self._open.items() if not shared.users]
             closing = [shared for path in idle for shared in self._take_out(path)]
@@ -115,7 +114,7 @@ class OpenFiles:
         return bool(closing)
 
     def _take_out(self, path: Path) -> list[SharedFile]:
-        """Forget a file; return it if it is to be closed now. Holds the lock."""
+        """Forget a file; return it if it must be closed now. The caller has the lock."""
         shared = self._open.pop(path, None)
         if shared is None:
             return []
@@ -130,7 +129,7 @@ class OpenFiles:
             shared.file.close()
 
     def forget(self, path: Path) -> None:
-        """Release a file that was removed or replaced."""
+        """Close a file that was removed or replaced, once it is not in use."""
         with self.lock:
             self._forgotten += 1
             closing = self._take_out(path)
@@ -138,13 +137,13 @@ class OpenFiles:
             old.file.close()
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""
         for path in list(self._open):
             self.forget(path)
 
 
 class SharedFile:
-    """An open file, how many use it, and whether it is to be closed after the last of them."""
+    """An open file, the number of its users, and whether the last user closes it."""
 
     __slots__ = ("file", "is_out", "users")
 

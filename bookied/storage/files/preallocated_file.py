@@ -1,10 +1,9 @@
-"""Appending whole blocks past the page cache, over zeros written ahead: the journal's way.
+"""Appends of complete blocks past the page cache, over zeros written ahead: for the journal.
 
-A file that grows, or fills space that was only reserved, makes the file system note at each sync
-which blocks hold data now; that takes as long as the data. Here a thread reserves space in steps
-and writes zeros to it a piece at a time, ahead of the appends, so that nearly every sync finds
-plain blocks overwritten. Whether zeros are there yet is a matter of time only: space that was not
-reached in time reads as zeros too.
+For a file that grows, or fills reserved space, the file system must record at each sync which
+blocks have data now; that takes as long as the data. Here a thread reserves space in steps and
+writes zeros to it, a piece at a time, ahead of the appends. So nearly every sync finds plain blocks
+overwritten. Late zeros cost only time: reserved space without them reads as zeros too.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from bookied.storage.files.direct_file import BLOCK_BYTES, open_direct, sync_nam
 log = Logger()
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024 + 256 * 1024
-"""Space for nearly every group of the journal: what is one write, a kill leaves whole or undone."""
+"""The size of nearly every group of the journal: a kill leaves one write complete or undone."""
 
 PIECE_BYTES: Final = 1024 * 1024
-"""Zeros written at once: a sync that comes in between waits for so many at most."""
+"""Zeros written at once: a sync waits for at most one piece."""
 
 AHEAD_BYTES: Final = 8 * 1024 * 1024
-"""How far the zeros are ahead."""
+"""The distance of the zeros ahead of the appends."""
 
 LARGE_BYTES: Final = 2 * 1024 * 1024
-"""So large a write gains less by zeros than the disk takes to write them: none go ahead of it."""
+"""Before a write of this size no zeros are written: they would cost more than they save."""
 
 
 class PreallocatedFile:
-    """An ``AppendFile`` for whole blocks; nothing is held back, so ``flush`` does nothing."""
+    """An ``AppendFile`` for complete blocks; nothing is buffered, so ``flush`` does nothing."""
 
     def __init__(
         self,
@@ -47,15 +46,15 @@ class PreallocatedFile:
         step_bytes: int,
         allocate: Callable[[int, int, int], object] = os.posix_fallocate,
     ) -> None:
-        """Create ``path``, which must not exist, and begin with the zeros.
+        """Create ``path``, which must not exist, and start to write zeros.
 
         Args:
             path: the file.
-            step_bytes: how much space is reserved at a time.
+            step_bytes: the bytes to reserve at a time.
             allocate: reserves space: descriptor, offset, size.
 
         Raises:
-            DirectRefusedError: not here; no file is left.
+            DirectRefusedError: direct I/O is not possible; no file is left.
         """
         self._fd, self._path = open_direct(path), path
         self._size = 0
@@ -100,16 +99,16 @@ class PreallocatedFile:
             os.ftruncate(self._fd, self._size)
         finally:
             os.close(self._fd)
-            with contextlib.suppress(BufferError):  # An error that is being told shows a part.
+            with contextlib.suppress(BufferError):  # A traceback may refer to a part.
                 self._view.release()
                 self._buffer.close()
 
 
 class _ZerosAhead:
-    """Writes zeros ahead of a position, in a thread; never where something else is written.
+    """A thread that writes zeros ahead of a position, but never over other data.
 
-    All below ``_clear`` is written, zeroed, or about to be written by the appender. While a piece
-    is in progress the appender waits if it needs any of it.
+    Everything below ``_clear`` is written, zeroed, or about to be written by the appender. The
+    appender waits for a piece in progress if it needs a part of it.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class _ZerosAhead:
             log.warn("the journal is not preallocated: {error}", error=error)
 
     def give_way(self, end: int) -> None:
-        """Return once no zeros can go anywhere below ``end`` any more."""
+        """Return once no more zeros can be written below ``end``."""
         with self._changed:
             self._is_large = end - self._position >= LARGE_BYTES
             self._position = end
@@ -137,7 +136,7 @@ class _ZerosAhead:
                 self._changed.notify()
 
     def stop(self) -> None:
-        """End the thread; a piece in progress is finished."""
+        """End the thread after the piece in progress."""
         with self._changed:
             self._has_ended = True
             self._changed.notify()
@@ -152,7 +151,7 @@ class _ZerosAhead:
                 _write_at(self._fd, zeros, self._clear)
                 self._piece_is_done()
         except OSError as error:
-            # Nothing depends on it; what is wrong with the disk will show in an append.
+            # No append depends on the zeros, and an append reports a disk error.
             if error.errno not in NO_SPACE:
                 log.warn("the journal is not preallocated any more: {error}", error=error)
         finally:
@@ -171,7 +170,7 @@ class _ZerosAhead:
             return self._is_busy
 
     def _reserve(self) -> None:
-        """Reserve space for the piece; not below it, where something may just be written."""
+        """Reserve space for the piece; not below it, where the appender may be writing."""
         if self._clear + PIECE_BYTES > self._allocated:
             begin = max(self._clear, self._allocated)
             self._allocate(self._fd, begin, self._step)

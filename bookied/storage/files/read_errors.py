@@ -1,4 +1,4 @@
-"""Bytes that a disk does not give back: damage, and not a failure that passes."""
+"""Bytes that a disk has lost: permanent damage, not a temporary failure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bookied.errors import CorruptError
 from bookied.storage.files.files import ReadFile, UpdateFile
 
 LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
-"""Numbers of an ``OSError`` where a disk does not give back what it has."""
+"""The ``OSError`` numbers of a read of lost bytes."""
 
 _BLOCK_BYTES: Final = 4096
-"""Read at a time in front of a place that cannot be read: what the system caches as a whole."""
+"""Bytes of one read before lost bytes: the unit of the page cache."""
 
 
 @contextlib.contextmanager
 def lost_is_damaged(
     path: Path, kind: type[CorruptError], offset: int | None = None
 ) -> Iterator[None]:
-    """Raise an error of this kind, about a file or a place in it, that the disk has lost.
+    """Raise an error of type ``kind`` if the disk has lost bytes of a file.
 
-    For what only reads: a write that fails like this leaves unknown what the disk has.
+    For reads only: after a write that fails like this the content of the disk is unknown.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def lost_is_damaged(
 
 
 def read_before_loss(file: ReadFile | UpdateFile, offset: int, size: int, least: int) -> bytes:
-    """Return up to ``size`` bytes: fewer at the end of the file, or in front of what the disk lost.
+    """Return up to ``size`` bytes: fewer at the end of the file, or before lost bytes.
 
     Raises:
         OSError: not even ``least`` bytes can be read.

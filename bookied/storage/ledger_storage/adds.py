@@ -1,4 +1,4 @@
-"""Entries come in: to the entry log's queue, to the write cache, and to an index page."""
+"""Adds of entries: to the entry log's queue, the write cache, and an index page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _RECORD: Final = struct.Struct(">iqq")
 
 
 class UnflushedChanges:
-    """What a checkpoint would have to do. Adding sets it, a checkpoint that begins resets it."""
+    """The changes for the next checkpoint.
+
+    An add sets them, a checkpoint that begins resets them.
+    """
 
     __slots__ = ("any", "entry_bytes")
 
@@ -26,17 +29,19 @@ class UnflushedChanges:
         self.any = False
         """Whether anything was added or changed."""
         self.entry_bytes = 0
-        """How many bytes of entries were added."""
+        """The bytes of entries that were added."""
 
     def reset(self) -> None:
-        """Begin anew: a checkpoint takes the changes so far."""
+        """Reset the changes: a checkpoint takes those so far."""
         self.any, self.entry_bytes = False, 0
 
 
 class EntryAdds:
-    """The way in. What was appended is in memory; the entry log's thread, or a flush, writes it.
+    """The adds of one storage.
 
-    Log and cache get the same records in the same order, so that a location means the same in both.
+    Appended entries are in memory until the log's thread or a flush writes them.
+
+    Log and cache get the same records in the same order, so that a location is valid in both.
     """
 
     def __init__(
@@ -46,31 +51,32 @@ class EntryAdds:
         self._base = 0
 
     def reserve(self, size: int) -> int:
-        """Return the location of the next record's length field; ``size`` bytes fit there.
+        """Return the location of the next record's length field, with space for ``size`` bytes.
 
-        An entry's location is 4 more: that of its packet. Begins the next entry log if needed.
+        An entry's location is 4 more: the location of its packet. Begins the next entry log if
+        needed.
 
         Raises:
-            NoWritableDirError: no directory takes another log.
+            NoWritableDirError: no directory accepts another log.
         """
         self._base = base = self._log.reserve(size)
         return base
 
     def has_space(self, size: int) -> bool:
-        """Whether the log takes so much after the last place that ``reserve`` gave."""
+        """Return whether the log has space for ``size`` bytes after the last reserved location."""
         return self._log.has_space(size)
 
     def append(
         self, blob: bytes, counted: LedgerBytes | None = None, *, locations: int = 0
     ) -> None:
-        """Append joined ``[i32 length][entry packet]`` records at the place ``reserve`` gave.
+        """Append joined ``[i32 length][entry packet]`` records at the location from ``reserve``.
 
         The caller sets index slots, ``last_entry`` and ``lac`` in the same turn of the reactor.
 
         Args:
             blob: the records.
             counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
-            locations: how many of them may be new locations without a page.
+            locations: the most new locations without an index page among the records.
         """
         self._pages.dirty.locations += locations
         turned = self._log.ids.turn << LOCATION_BITS
@@ -84,7 +90,7 @@ class EntryAdds:
         """Add one entry; a second one with the same id replaces the first.
 
         Raises:
-            NoWritableDirError: no directory takes another entry log.
+            NoWritableDirError: no directory accepts another entry log.
             OSError: the index page could not be read.
         """
         page = state.page_for_write(entry_id >> 10)
@@ -97,10 +103,12 @@ class EntryAdds:
         state.lac = max(state.lac, packet_lac(packet))
 
     def take_back(self) -> bool:
-        """Append again what a given-up log could not take; return whether there was any.
+        """Append again the entries that a log given up has not written.
 
-        Only the reactor changes locations, and a sync that was asked for before fails: so no
-        index on disk ever points where these entries were to be.
+        Return whether there were any.
+
+        Only the reactor changes locations, and a sync that began before fails. So no index on disk
+        ever points at the abandoned locations.
         """
         taken = self._log.take_back()
         for base, blob in taken:
@@ -109,7 +117,7 @@ class EntryAdds:
         return bool(taken)
 
     def _append_again(self, base: int, blob: bytes) -> None:
-        """Append records, and let the index point there wherever it points at what they were."""
+        """Append records, and change each index slot that points at their old location."""
         shift = self.reserve(len(blob)) - base
         self.append(blob)
         at = 0
@@ -123,14 +131,14 @@ class EntryAdds:
             at += _LENGTH.size + length
 
     def hand_over(self) -> None:
-        """Give the entry log's thread the entries so far."""
+        """Pass the entries so far to the entry log's thread."""
         self._log.hand_over()
 
     def write_handed_over(self) -> bool:
-        """Write what was handed over to their logs, without a sync. Blocks; any thread.
+        """Write entries passed to the logs' thread, without a sync. Blocks; any thread.
 
         Returns:
-            Whether that is all; ``write_out`` meets the same trouble, and says what it is.
+            Whether all were written; if not, ``write_out`` fails too, and raises the error.
         """
         try:
             while self._log.step():
@@ -140,10 +148,10 @@ class EntryAdds:
         return True
 
     def write_out(self) -> None:
-        """Write the entries so far to their logs, without a sync. Blocks; where no thread does it.
+        """Write the entries so far to their logs, without a sync. Blocks; for use without a thread.
 
         Raises:
-            StorageError: they could not be written.
+            StorageError: the entries could not be written.
             OSError: likewise.
         """
         self._log.hand_over()

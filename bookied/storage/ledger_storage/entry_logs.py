@@ -1,4 +1,4 @@
-"""The entry logs of a storage as files: which are finished, which ids are free, which may go."""
+"""The entry logs of a storage as files: finished logs, free ids, and removals."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bookied.storage.files.files import Files
 
 @attrs.frozen
 class LogsSnapshot:
-    """Which entry logs this process had begun at some moment."""
+    """The entry logs that this process had begun at some moment."""
 
     active_log_id: int
     log_ids: frozenset[int]
 
 
 NONE_FINISHED: Final = LogsSnapshot(-1, frozenset())
-"""Before this process had begun any."""
+"""The snapshot before this process has begun a log."""
 
 
 class EntryLogs:
-    """What garbage collection asks about logs, and how it removes them.
+    """The entry logs for garbage collection: which are finished, and how to remove them.
 
-    A log is finished once the writer has gone on to the next one. A finished log is never written
-    to again. Only who knows that nothing points into a log may remove it.
+    A log is finished once the writer has begun the next one. A finished log is never written again.
+    A caller may remove a log only if it knows that nothing points into the log.
     """
 
     def __init__(
@@ -45,11 +45,14 @@ class EntryLogs:
         self._log, self._reader = writer, reader
 
     def begun(self) -> LogsSnapshot:
-        """Return which logs may still be written to; see ``finished``."""
+        """Return the logs that may still be written to; see ``finished``."""
         return LogsSnapshot(self._log.active_log_id, frozenset(self._log.paths))
 
     def end_if_dead(self, alive: Container[int]) -> bool:
-        """End the active log if most of it is of ledgers that are not ``alive``; return whether."""
+        """End the active log if over half of it belongs to deleted ledgers.
+
+        Return whether it did.
+        """
         ledgers = self._log.file.ledgers_of(self._log.active_log_id)
         dead_bytes = sum(size for one, size in ledgers.items() if one not in alive)
         is_dead = 2 * dead_bytes > sum(ledgers.values())
@@ -58,10 +61,10 @@ class EntryLogs:
         return is_dead
 
     def finished(self, begun: LogsSnapshot) -> dict[int, Path]:
-        """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.
+        """Return the logs that were complete when ``begun`` was called, by id. Blocks.
 
-        After a checkpoint that began after that, all that points into them is on disk. Logs whose
-        id two directories have are not among them.
+        After a checkpoint that began later, every index entry that points into them is on disk. A
+        log id that two directories have is left out.
         """
         finished = begun.log_ids - {begun.active_log_id}
         unfinished = {begun.active_log_id, *self._log.paths} - finished
@@ -77,10 +80,10 @@ class EntryLogs:
         return self._log.ids.give_out(), self._directories.choose()
 
     def note_id(self, log_id: int) -> None:
-        """Note in files that an id was given out, so that none gets it again. Blocks.
+        """Note a used id in files, so that it is not used again. Blocks.
 
         Raises:
-            OSError: it could not be noted.
+            OSError: the id could not be noted.
         """
         self._log.ids.note(log_id)
 
@@ -88,13 +91,13 @@ class EntryLogs:
         """Remove a log that nothing points into, durably. Blocks.
 
         Raises:
-            OSError: it may be there still.
+            OSError: the log may still exist.
         """
         if self._files.exists(path):
             self._files.remove(path)
         self._files.sync_dir(path.parent)
 
     def forget(self, log_id: int) -> None:
-        """Forget a log that was removed: close its file, and drop what is known about it."""
+        """Forget a log that was removed: close its file, and drop its path."""
         self._reader.forget(log_id)
         self._log.paths.pop(log_id, None)

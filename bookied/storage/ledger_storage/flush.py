@@ -1,4 +1,4 @@
-"""When the write cache and the index pages are flushed, and in which order."""
+"""Flushes of the write cache and the index pages, and their order."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CHECKPOINT_PAGES: Final = 1024
 
 
 def is_due(limits: StorageLimits, changes: UnflushedChanges, pages: LedgerPages) -> bool:
-    """Return whether memory holds so much that it is flushed before the checkpoint's time.
+    """Return whether memory is so full that a flush is due before the checkpoint's time.
 
-    ``bookied.storage.checkpoints`` asks this, and flushes at each interval besides.
+    ``bookied.storage.checkpoints`` asks this, and also flushes at each interval.
     """
     return (
         changes.entry_bytes >= limits.checkpoint_bytes
@@ -32,7 +32,7 @@ def is_due(limits: StorageLimits, changes: UnflushedChanges, pages: LedgerPages)
 
 
 class Flush:
-    """Entries, their logs synced, and only then the index pages and headers that point at them."""
+    """A flush in order: entries, a sync of their logs, then index pages and headers."""
 
     def __init__(
         self,
@@ -50,16 +50,17 @@ class Flush:
         self._adds, self._log, self._cache = adds, log, cache
         self._on_full = on_full
         self.index_has_no_space = False
-        """Whether the last one found no space for some ledger's index."""
+        """Whether the last flush found no disk space for some ledger's index."""
 
     async def run(self, run_blocking: RunBlocking) -> None:
-        """Make durable in files all that is in memory at the call.
+        """Make everything in memory at the call durable in files.
 
-        In the order that a crash survives anywhere in between: entries, their logs synced, only
-        then index pages and headers that point at them. A second one waits for the first.
+        The order survives a crash at any point: entries are written, their logs are synced, and
+        only then index pages and headers that point at them are written. A second flush waits for
+        the first.
 
         Raises:
-            StorageError: not all was written.
+            StorageError: not everything was written.
             OSError: likewise.
         """
         while True:
@@ -68,15 +69,15 @@ class Flush:
                 await self._write_all(run_blocking)
                 break
             except OSError:
-                # Now or meanwhile, another log has taken what that one had no space for.
+                # Another log has accepted, or accepts now, the entries that found no disk space.
                 if not self._adds.take_back() and self._log.moves == moves:
                     raise
 
     async def remove_deleted(self, run_blocking: RunBlocking) -> None:
-        """Remove from the index, durably, what was deleted; index files need no space for that.
+        """Remove deleted ledgers from the index, durably; index files need no disk space for that.
 
         Raises:
-            StorageError: not all is removed. So for ``OSError``.
+            StorageError: not all are removed. So for ``OSError``.
         """
         async with self._turn:
             await run_blocking(self._index.remove_hidden)
@@ -86,13 +87,14 @@ class Flush:
             self._changes.reset()
             try:
                 await run_blocking(self._index.remove_hidden)
-                # One that is deleted and comes again meanwhile waits until its old file is gone.
+                # A ledger that is deleted and created again meanwhile waits until its old file is
+                # removed.
                 ledgers = (
                     ledger_id
                     for ledger_id in self._pages.dirty_ledgers()
                     if ledger_id not in self._turn.deleted
                 )
-                # Even without a page to write: replay keeps entries that no index points at.
+                # Sync even without a page to write: replay keeps entries that no index points at.
                 await self._sync_log(run_blocking)
                 homeless: IndexFullError | None = None
                 for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
@@ -111,12 +113,12 @@ class Flush:
     async def _write_changes(
         self, changes: list[LedgerChange], run_blocking: RunBlocking
     ) -> IndexFullError | None:
-        """Write index pages and headers; return why some have found no space, if so."""
+        """Write index pages and headers; return the error if some have found no disk space."""
         try:
             await self._sync_log(run_blocking)
             damaged = await run_blocking(partial(self._index.write, changes))
         except IndexFullError as error:
-            # One ledger without space does not keep the pages of all others in memory.
+            # One ledger without space must not keep the pages of all others in memory.
             self._pages.put_back(one for one in changes if one.ledger_id in error.ledger_ids)
             self._pages.written(one for one in changes if one.ledger_id not in error.ledger_ids)
             return error
@@ -127,7 +129,7 @@ class Flush:
         return None
 
     def _note_index_space(self, homeless: IndexFullError | None) -> None:
-        """Fail the checkpoint if some ledgers' index had nowhere to go."""
+        """Fail the checkpoint if the index of some ledgers found no disk space."""
         self.index_has_no_space = homeless is not None
         if homeless is not None:
             self._on_full(homeless.directory)

@@ -1,4 +1,4 @@
-"""One writer to the index at a time; deletions wait until its turn has ended."""
+"""A lock for writing to the index; deletions wait until the lock is released."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bookied.storage.index.store import IndexStore
 
 
 class IndexLock:
-    """The turn of the one that writes to the index in a thread: ``async with turn``.
+    """The lock of the task that writes to the index in a thread: ``async with turn``.
 
-    A ledger that is deleted meanwhile keeps what the index has of it until the turn ends: its file
-    may be open, or about to appear. It must not be found until then: see ``deleted``.
+    A ledger that is deleted meanwhile stays in the index until the release: its file may be open,
+    or about to be created. Lookups must not find the ledger until then: see ``deleted``.
     """
 
     def __init__(self, index: IndexStore) -> None:
@@ -41,11 +41,11 @@ class IndexLock:
 
     @property
     def deleted(self) -> AbstractSet[int]:
-        """Ledgers that were deleted in this turn: the index has them still."""
+        """The ledgers deleted while the lock is taken: the index still has them."""
         return self._deleted
 
     def delete(self, ledger_id: int) -> None:
-        """Hide a ledger of the index, now or when the turn has ended."""
+        """Hide a ledger of the index, now or when the lock is released."""
         if self.is_taken:
             self._deleted.add(ledger_id)
         else:

@@ -1,4 +1,4 @@
-"""The ledgers of one storage: found, made, fenced, deleted."""
+"""The ledgers of one storage: lookup, creation, fencing, deletion."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ log = Logger()
 
 @attrs.define(eq=False, slots=False)
 class StoredLedgers:
-    """Which ledgers there are, and what is known of each besides its entries.
+    """The ledgers of one storage and their state, except entries.
 
-    Changes are of the state in memory and of its header, which is dirty until a checkpoint has
-    written it. The journal, which makes them durable, is the caller's business.
+    Changes are made to the state in memory and to its header, which is dirty until a checkpoint has
+    written it. The caller makes changes durable in the journal.
     """
 
     _index: IndexStore
@@ -40,7 +40,7 @@ class StoredLedgers:
     def lookup(self, ledger_id: int, *, with_lac: bool = True) -> CachedLedger | None:
         """Return a ledger; None if it is unknown. May read its index file.
 
-        ``with_lac`` also reads the last entry at the first time, which knows LAC and doubts.
+        ``with_lac`` also reads the last entry, once, for the LAC and for doubts about the index.
 
         Raises:
             CorruptError: its index file is damaged.
@@ -55,27 +55,27 @@ class StoredLedgers:
         return state
 
     def is_absent(self, ledger_id: int) -> bool:
-        """Whether a ledger that is not in memory is unknown; needs no disk."""
+        """Return whether a ledger that is not in memory is unknown; reads no disk."""
         return ledger_id in self._turn.deleted or ledger_id not in self._index
 
     def look_up_many(self, ledger_ids: Iterable[int]) -> int:
-        """Take ledgers into memory that will be looked up; return how many. Blocks shortly.
+        """Load ledgers into memory for later lookups; return their number. Blocks shortly.
 
-        One look at the disk costs less than one for each of them. ``lookup`` says what is wrong
-        with a ledger that is not in memory after that.
+        One disk access for all costs less than one for each. ``lookup`` reports the error of a
+        ledger that is not in memory afterwards.
         """
         deleted = self._turn.deleted
         return self._pages.find_many(one for one in ledger_ids if one not in deleted)
 
     def look_up_lacs(self, ledger_ids: Collection[int]) -> int:
-        """Take LACs into memory that will be looked up, and their ledgers; return how many.
+        """Load LACs, and their ledgers, into memory for later lookups; return their number.
 
         Otherwise as ``look_up_many``.
         """
         self.look_up_many(ledger_ids)
         hot = self._pages.hot
         unread = [hot[one] for one in ledger_ids if one in hot and hot[one].lac_is_unread]
-        for state in unread:  # The disk looks for all of their last entries at the same time.
+        for state in unread:  # The disk reads all their last entries at the same time.
             with suppress(BookKeeperError, OSError):
                 self._reads.read_memory(state, state.last_entry)
         for state in unread:
@@ -83,31 +83,33 @@ class StoredLedgers:
         return len(unread)
 
     def _restore_lac(self, state: CachedLedger) -> None:
-        """Set the highest LAC from what is stored: the last entry's and the explicit one."""
+        """Set the highest stored LAC: of the last entry, or the explicit LAC."""
         if state.explicit_lac is not None:
             state.lac = max(state.lac, explicit_lac(state.explicit_lac))
         if state.last_entry >= 0:
             try:
                 location = state.location(state.last_entry) or 0
-                location = location if is_possible(location) else 0  # The index says what is wrong.
+                location = location if is_possible(location) else 0  # The index reports the error.
                 packet = self._reads.read_disk(location, state.ledger_id, state.last_entry)
             except (CorruptError, NoSuchEntryError, OSError) as error:
                 if isinstance(error, (WrongEntryError, BadEntryLengthError)):
-                    # No crash does this: the index is another ledger's, or out of date.
+                    # No crash causes this: the index is another ledger's, or out of date.
                     state.doubt = state.doubt or error
                 log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
             else:
                 state.lac = max(state.lac, packet_lac(packet))
 
     def begin_anew(self, ledger_id: int, in_journals: Callable[[], set[int]]) -> bool:
-        """Forget a ledger's index if nothing was ever written to it; say whether. Blocks.
+        """Forget a ledger's index if nothing was ever written to it; return whether that is so.
 
-        Where a log has entries that the journals to be replayed have not there was once more than
-        an empty file.
+        Blocks.
+
+        If a log has entries that the journals to replay do not have, the index was not empty once.
 
         Args:
-            ledger_id: whose index.
-            in_journals: gives the ids of its entries there; called where a log has any.
+            ledger_id: the ledger of the index.
+            in_journals: returns the ids of its entries in the journals; called if a log has any
+                entry.
         """
         logged = self._logs.entries_of(ledger_id)
         if logged is None or (logged and not logged <= in_journals()):
@@ -115,12 +117,15 @@ class StoredLedgers:
         return self._index.begin_anew(ledger_id)
 
     def create(self, ledger_id: int, master_key: bytes) -> CachedLedger:
-        """Return a new ledger, one that ``lookup`` does not know."""
+        """Return a new ledger, which ``lookup`` must not know."""
         self._changes.any = True
         return self._pages.create(ledger_id, master_key)
 
     def adopt_key(self, state: CachedLedger, master_key: bytes) -> bool:
-        """Replace a master key that a rebuilt index left empty or all zero; say whether it was."""
+        """Replace a master key that a rebuilt index left empty or all zero.
+
+        Return whether it was.
+        """
         if state.master_key.strip(b"\0"):
             return False
         state.master_key = master_key
@@ -134,9 +139,9 @@ class StoredLedgers:
         self._header_changed(state)
 
     def set_explicit_lac(self, state: CachedLedger, packet: bytes) -> None:
-        """Keep an explicit LAC; durable with the journal, later with a checkpoint.
+        """Store an explicit LAC; durable with the journal, later with a checkpoint.
 
-        It replaces the one before, higher or lower; the highest LAC seen only grows.
+        It replaces the last explicit LAC, higher or lower; the highest LAC seen only grows.
         """
         state.explicit_lac = packet
         state.lac = max(state.lac, explicit_lac(packet))
@@ -144,16 +149,16 @@ class StoredLedgers:
 
     @property
     def keeps_limbo(self) -> bool:
-        """Whether ``set_limbo`` can be used: DbLedgerStorage only, as in Java."""
+        """True if ``set_limbo`` can be used: DbLedgerStorage only, as in Java."""
         return self._index.keeps_limbo
 
     def set_limbo(self, state: CachedLedger, *, limbo: bool) -> None:
-        """Note that entries may be missing that were acknowledged, or that it is made up for.
+        """Note that acknowledged entries may be missing, or that they have been restored.
 
-        Durable with the next checkpoint, as the entries are that make up for it; no journal has it.
+        Durable with the next checkpoint, like the restored entries; no journal has it.
 
         Raises:
-            StorageError: the index has no place for it.
+            StorageError: the index cannot store limbo.
         """
         if not self._index.keeps_limbo:
             raise StorageError("only DbLedgerStorage can keep a ledger in limbo")
@@ -168,31 +173,31 @@ class StoredLedgers:
     def key_record(self, state: CachedLedger) -> bytes:
         """Return the LEDGER_KEY record for the journal.
 
-        It goes before any other record of a ledger unless ``state.key_logged``; set that then.
-        Without it a replay takes the ledger for deleted and drops its fence (storage.md D1).
+        The record must precede all other records of a ledger unless ``state.key_logged``; set that
+        after. Without it a replay treats the ledger as deleted and drops its fence (storage.md D1).
         """
         return ledger_key_record(state.ledger_id, state.master_key)
 
     def ids(self) -> list[int]:
-        """Return all ledgers, in no order."""
+        """Return the ids of all ledgers, in no order."""
         return list({*self._index.ledger_ids()} - self._turn.deleted | {*self._pages.hot})
 
     def delete(self, ledger_id: int) -> None:
-        """Forget a ledger; what the index has of it goes with the next checkpoint."""
+        """Forget a ledger; the next checkpoint removes it from the index."""
         self._pages.remove(ledger_id)
         self._turn.delete(ledger_id)
         self._changes.any = True
 
     def watch(self) -> set[int]:
-        """Return a set that every ledger written to from now on comes into, until ``unwatch``."""
+        """Return a set to which every ledger written to from now on is added, until ``unwatch``."""
         return self._pages.dirty.watch()
 
     def unwatch(self, watched: set[int]) -> None:
-        """End a watch."""
+        """Stop adding ledgers to a set."""
         self._pages.dirty.unwatch(watched)
 
     def are_fenced(self, ledger_ids: Sequence[int]) -> set[int]:
-        """Return those that are fenced on disk, or cannot be read there. Blocks; any thread."""
+        """Return the ledgers that are fenced on disk, or unreadable there. Blocks; any thread."""
         return {one for one in ledger_ids if self._is_fenced_on_disk(one)}
 
     def _is_fenced_on_disk(self, ledger_id: int) -> bool:
@@ -204,5 +209,5 @@ class StoredLedgers:
 
     @property
     def count(self) -> int:
-        """How many ledgers are here; without those deleted or made just now."""
+        """The number of ledgers in the index; may lack those created or deleted just now."""
         return len(self._index.ledger_ids())

@@ -1,4 +1,4 @@
-"""Entries are read: from memory, from the page cache, from files."""
+"""Reads of entries: from memory, from the page cache, from files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wire.errors import NoSuchEntryError
 from wire.ids import EntryId
 
 LOADED_MAX: Final = 256
-"""Index pages that wait to be taken by the reactor; the oldest are lost beyond."""
+"""Loaded index pages that wait for the reactor; beyond the limit the oldest are dropped."""
 
 _LAC: Final = struct.Struct(">q")
 _LAC_AT: Final = 16
@@ -37,21 +37,23 @@ _EXPLICIT_LAC_AT: Final = 8
 
 @attrs.frozen
 class NeedsDisk:
-    """The entry is in a file: get it with ``fetch``, off the reactor."""
+    """An entry in a file: read it with ``fetch``, in another thread than the reactor's."""
 
     location: int
-    """0 if only the index knows the place."""
+    """0 if only the index knows the location."""
 
     state: CachedLedger
     changes: int
-    """What ``state.changes`` was."""
+    """The value of ``state.changes`` at the lookup."""
 
 
 class StoredEntryReads:
-    """The way out: where an entry is, and its bytes. Changes nothing but what is kept for readers.
+    """The reads of one storage: locations of entries, and their bytes.
 
-    What a method needs of memory belongs to the reactor's thread, unless it says otherwise. What
-    threads have loaded of the index waits in a bounded queue until the reactor takes it.
+    Changes only caches for readers.
+
+    Methods that use memory belong to the reactor's thread, unless they say otherwise. Index pages
+    that threads have loaded wait in a bounded queue for the reactor.
     """
 
     def __init__(
@@ -66,18 +68,18 @@ class StoredEntryReads:
     ) -> None:
         self._index, self._pages, self._turn = index, pages, turn
         self._cache, self._reader, self._stats = cache, logs, stats
-        # What the reactor is to do about pages that readers' threads have loaded, or not found.
+        # Calls for the reactor, about index pages that readers' threads have loaded or not found.
         self._loaded: deque[Callable[[], None]] = deque(maxlen=LOADED_MAX)
 
     def has_place(self, entry_id: int) -> bool:
-        """Return whether the index can have an entry; adds are refused that it cannot have."""
+        """Return whether the index can store an entry id; adds of other ids are refused."""
         return self._index.writes_locations or layout.has_place(entry_id)
 
     def read_memory(self, state: CachedLedger, entry_id: int) -> bytes | NeedsDisk | None:
-        """Return an entry packet or where to get it; None if there is no such entry.
+        """Return an entry packet or where to read it; None if the entry is missing.
 
-        Never waits for a disk. The operating system's page cache counts as memory: it is what
-        reads ahead here, too, as entries lie in the log in the order they came.
+        Never waits for a disk. The operating system's page cache counts as memory. It also reads
+        ahead, because entries are in the log in order of arrival.
         """
         if not 0 <= entry_id <= state.last_entry:
             return None
@@ -105,10 +107,10 @@ class StoredEntryReads:
         stride: int = 1,
         entry_bytes: int = 0,
     ) -> EntryRows | None:
-        """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
+        """Return entries ``stride`` ids apart from one access to memory; never waits.
 
-        ``entry_bytes`` is how large they may be. None where there is none, for any reason:
-        ``read_memory`` says which.
+        ``entry_bytes`` is the expected size of an entry. None if the first entry cannot be
+        returned, for any reason: ``read_memory`` says which.
         """
         locations = state.locations(entry_id, count_max, stride)
         if not locations or not locations[0]:
@@ -129,10 +131,12 @@ class StoredEntryReads:
     def rows_on_disk(
         self, state: CachedLedger, entry_id: int, count_max: int, stride: int = 1
     ) -> Callable[[int, int], EntryRows | None] | None:
-        """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
+        """Return a function that reads entries ``stride`` ids apart, in any thread.
 
-        It takes the bytes that fit and how large an entry may be, and raises what ``read_disk``
-        does. It is about files alone: where the entries are is looked up here.
+        None if none exist.
+
+        The function accepts the bytes that fit and the expected size of an entry, and raises as
+        ``read_disk``. It reads files only: the locations are looked up here.
         """
         locations, until = state.locations(entry_id, count_max, stride), self._cache.until
         if not locations or not 0 < locations[0] < until:
@@ -153,10 +157,10 @@ class StoredEntryReads:
             self._loaded.popleft()()
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> int:
-        """Take index pages into memory that are read next; return how many. Blocks shortly.
+        """Load index pages that are read next into memory; return their number. Blocks shortly.
 
-        One look at the disk costs less than a thread's for each of them. Where a page is not here
-        after that, ``fetch`` gets it or says what is wrong.
+        One disk access for all costs less than a thread for each. If a page is not in memory
+        afterwards, ``fetch`` reads it or raises the error.
         """
         count = self._pages.load_pages(pages)
         self._stats.pages_loaded += count
@@ -165,7 +169,7 @@ class StoredEntryReads:
     def fetch(self, needed: NeedsDisk, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.
 
-        The page of the index that was needed for it stays in memory for the next reads.
+        The index page that was read for it stays in memory for the next reads.
 
         Raises:
             As ``read_disk``.
@@ -182,7 +186,7 @@ class StoredEntryReads:
             self._loaded.append(kept)
             location = page[entry_id & (PAGE_SLOTS - 1)]
             if location and not is_possible(location):
-                location = 0  # The index says what is wrong with it.
+                location = 0  # ``read_disk`` then gets the error from the index.
         return self.read_disk(location, ledger_id, entry_id)
 
     def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
@@ -190,13 +194,13 @@ class StoredEntryReads:
 
         Args:
             location: as in ``NeedsDisk``.
-            ledger_id: whose entry.
-            entry_id: which entry.
+            ledger_id: of the entry.
+            entry_id: of the entry.
 
         Raises:
             NoSuchEntryError: the index has no such entry.
             CorruptError: the index or the log is damaged there.
-            OSError: it cannot be read.
+            OSError: the index or the log cannot be read.
         """
         while True:
             location = location or self._index.location(ledger_id, entry_id)
@@ -205,28 +209,28 @@ class StoredEntryReads:
             try:
                 return self._reader.read(location, ledger_id, entry_id)
             except MissingLogError:
-                # A compaction may have moved the entry since it was looked up, or a deletion
-                # taken it away. Before the log went the index on disk had changed.
+                # Since the lookup a compaction may have moved the entry, or a deletion removed it.
+                # The index on disk changes before the log is removed.
                 if self._index.location(ledger_id, entry_id) == location:
                     raise
                 location = 0
 
     def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the index pages that are on disk, as are the entries they point at. Any thread.
+        """Yield the index pages on disk; the entries they point at are on disk too. Any thread.
 
         Raises:
-            CorruptError: they are damaged. So for ``OSError``.
+            CorruptError: the index is damaged. So for ``OSError``.
         """
         return self._index.pages(ledger_id)
 
     def check_disk(self, location: int, ledger_id: int, entry_id: int) -> None:
-        """Make sure that an entry is in its log, where ``stored_pages`` had it. Any thread.
+        """Check that an entry is in its log, at its location from ``stored_pages``. Any thread.
 
-        One that was moved since is looked for where it is now; one that was deleted is no matter.
+        An entry that was moved since is checked at its new location; a deleted entry is ignored.
 
         Raises:
-            CorruptError: it is not there, or the index is damaged.
-            OSError: it cannot be read.
+            CorruptError: the entry is missing, or the index is damaged.
+            OSError: the index or the log cannot be read.
         """
         try:
             self._reader.check(location, ledger_id, entry_id)
@@ -238,10 +242,10 @@ class StoredEntryReads:
                 self._reader.check(now, ledger_id, entry_id)
 
     def not_in_logs(self, entries: Mapping[EntryId, NeedsDisk]) -> set[EntryId]:
-        """Return those of some entries that are not in their logs. Blocks; any thread.
+        """Return the entries that are not in their logs. Blocks; any thread.
 
         Raises:
-            CorruptError: the index is damaged there.
+            CorruptError: the index is damaged.
             OSError: the index or a log cannot be read.
         """
         missing = set()
@@ -260,13 +264,13 @@ class StoredEntryReads:
     def runs_by_page(
         self, ledger_id: int, first_page: int = 0
     ) -> Generator[tuple[int, list[tuple[int, int]]], None, None]:
-        """Yield the entries held, for each page from ``first_page`` on: its number, and its runs.
+        """Yield the stored entries for each page from ``first_page`` on: page number, and runs.
 
-        Runs are the first id, and how many follow each other, ascending. Reads the index; any
-        thread.
+        A run is its first id and its length; runs ascend. Reads the index; any thread.
         """
         state = self._pages.hot.get(ledger_id)
-        # New locations first: what leaves them meanwhile is in a page then, or on the disk.
+        # Read new locations first: a location that leaves them meanwhile is in a page or on disk by
+        # then.
         locations = state.new if state is not None else None
         new = locations.snapshot() if locations is not None else {}
         in_memory = dict(state.pages) if state is not None else {}
@@ -281,7 +285,7 @@ class StoredEntryReads:
 
 
 _USED: Final = re.compile(b"\x01+")
-"""Slots with a location, where a byte says of each slot whether there is one."""
+"""Runs of slots with a location, in bytes that are 1 for each slot with one."""
 
 
 def _latest(
@@ -290,7 +294,7 @@ def _latest(
     on_disk: Iterable[tuple[int, array[int]]],
     first_page: int,
 ) -> Iterator[tuple[int, array[int]]]:
-    """Give pages by number, one at a time; those in memory count before those on disk."""
+    """Yield pages by number, one at a time; pages in memory replace those on disk."""
 
     def known(page_no: int, stored: array[int] | None) -> array[int]:
         page = in_memory.get(page_no)
@@ -307,10 +311,10 @@ def _latest(
 
 
 def explicit_lac(packet: bytes) -> int:
-    """Return the LAC that an explicit LAC's packet has."""
+    """Return the LAC in the packet of an explicit LAC."""
     return int(_LAC.unpack_from(packet, _EXPLICIT_LAC_AT)[0])
 
 
 def packet_lac(packet: bytes) -> int:
-    """Return the LAC that the writer of an entry stamped on it."""
+    """Return the LAC that the writer stored in an entry."""
     return int(_LAC.unpack_from(packet, _LAC_AT)[0])

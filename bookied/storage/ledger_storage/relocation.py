@@ -1,4 +1,4 @@
-"""Entries move to another entry log: copied, made durable, and only then pointed at."""
+"""Moves of entries to another entry log: copied, made durable, and only then pointed at."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from bookied.storage.ledger_storage.storage_limits import RunBlocking
 
 
 class Relocation:
-    """What compaction does with live entries: ``append``, ``sync``, then ``switch``.
+    """Moves of live entries for compaction: ``append``, ``sync``, then ``switch``.
 
-    The old places stay readable until ``switch`` has returned. Moves of a switch that failed may
-    be on the disk or not: they are made again before any others, and keep their old log till then.
+    The old locations stay readable until ``switch`` has returned. After a failed switch its moves
+    may or may not be on disk. They are repeated before any others, and their old log is kept until
+    then.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class Relocation:
     ) -> None:
         self._index, self._pages, self._turn = index, pages, turn
         self._log, self._logs = log, logs
-        self._unsure: list[Move] = []  # What may be switched on the disk, or not.
-        self._copying_since: int | None = None  # How often logs had been given up by then.
+        self._unsure: list[Move] = []  # Moves that may or may not be on disk.
+        self._copying_since: int | None = None  # ``EntryLogWriter.moves`` when copying began.
 
     def still_at(
         self,
@@ -45,19 +46,20 @@ class Relocation:
         *,
         are_records: bool = True,
     ) -> list[bool]:
-        """Say of each (ledger id, entry id, location) whether the index on disk has it there.
+        """Return, for each (ledger id, entry id, location), whether the index on disk agrees.
 
         Blocks; any thread.
 
         Args:
-            places: of records in one log that is finished.
-            sure: ledgers whose index was not in doubt a moment ago; those of ``places`` are added.
-            are_records: whether the log has these records. Clients choose what else looks like
-                one, and as many as they like.
+            places: of records in one finished log.
+            sure: ledgers whose index was checked for doubts a moment ago; those of ``places`` are
+                added.
+            are_records: whether the log has these records. Other bytes that look like records are
+                chosen by clients, in any number.
 
         Raises:
             CorruptError: an index is damaged, or has an entry where no log has it.
-            OSError: it cannot be read.
+            OSError: an index cannot be read.
         """
         sure = set() if sure is None else sure
         ledger_ids = {place[0] for place in places}
@@ -74,24 +76,24 @@ class Relocation:
             now = next(found) if is_stored else 0
             still.append(now == location)
             if are_records and now not in {0, location}:
-                # Where a bit of the index is flipped, this is the only record of the entry.
+                # If a bit of the index is flipped, this is the only record of the entry.
                 self._logs.check(now, ledger_id, entry_id)
         return still
 
     def insist_complete(self, scan: LogScan) -> None:
-        """Make sure, after the last entry of a log, that nothing after it is one.
+        """Check, after the last entry of a log, that no entry follows it.
 
         Blocks; any thread.
 
         Raises:
-            EntryLogRecordError: there is something, or the index has an entry there.
+            EntryLogRecordError: other bytes follow, or the index has an entry there.
             CorruptError: an index is damaged. So for ``OSError``.
         """
         scan.insist_complete()
         self._insist_none_alive(scan, scan.heads_behind())
 
     def insist_sizes(self, scan: LogScan, piece: LogPiece) -> None:
-        """Make sure that no record of a piece hides others because its length is damaged.
+        """Check that no record of a piece hides others because its length is damaged.
 
         Blocks; any thread.
 
@@ -109,13 +111,13 @@ class Relocation:
                 raise EntryLogRecordError(scan.path, scan.end, message)
 
     def _insist_sure(self, ledger_id: int) -> None:
-        """Make sure that what a ledger's index does not have may go: it may be the last copy."""
+        """Raise if a ledger's index is in doubt: a record that it lacks may be the last copy."""
         stored = self._index.load(ledger_id)
         if stored is not None and stored.doubt is not None:
             raise stored.doubt
 
     def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where the index on disk has each (ledger id, entry id), 0 for nowhere.
+        """Return the location of each (ledger id, entry id) in the index on disk, 0 if none.
 
         Blocks; any thread.
         """
@@ -124,11 +126,11 @@ class Relocation:
     def append(self, blob: bytes, counted: LedgerBytes) -> int:
         """Append copies of records that nothing points at yet; return the first one's location.
 
-        It is that of a length field, as of ``reserve``. Neither journal nor cache get them: what
-        they are copies of stays until ``switch`` is done.
+        The location is of a length field, as from ``reserve``. Copies are written neither to the
+        journal nor to the cache, because the originals stay until ``switch`` has ended.
 
         Raises:
-            NoWritableDirError: no directory takes another entry log.
+            NoWritableDirError: no directory accepts another entry log.
         """
         if self._copying_since is None:
             self._copying_since = self._log.moves
@@ -139,16 +141,17 @@ class Relocation:
     async def sync(
         self, samples: Sequence[tuple[int, int, int]], run_blocking: RunBlocking
     ) -> None:
-        """Make durable what ``append`` has appended, and make sure that it is there.
+        """Make the appended copies durable, and check that they are in the log.
 
-        A log on a full disk may be given up meanwhile, and what it has not got goes elsewhere.
+        A log on a full disk may be given up meanwhile; its unwritten records are then written
+        elsewhere.
 
         Args:
             samples: location of the body, ledger id and entry id of the last record of each blob.
-            run_blocking: runs what blocks.
+            run_blocking: runs blocking functions.
 
         Raises:
-            StorageError: they are not where they were to be; copy again. So for ``OSError``.
+            StorageError: the copies are not at their locations; copy again. So for ``OSError``.
         """
         since, self._copying_since = self._copying_since, None
         self._log.hand_over()
@@ -163,16 +166,16 @@ class Relocation:
                 raise StorageError(f"copies are not where they were written: {error}") from error
 
     async def switch(self, moves: Sequence[Move], run_blocking: RunBlocking) -> None:
-        """Point entries elsewhere whose location is still the old one, durably.
+        """Change, durably, the location of entries that still have the old location.
 
-        The new places are durable already, and the old ones stay readable until this has returned.
-        The moves are of entries in finished logs: all that the memory has of their locations, the
-        disk has as well. Those that failed before are made again first, even if there are no
-        others; until that has worked, what the disk says of them must not be relied upon.
+        The new locations are durable already, and the old ones stay readable until this has
+        returned. The moves are of entries in finished logs: the disk has all their locations that
+        memory has. Moves that failed before are repeated first, even without new moves. Until they
+        succeed, their locations on disk cannot be relied upon.
 
         Raises:
             CorruptError: an index is damaged; the entries of all other ledgers are switched.
-            OSError: the old places are needed on. So for ``StorageError``.
+            OSError: the old locations are still needed. So for ``StorageError``.
         """
         self._unsure += moves
         if not self._unsure:
@@ -183,13 +186,13 @@ class Relocation:
                 await run_blocking(partial(self._switch_on_disk, moves))
                 self._unsure = []
             except CorruptError:
-                self._unsure = []  # Compaction leaves the logs of ledgers in doubt alone.
+                self._unsure = []  # Compaction skips the logs of ledgers in doubt.
                 raise
             finally:
                 switch(self._pages, moves)
 
     def _switch_on_disk(self, moves: Sequence[Move]) -> None:
-        """Switch in one go; beside a damaged index, ledger by ledger."""
+        """Switch all moves at once, or ledger by ledger if an index is damaged."""
         try:
             self._index.switch(moves)
         except CorruptError:
@@ -203,19 +206,20 @@ class Relocation:
                 raise damaged[0] from None
 
     def note_damage(self, error: Exception) -> None:
-        """Let the next checkpoint mark an index file that was found to have lost pages.
+        """Make the next checkpoint mark an index file that has lost pages.
 
-        Otherwise the next start would take it for whole, and its entries for deleted.
+        Otherwise the next start would treat the file as complete, and its lost entries as deleted.
         """
         if not isinstance(error, IndexCutError):
             return
         ledger_id = layout.ledger_id(error.path.name)
-        with contextlib.suppress(CorruptError, OSError):  # Then the file says so by itself.
+        # After an error the file shows the damage itself.
+        with contextlib.suppress(CorruptError, OSError):
             state = None if ledger_id is None else self._pages.find(ledger_id)
             if state is not None:
                 self._pages.is_cut(state, error)
 
     @property
     def is_unsure(self) -> bool:
-        """Whether a switch has failed and was not made again yet."""
+        """True if a switch has failed and was not repeated yet."""
         return bool(self._unsure)

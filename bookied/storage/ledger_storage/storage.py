@@ -1,11 +1,11 @@
-"""LedgerStorage: write cache, entry logs and index as one; what a checkpoint flushes.
+"""LedgerStorage: write cache, entry logs and index as one, and their checkpoints.
 
-An add goes to memory only: the entry's bytes to the entry log's queue and the write cache, its
-location to an index page. The journal makes it durable; a checkpoint moves it to files, in the
-order of storage.md section 9, and then old journals may go.
+An add changes memory only: the entry's bytes are added to the entry log's queue and the write
+cache, its location to an index page. The journal makes the entry durable. A checkpoint moves it to
+files, in the order of storage.md section 9; then old journals may be removed.
 
-All methods belong to the reactor's thread unless they say otherwise. Memory is bounded by
-``StorageLimits``.
+All methods belong to the reactor's thread unless they say otherwise. ``StorageLimits`` limits
+memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from bookied.storage.write_cache import WriteCache
 
 @attrs.frozen(kw_only=True)
 class StorageMemory:
-    """What a storage holds in memory, for metrics."""
+    """The memory of a storage, for metrics."""
 
     ledgers: int
     cache_bytes: int
@@ -50,20 +50,20 @@ class StorageMemory:
     read_pages: int
     read_pages_bytes: int
     evicted_ledgers: int
-    """Ledgers that had to leave, ever."""
+    """Ledgers dropped from memory since the start."""
 
 
 class LedgerStorage:
     """Entries and ledgers of one log-id space: some ledger directories, one log, one index.
 
-    A bookie has one of them, or one for each ledger directory: ``storages.Storages``. What can be
-    done with entries and ledgers is in its parts; here is what concerns all of them: start and
-    stop, space, memory, checkpoints.
+    A bookie has one storage, or one for each ledger directory: ``storages.Storages``. The
+    operations on entries and ledgers are in its parts. This class has what concerns all parts:
+    start and stop, space, memory, checkpoints.
     """
 
     ledgers_class: ClassVar[type[StoredLedgers]] = StoredLedgers
     reads_class: ClassVar[type[StoredEntryReads]] = StoredEntryReads
-    """What it is made of; a test puts others in, to see their faults found."""
+    """The classes of its parts; a test replaces them to inject faults."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class LedgerStorage:
         Args:
             files: the disk.
             ledger_directories: their ``current`` directories, in configured order; they exist.
-            index: where ledgers and locations are kept; not open yet.
-            events: who is notified.
+            index: stores ledgers and locations; not open yet.
+            events: the callbacks.
             rng: picks the directory of a new log among the writable ones.
             limits: of memory.
             log_settings: how entry logs are written.
@@ -119,15 +119,15 @@ class LedgerStorage:
         self.reads = self.reads_class(
             index, pages, turn, cache=cache, logs=reader, stats=self.stats
         )
-        """Entries as they are read."""
+        """Reads of entries."""
         self.ledgers = self.ledgers_class(
             index, pages, turn, self._changes, reads=self.reads, logs=reader
         )
-        """Which ledgers there are, and what is known of them."""
+        """The ledgers and their state."""
         self.adds = EntryAdds(writer, cache, pages, self._changes)
-        """Entries as they come in."""
+        """Adds of entries."""
         self.relocation = Relocation(index, pages, turn, log=writer, logs=reader)
-        """Entries that compaction moves."""
+        """Moves of entries by compaction."""
         self.logs = EntryLogs(files, self.directories, writer=writer, reader=reader)
         """Entry logs as files."""
         self._flush = Flush(
@@ -153,11 +153,14 @@ class LedgerStorage:
         self._log.ids.next = next_log_id(self._files, self.directories.all)
 
     def start(self) -> None:
-        """Write entry logs in a thread from now on."""
+        """Start the thread that writes entry logs."""
         self._log.start()
 
     def close(self) -> None:
-        """End the thread and close all files; ``flush`` before has put everything there. Blocks."""
+        """End the thread and close all files. Call ``flush`` before, to write everything.
+
+        Blocks.
+        """
         self._reader.close()
         self._index.close()
         self._log.stop()
@@ -176,32 +179,32 @@ class LedgerStorage:
         nearly_full: Collection[Path] = (),
         tight: Collection[Path] = (),
     ) -> None:
-        """Put new files where there is space for them; see ``LogDirectories.avoid``."""
+        """Create new files only where there is space; see ``LogDirectories.avoid``."""
         left = self.directories.avoid(full, nearly_full, tight)
         self._index.avoid(full)
         self._log.leave(left)
 
     @property
     def lacks_space(self) -> bool:
-        """Whether any directory had no space since the last look at the disks."""
+        """True if any directory had no space since the last check of the disks."""
         return self.directories.any_without_space or self.is_out_of_space
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether something waits for space on a disk, and no other directory has any."""
+        """True if data waits for disk space and no other directory has space."""
         return self._log.is_out_of_space or self._flush.index_has_no_space
 
     # Memory ---------------------------------------------------------------------------------------
 
     @property
     def unwritten_bytes(self) -> int:
-        """What is in memory only: hold back adds above ``limits.unwritten_bytes_max``."""
+        """The bytes in memory only: above ``limits.unwritten_bytes_max`` adds must wait."""
         pages = self._pages.dirty_page_count - self.limits.dirty_pages_max
         return self._log.unwritten_bytes + (pages * PAGE_BYTES if pages > 0 else 0)
 
     @property
     def memory(self) -> StorageMemory:
-        """What it holds in memory, by what it is."""
+        """The contents of memory, by kind."""
         pages = self._pages
         return StorageMemory(
             ledgers=len(self.hot),
@@ -216,33 +219,36 @@ class LedgerStorage:
 
     @property
     def open_indexes(self) -> int:
-        """How many index files are open for reading."""
+        """The number of index files open for reading."""
         return self._index.open_count
 
     @property
     def written_bytes(self) -> int:
-        """How much went into entry logs since the start."""
+        """The bytes written to entry logs since the start."""
         return self._log.written_bytes
 
     def drop_idle(self) -> None:
-        """Forget ledgers beyond the limit that were only read; a checkpoint does so in the end."""
-        if not self._turn.is_taken:  # What is being written looks clean, and is not on disk yet.
+        """Drop ledgers that were only read, beyond the limit.
+
+        A checkpoint also does so at its end.
+        """
+        if not self._turn.is_taken:  # A ledger being written looks clean, but is not on disk yet.
             self._pages.drop_idle_ledgers()
 
     # Checkpoints ----------------------------------------------------------------------------------
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything was added or changed since the last checkpoint began."""
+        """True if anything was added or changed since the last checkpoint began."""
         return self._changes.any
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether one is due now, before its time."""
+        """True if a checkpoint is due before its interval ends."""
         return is_due(self.limits, self._changes, self._pages)
 
     def note_synced(self) -> None:
-        """Note that the index is as durable as a mark says from now on. Blocks."""
+        """Record how much of the index is durable, before a mark relies on it. Blocks."""
         self._index.note_synced()
 
     async def remove_deleted(self, run_blocking: RunBlocking) -> None:
@@ -250,10 +256,10 @@ class LedgerStorage:
         await self._flush.remove_deleted(run_blocking)
 
     async def flush(self, run_blocking: RunBlocking) -> None:
-        """Make durable in files all that is in memory at the call; see ``Flush``.
+        """Make everything in memory at the call durable in files; see ``Flush``.
 
         Raises:
-            StorageError: not all was written.
+            StorageError: not everything was written.
             OSError: likewise.
         """
         began_s = self.stats.seconds()

@@ -1,4 +1,4 @@
-"""What a ledger storage is made with: limits of memory, and who is notified."""
+"""The memory limits of a ledger storage, and its callbacks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import attrs
 from bookied.errors import DiskWriteFailedError
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a blocking function elsewhere and gives its value or error, as ``deferToThread`` does."""
+"""Runs a blocking function in a thread; returns its value or error, as ``deferToThread`` does."""
 
 
 @attrs.frozen(kw_only=True)
 class StorageLimits:
-    """How much memory the storage takes: about the sum of the first three, twice the pages.
+    """The memory of a storage: about the sum of the first three limits, twice the pages.
 
-    Beyond ``cache_bytes`` the oldest written entries leave memory. Unwritten ones never do: the
-    bookie accepts no more adds above ``unwritten_bytes_max``. Dirty pages above ``dirty_pages_max``
-    count as unwritten bytes and ask for a checkpoint; clean ones above ``clean_pages_max`` leave.
+    Above ``cache_bytes`` the oldest written entries are dropped. Unwritten entries never are: above
+    ``unwritten_bytes_max`` the bookie accepts no more adds. Dirty pages above ``dirty_pages_max``
+    count as unwritten bytes and request a checkpoint. Clean pages above ``clean_pages_max`` are
+    dropped.
     """
 
     cache_bytes: int = 32 * 1024 * 1024
@@ -28,13 +29,13 @@ class StorageLimits:
     dirty_pages_max: int = 4096
     clean_pages_max: int = 1024
     read_pages_bytes_max: int = 16 * 1024 * 1024
-    """Index pages kept for readers alone, some 700 to 8,900 bytes each: a small one a ledger."""
+    """Index pages for readers only, about 700 to 8,900 bytes each: a small one for each ledger."""
 
     ledgers_max: int = 20_000
-    """Ledgers in memory; clean ones beyond are forgotten, at some 0.5 KiB each."""
+    """Ledgers in memory, about 0.5 KiB each; clean ones above the limit are dropped."""
 
     checkpoint_bytes: int = 512 * 1024 * 1024
-    """Ask for a checkpoint after so many bytes of entries: bounds what a restart replays."""
+    """Bytes of entries after which a checkpoint is due: limits the replay of a restart."""
 
     open_logs_max: int = 256
     open_indexes_max: int = 1024
@@ -42,18 +43,18 @@ class StorageLimits:
     """Index files open at once while a checkpoint writes."""
 
     def share(self, count: int) -> StorageLimits:
-        """Return the limits of each of ``count`` storages that have these together."""
+        """Return the limits of each of ``count`` storages that share these limits."""
         whole = attrs.asdict(self)
         return StorageLimits(**{name: max(1, value // count) for name, value in whole.items()})
 
 
 @attrs.frozen(kw_only=True)
 class StorageEvents:
-    """Who is notified of what happens to entry logs and index; all are called from any thread."""
+    """The callbacks for events of entry logs and index; called from any thread."""
 
     on_fatal: Callable[[DiskWriteFailedError], object]
-    """Entries can no longer be written, the bookie has to stop."""
+    """Entries can no longer be written: the bookie has to stop."""
     on_full: Callable[[Path], object] = lambda path: None  # noqa: ARG005
-    """This directory has no space, and yet something has to be written there."""
+    """A directory has no space for data that must be written."""
     on_given_up: Callable[[], object] = lambda: None
-    """``take_back`` is waited for. Without a thread of the entry log's, ``flush`` does it."""
+    """A log was given up and waits for ``take_back``. Without a log thread, ``flush`` calls it."""
