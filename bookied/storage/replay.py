@@ -464,4 +464,4 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
-    raise AssertionError("it waits for something")
+    raise AssertionError("the coroutine awaits more than do_now")

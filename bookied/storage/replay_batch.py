@@ -42,7 +42,7 @@ class ReplayTarget:
     ) -> None:
         self.batch, self.state, self._has_place = batch, state, has_place
         self.page_no = _NO_PAGE
-        """The page whose every entry id has a place: no check per entry is needed."""
+        """The number of a page on which every entry id has a place: no further check is needed."""
         self.page: WritablePage = []
 
     def page_of(self, entry_id: int) -> WritablePage | None:

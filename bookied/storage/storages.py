@@ -1,8 +1,8 @@
-"""The storages of a bookie: one, or several that share the ledgers out.
+"""The storages of a bookie: one, or several that each have a part of the ledgers.
 
 Sorted and Interleaved storage are one ``LedgerStorage`` over all directories. DbLedgerStorage has
-one storage for each ledger directory: ledger ``id % count`` belongs to that index in configured
-order. All storages share the journals and their marks: a checkpoint covers all of them.
+one storage for each ledger directory, in configured order: a ledger belongs to storage ``ledger id
+% count``. All storages share the journals and their marks: a checkpoint covers all of them.
 
 All methods belong to the reactor's thread unless they say otherwise.
 """
@@ -244,7 +244,7 @@ class Storages:
         return any(shard.lacks_space for shard in self._shards)
 
     def drop_idle(self) -> None:
-        """Drop ledgers that were only read from memory, beyond the limit."""
+        """Drop ledgers above the limit from memory, if they were only read."""
         for shard in self._shards:
             shard.drop_idle()
 

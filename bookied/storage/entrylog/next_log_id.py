@@ -16,7 +16,7 @@ from bookied.storage.files.files import Files
 log = Logger()
 
 IDS_AT_ONCE_MAX: Final = 1000
-"""More ids than are ever in use and not yet noted; an id that is lower by more has started over."""
+"""Upper limit of ids in use but not yet noted; an id that is lower by more has started over."""
 
 
 class LogIds:

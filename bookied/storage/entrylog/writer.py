@@ -189,12 +189,13 @@ class EntryLogWriter:
             self.active_log_id = -1
 
     def take_back(self) -> list[tuple[int, bytes]]:
-        """Return the records that a log given up does not have, and resume writing.
+        """Return the records that are not in a log that was given up, and resume writing.
 
         The owner of the index appends them again. From now on another log is active.
 
-        Returns: Joined records, each with the location of the first record's length field. The log
-            may have some of them, in part or completely.
+        Returns:
+            Joined records, each with the location of the first record's length field. The log may
+            have some of them, in part or completely.
         """
         log_id = self._given_up_id
         if log_id < 0:

@@ -34,7 +34,7 @@ AHEAD_BYTES: Final = 8 * 1024 * 1024
 """The distance of the zeros ahead of the appends."""
 
 LARGE_BYTES: Final = 2 * 1024 * 1024
-"""Before a write of this size no zeros are written: they would cost more than they save."""
+"""While writes are this large, no zeros are written: they would cost more than they save."""
 
 
 class PreallocatedFile:

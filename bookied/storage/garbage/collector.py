@@ -253,7 +253,7 @@ class Collector:
         """Run a checkpoint and note which logs are finished; return whether there was disk space.
 
         Without space, only logs that an earlier checkpoint has covered are collected. Their removal
-        gives a full disk space again.
+        frees space on a full disk.
         """
         begun = self._storage.logs.begun()
         try:

@@ -127,10 +127,7 @@ class IndexStore(Protocol):
         """
 
     def begin_anew(self, ledger_id: int) -> bool:
-        """Treat a ledger as not stored if nothing was ever written of it.
-
-        Return whether it is so.
-        """
+        """Forget a ledger's index if it was never written to; return whether that is so."""
 
     # Deleting -------------------------------------------------------------------------------------
 

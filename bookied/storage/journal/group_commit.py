@@ -1,8 +1,8 @@
 """Group commit: the queue to the journal's thread, and the rule that decides when to sync.
 
 By default the journal does not wait. A single record is synced at once; under load, the records
-that arrive during one sync share the next. A timer cost throughput in every measurement, so there
-is none unless it is configured.
+that arrive during one sync share the next. A timer cost throughput in every measurement, so none
+is used unless it is configured.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class JournalSettings:
 
     @property
     def takes_explicit_lacs(self) -> bool:
-        """True if the version has the record; in an older file it stops the next start."""
+        """True if the version has records of explicit LACs; in an older file they stop a start."""
         return self.version >= layout.SINCE[layout.EXPLICIT_LAC]
 
 

@@ -103,7 +103,7 @@ class EntryAdds:
         state.lac = max(state.lac, packet_lac(packet))
 
     def take_back(self) -> bool:
-        """Append again the entries that a log given up has not written.
+        """Append again the entries that were not written to a log that was given up.
 
         Return whether there were any.
 

@@ -95,8 +95,8 @@ class IndexWrites:
     ) -> list[_PageWrite]:
         """Write and sync the first changes; return those that found no disk space.
 
-        Writes as many as files may be open. If descriptors run out, those that are open are
-        written.
+        Each call opens as many files as may be open. If descriptors run out, it writes to the open
+        files.
         """
         opened: list[tuple[_PageWrite, UpdateFile]] = []
         homeless: list[_PageWrite] = []

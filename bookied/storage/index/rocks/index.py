@@ -238,7 +238,7 @@ class RocksIndex:
     def remove_hidden(self) -> None:
         """Remove keys of hidden ledgers durably, and some orphaned locations.
 
-        Locations first, as Java.
+        Locations are removed first, as in Java.
 
         Raises:
             OSError: some may be left; call again.

@@ -75,7 +75,7 @@ class RocksLedgers(IndexDatabase):
         value = self._rows.get(key)
         header = None if value is None else layout.decode_ledger(value, key, self.path)
         if header is None:
-            raise DbRecordError(self.path, None, f"ledger {ledger_id} is there no more")
+            raise DbRecordError(self.path, None, f"ledger {ledger_id} is not stored any more")
         return header
 
     def write(self, headers: Sequence[tuple[int, IndexHeader]]) -> None:
