@@ -108,6 +108,8 @@ class SentRequest:
     request: Request
     deferred: Deferred[Any]
     timeout_s: float
+    due_s: float = 0.0
+    """When it may go out no more, where it has to wait for others."""
 
 
 class RequestsInFlight:
@@ -152,6 +154,7 @@ class RequestsInFlight:
             return
         key = _key_v2(pending.request)
         if self._is_out(key):
+            pending.due_s = self._clock.seconds() + pending.timeout_s
             self._waiting.setdefault(key, deque()).append(pending)
         else:
             self._send(key, pending, self._connection.send(pending.request))
@@ -234,24 +237,37 @@ class RequestsInFlight:
         return None
 
     def _send_waiting(self, key: RequestKey) -> None:
-        """Send what has waited longest for a key, unless that is out again."""
+        """Send what has waited longest for a key, unless that is out again.
+
+        What has waited for its whole time-out fails: each that went out then would take its own.
+        """
         waiting = self._waiting.get(key)
-        if waiting is None or self._has_ended or self._is_out(key):
+        if waiting is None or self._has_ended:
             return
-        pending = waiting.popleft()
+        overdue: list[SentRequest] = []
+        while waiting and waiting[0].due_s <= self._clock.seconds():
+            overdue.append(waiting.popleft())
+        if waiting and not self._is_out(key):
+            pending = waiting.popleft()
+            self._send(key, pending, self._connection.send(pending.request))
         if not waiting:
             del self._waiting[key]
-        self._send(key, pending, self._connection.send(pending.request))
+        for pending in overdue:
+            pending.deferred.errback(self._not_answered(pending))
 
     def _expire(self, key: RequestKey) -> None:
         pending = self._pending.pop(key, None)
         if pending is None:
             return  # Another time-out at the same moment has ended the connection.
         self._timed_out(pending.timeout_s)
-        what = type(pending.request).__name__
-        text = f"bookie {self._bookie_id} did not answer {what} in {pending.timeout_s:g} s"
         self._send_waiting(key)
-        pending.deferred.errback(RequestTimeoutError(text))
+        pending.deferred.errback(self._not_answered(pending))
+
+    def _not_answered(self, pending: SentRequest) -> RequestTimeoutError:
+        what = type(pending.request).__name__
+        return RequestTimeoutError(
+            f"bookie {self._bookie_id} did not answer {what} in {pending.timeout_s:g} s"
+        )
 
     def end(self) -> Callable[[ClientError], None]:
         """Send nothing more; return what fails all that is in flight, for the caller's moment."""

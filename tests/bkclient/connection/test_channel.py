@@ -318,12 +318,31 @@ class V2Tests(Stage):
 
     def test_a_read_that_waits_for_its_twin_goes_out_after_its_time_out(self) -> None:
         first = self.channel.request(ReadRequest(L, NO_ENTRY))
+        self.clock.advance(1)
         second = self.channel.request(ReadRequest(L, NO_ENTRY))
-        self.clock.advance(5)
+        self.clock.advance(4)
         self.failureResultOf(first, RequestTimeoutError)
         self.assertNoResult(second)
         self.clock.advance(5)
         self.failureResultOf(second, RequestTimeoutError)
+
+    def test_reads_that_wait_for_their_twin_do_not_take_a_time_out_each(self) -> None:
+        reads = [self.channel.request(ReadRequest(L, NO_ENTRY)) for _ in range(20)]
+        sent = len(self.transport.value())
+        self.clock.advance(5)
+        for read in reads:
+            self.failureResultOf(read, RequestTimeoutError)
+        self.assertEqual(len(self.transport.value()), sent)
+
+    def test_nor_where_each_answer_is_late(self) -> None:
+        reads = [self.channel.request(ReadRequest(L, EntryId(1))) for _ in range(20)]
+        for _ in range(3):
+            self.clock.advance(4)
+            self.channel.dataReceived(v2_reply(entry(1), Operation.READ_ENTRY))
+        for read in reads[:2]:
+            self.assertEqual(self.successResultOf(read), entry(1))
+        for read in reads[2:]:
+            self.failureResultOf(read, RequestTimeoutError)
 
     def test_a_read_that_waits_is_not_forgotten_for_one_that_an_answer_leads_to(self) -> None:
         request = ReadRequest(L, EntryId(1))
@@ -337,9 +356,11 @@ class V2Tests(Stage):
 
     def test_nor_for_one_that_a_time_out_leads_to(self) -> None:
         request = ReadRequest(L, EntryId(1))
-        first, waiting = self.channel.request(request), self.channel.request(request)
+        first = self.channel.request(request)
+        self.clock.advance(1)
+        waiting = self.channel.request(request)
         first.addErrback(lambda _failure: self.channel.request(request))
-        self.clock.advance(5)
+        self.clock.advance(4)
         for _ in range(2):
             self.channel.dataReceived(v2_reply(entry(1), Operation.READ_ENTRY))
         self.assertEqual(self.successResultOf(waiting), entry(1))
