@@ -53,7 +53,6 @@ REVIEWED: Final = {
     "_write_set: range(write_quorum)": _QUORUM,
     "_short: range(first, last + 1, period)": "fewer than PERIOD_RUNS_MIN runs",
     "write_sets_of: range(ensemble_size)": _QUORUM,
-    "_fetch: range(first, last + 1)": "a chunk: ChunkSizer bounds it",
     "LedgerFragment.entries_at_any: range(self.first, self.last + 1)": _LAZY,
     "_striped: range(max(first, fragment.first), min(last, fragment.last) + 1)": _LAZY,
     "LedgerFragment.count_at: range(self.last - rest + 1, self.last + 1)": _QUORUM,

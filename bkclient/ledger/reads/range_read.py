@@ -29,6 +29,9 @@ CHUNK_ENTRIES_FIRST: Final = 8
 
 CHUNK_ENTRIES_MAX: Final = 1000
 
+SINGLY_MAX: Final = 100
+"""Entries that are asked for at once, each by itself: all may be larger than those before."""
+
 
 class ChunkSizer:
     """How many entries to ask for at once, from the sizes seen so far.
@@ -68,8 +71,8 @@ async def read_range(
             while following <= last and len(ahead) < CHUNKS_AHEAD:
                 wanted = sizer.entries * _requests_a_chunk(fetcher, local.value)
                 end = _chunk_end(local.value, following, last, wanted)
-                chunk = _fetch(cluster, fetcher, local, following, end)
-                ahead.append((range(following, end + 1), chunk))
+                ids = range(following, end + 1)
+                ahead.append((ids, _fetch(cluster, fetcher, local, ids)))
                 following = end + 1
             ids, chunk = ahead.popleft()
             try:
@@ -82,6 +85,8 @@ async def read_range(
                     yield VerifiedEntries.of([entry])
             else:
                 sizer.learn(entries.payloads)
+                if rest := ids[len(entries.payloads) :]:
+                    ahead.appendleft((rest, _fetch(cluster, fetcher, local, rest)))
                 yield entries
     finally:
         for _, chunk in ahead:
@@ -102,45 +107,39 @@ def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) ->
 
 
 def _fetch(
-    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> Deferred[VerifiedEntries]:
-    ensemble_size = local.value.ensemble_size
-    ids = range(first, last + 1)
-    if ensemble_size == local.value.write_quorum:
-        return Deferred.fromCoroutine(_fetch_stripe(cluster, fetcher, local, ids))
-    if fetcher.can_batch and ensemble_size <= STRIDE_MAX:
-        return Deferred.fromCoroutine(_fetch_striped(cluster, fetcher, local, ids))
-    return Deferred.fromCoroutine(_fetch_singly(fetcher, local, ids))
-
-
-async def _fetch_singly(fetcher: EntryFetcher, local: LocalMetadata, ids: range) -> VerifiedEntries:
-    await fetcher.turn(len(ids))
-    return await fetcher.entries(local.value, ids)
+    """Ask for a chunk; at least its first entry comes, and not all where they are large."""
+    is_striped = local.value.write_quorum < local.value.ensemble_size <= STRIDE_MAX
+    fetch = _fetch_striped if is_striped and fetcher.can_batch else _fetch_stripe
+    return Deferred.fromCoroutine(fetch(cluster, fetcher, local, ids))
 
 
 async def _fetch_striped(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
     """Ask for the entries of each write set by themselves, all at once, and put them in order."""
-    stride = local.value.ensemble_size
+    stride, end = local.value.ensemble_size, len(ids)
     stripes = [ids[start::stride] for start in range(min(stride, len(ids)))]
     found = VerifiedEntries([b""] * len(ids), [b""] * len(ids))
     fetches = [
         Deferred.fromCoroutine(_fetch_stripe(cluster, fetcher, local, stripe)) for stripe in stripes
     ]
-    for start, stripe in enumerate(await gather(fetches)):
-        found.headers[start::stride] = stripe.headers
-        found.payloads[start::stride] = stripe.payloads
-    return found
+    for start, some in enumerate(await gather(fetches)):
+        stop = start + stride * len(some.payloads)
+        found.headers[start:stop:stride] = some.headers
+        found.payloads[start:stop:stride] = some.payloads
+        end = min(end, stop)
+    return VerifiedEntries(found.headers[:end], found.payloads[:end])
 
 
 async def _fetch_stripe(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
     """Ask for entries that the same bookies have with one request, again for what did not fit."""
-    found = VerifiedEntries([], [])
-    bytes_max = cluster.config.frame_bytes_max
-    while rest := ids[len(found.payloads) :]:
+    found, size = VerifiedEntries([], []), 0
+    bytes_max = min(2 * CHUNK_BYTES, cluster.config.frame_bytes_max)
+    while size < CHUNK_BYTES and (rest := ids[len(found.payloads) :]):
         if len(rest) == 1 or not _may_batch(fetcher, local.value, rest):
             more = await _fetch_singly(fetcher, local, rest)
         else:
@@ -156,8 +155,17 @@ async def _fetch_stripe(
                 more = await _fetch_singly(fetcher, local, rest)
         found.headers.extend(more.headers)
         found.payloads.extend(more.payloads)
+        size += sum(map(len, more.payloads))
     return found
 
 
+async def _fetch_singly(fetcher: EntryFetcher, local: LocalMetadata, ids: range) -> VerifiedEntries:
+    some = ids[:SINGLY_MAX]
+    await fetcher.turn(len(some))
+    return await fetcher.entries(local.value, some)
+
+
 def _may_batch(fetcher: EntryFetcher, metadata: LedgerMetadata, ids: range) -> bool:
-    return fetcher.can_batch and (ids.step == 1 or fetcher.knows_stripes(metadata, ids[0]))
+    if not fetcher.can_batch or metadata.write_quorum == metadata.ensemble_size:
+        return fetcher.can_batch
+    return ids.step == metadata.ensemble_size and fetcher.knows_stripes(metadata, ids[0])

@@ -21,7 +21,12 @@ from bkclient.errors import (
     NoSuchLedgerError,
     ReadFailedError,
 )
-from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
+from bkclient.ledger.reads.range_read import (
+    CHUNK_BYTES,
+    CHUNKS_AHEAD,
+    SINGLY_MAX,
+    ChunkSizer,
+)
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, as_in_recovery
 from bkclient.metadata.stored_values import BookieState
@@ -29,7 +34,7 @@ from tests.bkclient.worlds import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
 from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import BatchReadRequest, ReadLacRequest, ReadRequest, Request
+from wire.messages import BatchReadRequest, ReadLacRequest, ReadRequest, Request, Response
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
@@ -145,6 +150,47 @@ def test_reading_ahead_is_bounded(
 
     payload = 3 * 20_000
     assert world.run(some()) * payload <= (CHUNKS_AHEAD + 2) * CHUNK_BYTES * requests
+
+
+@pytest.mark.parametrize(("write_quorum", "requests"), [(3, 1), (2, 3)])
+@pytest.mark.parametrize("batches", [True, False])
+def test_entries_that_grow_are_not_read_ahead_by_the_thousand(
+    write_quorum: int, requests: int, *, batches: bool
+) -> None:
+    world = World(3)
+    client = world.client(batch_reads=batches)
+    writer = world.run(client.create_ledger(**TRIPLE | {"write_quorum": write_quorum}))
+    payloads = [b"small"] * 2500 + [bytes(50_000)] * 1500
+    world.run(_await(writer.add_many(payloads)))
+    world.run(writer.close())
+    reader, given = world.run(client.open_ledger(writer.ledger_id)), 0
+
+    def served_by(bookie: FakeBookie) -> Callable[[Request], Response]:
+        def answered(request: Request) -> Response:
+            nonlocal given
+            answers: list[Any] = []
+            bookie.serve(request, answers.append)
+            (answer,) = answers
+            given += len(getattr(answer, "entry", None) or b"".join(answer.entries))
+            return answer  # type: ignore[no-any-return]
+
+        return answered
+
+    for bookie in world.bookies.values():
+        bookie.policy = served_by(bookie)
+
+    async def ahead_at_most() -> int:
+        most = taken = count = 0
+        async for entry in reader.read():
+            taken += len(entry.payload)
+            count += 1
+            most = max(most, given - taken)
+        assert count == len(payloads)
+        return most
+
+    # A chunk below its size asks for as much as batches give, or so many single entries.
+    answer = 2 * CHUNK_BYTES * requests if batches else SINGLY_MAX * 50_000
+    assert world.run(ahead_at_most()) <= (CHUNKS_AHEAD + 1) * (CHUNK_BYTES + answer)
 
 
 def test_chunks_follow_the_size_of_entries() -> None:
