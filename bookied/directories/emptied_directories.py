@@ -82,7 +82,8 @@ def losses(
     for root in found.roots:
         if not files.exists(root / CURRENT):
             continue  # The check of the cookies reports a missing directory.
-        missing = _ever_held(files, found, root, former) - contents_of(files, root)
+        held = _ever_held(files, found, root, former) | _half_index(files, root)
+        missing = held - contents_of(files, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
             yield DirectoryLoss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
@@ -265,6 +266,26 @@ def contents_of(files: Files, root: Path) -> frozenset[ContentKind]:
     ):
         held.add(ContentKind.INDEX)
     return frozenset(held)
+
+
+def _half_index(files: Files, root: Path) -> frozenset[ContentKind]:
+    """Return the index if one database has rows and the other is gone: this needs no note.
+
+    A bookie creates both before the first has a row. Java leaves no notes.
+    """
+    current = root / CURRENT
+    for one, other in ((LEDGERS, LOCATIONS), (LOCATIONS, LEDGERS)):
+        if _has_rows(files, current / one) and not _has_any(files, current / other):
+            return frozenset({ContentKind.INDEX})
+    return frozenset()
+
+
+def _has_rows(files: Files, directory: Path) -> bool:
+    """Whether a database has a table, or a write-ahead log with a record."""
+    return files.is_dir(directory) and any(
+        name.endswith(".sst") or (name.endswith(".log") and files.size(directory / name) > 0)
+        for name in files.list(directory)
+    )
 
 
 def _has_any(files: Files, directory: Path) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from bookied.config.db import RocksSettings
 from bookied.directories.emptied_directories import (
     NAME,
     ContentsNotes,
@@ -21,8 +23,10 @@ from bookied.directories.last_journal_note import NAME as SERVED
 from bookied.directories.last_journal_note import NO_LEDGER, LastJournalNote, note_journal
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
-from bookied.storage.files.files import remove_tree
+from bookied.storage.files.files import RealFiles, remove_tree
+from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.journal.format import header
+from tests.bookied.worlds.golden import DIRECTORY
 from tests.sim.world.disk import SimFiles
 
 J, L0, L1, I0 = Path("/j"), Path("/l0"), Path("/l1"), Path("/i0")
@@ -260,6 +264,24 @@ def test_one_of_two_databases_is_no_index(lost: str) -> None:
     assert desk.lost() == [I0]
     remove_tree(desk.files, I0 / "current" / lost)
     assert desk.lost() == [I0]
+
+
+@pytest.mark.parametrize("lost", ["ledgers", "locations"])
+def test_one_of_two_databases_of_a_java_bookie_is_a_loss_without_a_note(
+    lost: str, tmp_path: Path
+) -> None:
+    """Without ``ledgers``, all locations would go as of deleted ledgers, and then the logs."""
+    shutil.copytree(DIRECTORY / "db" / "clean", tmp_path, dirs_exist_ok=True)
+    found = Directories((tmp_path / "journal",), (tmp_path / "ledgers",), (tmp_path / "ledgers",))
+    check_losses(RealFiles(), found)
+    shutil.rmtree(tmp_path / "ledgers/current" / lost)
+    with pytest.raises(DirectoryEmptiedError, match="holds no whole one"):
+        check_losses(RealFiles(), found)
+
+
+def test_a_first_start_that_made_one_database_is_no_loss(tmp_path: Path) -> None:
+    open_of_index(RocksSettings(), tmp_path / "current/ledgers").close()
+    check_losses(RealFiles(), Directories((), (tmp_path,), (tmp_path,)))
 
 
 def test_a_database_that_is_being_made_beside_index_directories_is_no_loss() -> None:
