@@ -1,7 +1,7 @@
 """BookKeeper's protocol and stored forms as values and bytes: no I/O, no clock, no Twisted.
 
-The names of ``__all__`` are public; everything else may change without notice. A name is loaded
-when it is first used, so that a program pays only for what it needs.
+The names of ``__all__`` are public; everything else may change without notice. A name is loaded at
+its first use, so that a program loads only the names that it uses.
 """
 
 from __future__ import annotations

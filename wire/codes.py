@@ -22,7 +22,7 @@ V3_VERSION: Final = 3
 
 
 class ProtocolVersion(enum.Enum):
-    """Which of the two codings a connection speaks."""
+    """The encoding of a connection."""
 
     V2 = 2
     V3 = 3
@@ -67,13 +67,15 @@ class V2Flag(enum.IntFlag):
 
 
 STRIDE_SHIFT: Final = 8
-"""Where a V2 header's flags hold the stride of a batch read: their high byte, ours alone."""
+"""The position of a batch read's stride in the flags of a V2 header: their high byte, ours
+alone.
+"""
 
 STRIDE_MAX: Final = 255
 
 
 class ReturnCode(enum.IntEnum):
-    """What a bookie answers, free of version; the values are V3's ``StatusCode``."""
+    """The result of a request, for both versions; the values are V3's ``StatusCode``."""
 
     EOK = 0
     ENOLEDGER = 402
@@ -119,19 +121,19 @@ RETURN_CODE_BY_V2: Final[dict[int, ReturnCode]] = {
 
 
 class AddFlag(enum.IntFlag):
-    """How an add is to be treated."""
+    """Flags of an add."""
 
     NONE = 0
     RECOVERY = 1
-    """Accepted on a fenced ledger: written by recovery or re-replication."""
+    """Accepted on a fenced ledger: an add of recovery or re-replication."""
     HIGH_PRIORITY = 2
-    """A read-only bookie still takes it while it has some space."""
+    """Accepted by a read-only bookie while it has some space."""
     DEFERRED_SYNC = 4
     """Acknowledge before the journal is synced (V3 only)."""
 
 
 class ReadFlag(enum.IntFlag):
-    """How a read is to be treated."""
+    """Flags of a read."""
 
     NONE = 0
     FENCE = 1
@@ -142,7 +144,7 @@ class ReadFlag(enum.IntFlag):
 
 
 class DigestType(enum.IntEnum):
-    """How entries are protected; values as in ledger metadata."""
+    """The digest of a ledger's entries; values as in ledger metadata."""
 
     CRC32 = 1
     MAC = 2
@@ -159,7 +161,7 @@ class LedgerState(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """The state as people read and write it: open, in-recovery or closed."""
+        """The state in commands and output: open, in-recovery or closed."""
         return self.name.lower().replace("_", "-")
 
     @classmethod
@@ -167,13 +169,13 @@ class LedgerState(enum.IntEnum):
         """Return the state of a word, in any case; ``in_recovery`` is an older spelling.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the word is not a state.
         """
         return cls[word.upper().replace("-", "_")]
 
 
 class BookieInfoFlag(enum.IntFlag):
-    """What a bookie-info request asks for."""
+    """The figures that a bookie-info request asks for."""
 
     NONE = 0
     TOTAL_DISK_CAPACITY = 1

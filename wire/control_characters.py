@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Return ``text`` with escapes such as ``\x1b`` for what a terminal would obey.
+    r"""Return ``text`` with escapes such as ``\x1b`` in place of control characters.
 
     Args:
-        text: from anybody.
-        keep: control characters that are left, such as line ends.
+        text: from any source.
+        keep: control characters that stay, such as line ends.
     """
     if text.isprintable():
         return text

@@ -1,6 +1,6 @@
 """Entry packets, LAC packets, and the digests that protect them.
 
-An entry packet is what travels in an add, is stored, and comes back in a read:
+An add sends an entry packet, the bookie stores it, and a read returns it:
 
 ====== ==== =====================================================================
 offset size field
@@ -82,28 +82,28 @@ class Entry:
 class VerifiedEntries(NamedTuple):
     """Verified entries of one ledger, in order, as two lists of the same length.
 
-    This is what an entry costs least in. ``wire.entry_batch`` makes one buffer of it.
+    This form costs least for an entry. ``wire.entry_batch`` makes one buffer of it.
     """
 
     headers: list[bytes]
-    """Of 32 bytes each, as ``ENTRY_HEADER`` packs them."""
+    """The headers, 32 bytes each, as ``ENTRY_HEADER`` packs them."""
 
     payloads: list[bytes]
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> VerifiedEntries:
-        """Return what ``entries`` makes these objects of."""
+        """Return the headers and payloads of ``entries``."""
         headers = [ENTRY_HEADER.pack(e.ledger_id, e.entry_id, e.lac, e.length) for e in entries]
         return cls(headers, [entry.payload for entry in entries])
 
     def entries(self) -> list[Entry]:
-        """Return an object for each."""
+        """Return an object for each entry."""
         fields: Iterator[Any] = iter(_all_fields(self.headers))
         return list(map(Entry, fields, fields, fields, fields, self.payloads))
 
 
 VerifiedById = dict[int, tuple[bytes, bytes]]
-"""Header and payload of verified entries of one ledger by entry id; see ``VerifiedEntries``."""
+"""Header and payload of verified entries of one ledger, by entry id; see ``VerifiedEntries``."""
 
 
 def _all_fields(headers: Sequence[bytes]) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ class Digester(Protocol):
     """Packages and verifies the entries of one ledger password and digest type."""
 
     size: int
-    """Bytes of digest in a packet."""
+    """Bytes of the digest in a packet."""
 
     digest_type: DigestType
 
@@ -138,10 +138,12 @@ class Digester(Protocol):
         ...
 
     def verify(self, ledger_id: int, entry_id: int | None, packet: bytes) -> Entry:
-        """Return the entry in ``packet``; ``entry_id`` ``None`` accepts any (read of the last).
+        """Return the entry in ``packet``.
+
+        With ``entry_id`` ``None``, of any id (read of the last entry).
 
         Raises:
-            DigestMismatchError: too short, wrong digest, other ledger or other entry.
+            DigestMismatchError: the packet is too short, or has a wrong digest, ledger or entry id.
         """
         ...
 
@@ -150,7 +152,7 @@ class Digester(Protocol):
         ...
 
     def verify_many(self, ledger_id: int, packets: Mapping[int, bytes]) -> VerifiedById:
-        """Return those entries that ``verify`` does not refuse; packets come by entry id."""
+        """Return the entries that ``verify`` accepts; ``packets`` maps entry ids to packets."""
         ...
 
     def package_lac(self, ledger_id: int, lac: int) -> bytes:
@@ -161,16 +163,16 @@ class Digester(Protocol):
         """Return the LAC in a LAC packet.
 
         Raises:
-            DigestMismatchError: too short, wrong digest or other ledger.
+            DigestMismatchError: the packet is too short, or has a wrong digest or ledger id.
         """
         ...
 
 
 class _Digester:
-    """One digest.
+    """The digester of one digest type.
 
     Args:
-        digest_type: which.
+        digest_type: the digest type.
         size: bytes of its field.
         compute: returns the digest field of an entry's header and payload.
         compute_all: returns the digest fields of many entries, joined; by default ``compute`` does.
@@ -254,7 +256,7 @@ class _Digester:
         digests: Sequence[bytes],
         payloads: Sequence[bytes],
     ) -> bool:
-        """Return whether ``verify`` would take all of these, of which none is too short."""
+        """Return whether ``verify`` would accept all of these entries; none is too short."""
         fields = _all_fields(headers)
         return (
             b"".join(digests) == self._compute_all(headers, payloads)
@@ -263,7 +265,7 @@ class _Digester:
         )
 
     def _count_good(self, ledger_id: int, ids: Sequence[int], packets: Sequence[bytes]) -> int:
-        """Return how many packets are what they should be before the first that is not."""
+        """Return the number of valid packets before the first invalid one."""
         for count, (entry_id, packet) in enumerate(zip(ids, packets, strict=True)):
             try:
                 self.verify(ledger_id, entry_id, packet)
@@ -291,11 +293,11 @@ class _Digester:
         return EntryId(lac)
 
 
-@functools.lru_cache(64)  # Ledgers with the same ones come one after the other.
+@functools.lru_cache(64)  # Ledgers with the same type and password often follow each other.
 def digester(digest_type: DigestType, password: bytes) -> Digester:
     """Return the digester for a ledger's digest type and password."""
     if digest_type is DigestType.CRC32C:
-        # Its import reads package metadata: dear at the start of a command that needs no digest.
+        # Its import reads package metadata, which delays the start of commands that need no digest.
         from crc32c import crc32c
 
         return _checksum(digest_type, _U32, crc32c)
@@ -309,7 +311,7 @@ def digester(digest_type: DigestType, password: bytes) -> Digester:
 
 
 def _checksum(digest_type: DigestType, field: struct.Struct, crc: _Crc) -> _Digester:
-    """Return the digester of a checksum. That of many entries has no line of Python for each."""
+    """Return the digester of a checksum; for many entries it runs no line of Python for each."""
 
     def compute(head: bytes, payload: bytes) -> bytes:
         return field.pack(crc(payload, crc(head)))
@@ -322,7 +324,7 @@ def _checksum(digest_type: DigestType, field: struct.Struct, crc: _Crc) -> _Dige
 
 
 class _Crc(Protocol):
-    """A checksum that goes on from the value of the bytes before."""
+    """A checksum function that continues from the value of the bytes before."""
 
     def __call__(self, data: bytes, value: int = 0, /) -> int: ...
 
@@ -340,7 +342,7 @@ def _hmac_sha1(key: bytes) -> Callable[[bytes, bytes], bytes]:
 
 
 def _spans(packets: Packets, bytes_min: int) -> list[tuple[int, int]]:
-    """Return where each packet begins and ends, up to the first that is too short."""
+    """Return the begin and end of each packet, up to the first that is too short."""
     sized, length_at = packets.sized, LENGTH.unpack_from
     if (size := even_size(sized)) is not None:
         step = LENGTH.size + size

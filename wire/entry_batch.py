@@ -1,6 +1,7 @@
 """Consecutive entries of one ledger as one buffer with offsets, without an object for each.
 
-So Arrow holds a column of binary values, and so payloads go to a file or a pipe with one write.
+Arrow stores a column of binary values in this form, and the payloads can be written to a file or a
+pipe with one write.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wire.digest import Entry, VerifiedEntries
 from wire.ids import EntryId, LedgerId
 
 PAYLOAD_BYTES_MAX: Final = 2**31 - 1
-"""What the offsets of one batch reach."""
+"""The largest offset in a batch."""
 
 
 @attrs.frozen
@@ -67,9 +68,9 @@ class EntryBatch:
 
 
 def batches(ledger_id: LedgerId, first: int, found: VerifiedEntries) -> Iterator[EntryBatch]:
-    """Yield these entries, which are consecutive from ``first`` on, as one batch.
+    """Yield these entries, consecutive from ``first`` on, as one batch.
 
-    Where their payloads are more than ``PAYLOAD_BYTES_MAX``, each is a batch of its own.
+    If their payloads are more than ``PAYLOAD_BYTES_MAX``, each entry is a batch of its own.
     """
     headers, payloads = found
     if sum(map(len, payloads)) <= PAYLOAD_BYTES_MAX:

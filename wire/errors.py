@@ -1,7 +1,7 @@
-"""The root of the error tree, and the errors that bytes on a wire or a disk can cause.
+"""The root of the error tree, and the errors of bytes from a peer or a disk.
 
-A class is what callers match; its docstring is what the user reads; ``exit_status`` is what
-``bkctl`` returns.
+Callers match the class; its docstring is shown to users; ``exit_status`` is the status of
+``bkctl``.
 """
 
 from __future__ import annotations

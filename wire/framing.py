@@ -1,7 +1,7 @@
-"""Framing, and which protocol a connection speaks: bytes in, messages out.
+"""Framing, and the protocol version of a connection: bytes in, messages out.
 
-A frame is a signed 32-bit length and that many bytes. Neither end knows that sockets exist.
-Agrees with BookKeeper 4.18.0, BookieProtoEncoding and the frame decoder before it.
+A frame is a signed 32-bit length and that many bytes. This module has no sockets. Agrees with
+BookKeeper 4.18.0, BookieProtoEncoding and its frame decoder.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _PREFIX_BYTES: Final = v2.LENGTH.size
 
 
 class FrameBuffer:
-    """Bytes that came in, cut into frames. Holds at most one frame beyond what was given last."""
+    """Received bytes, split into frames; at most one frame beyond the last received bytes."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        """``frame_bytes_max`` counts the prefix, as ``nettyMaxFrameSizeBytes`` does."""
+        """``frame_bytes_max`` includes the prefix, like ``nettyMaxFrameSizeBytes``."""
         self.buffer = bytearray()
         self._payload_bytes_max = frame_bytes_max - _PREFIX_BYTES
 
     @property
     def frame_bytes_max(self) -> int:
-        """The longest frame that is taken, with its prefix; may change between frames."""
+        """The longest accepted frame, with its prefix; may change between frames."""
         return self._payload_bytes_max + _PREFIX_BYTES
 
     @frame_bytes_max.setter
@@ -38,11 +38,11 @@ class FrameBuffer:
         self.buffer += data
 
     def next_payload(self) -> bytes | None:
-        """Return the next whole frame's payload, or ``None`` while it is not all there.
+        """Return the next complete frame's payload, or ``None`` while bytes are missing.
 
         Raises:
-            RemoteProtocolError: a length that is not positive, or over the limit; refused before
-                the body arrives, or a peer could make us buffer 2 GiB.
+            RemoteProtocolError: a length that is not positive or above the limit; refused before
+                the body arrives, so that a peer cannot make this process buffer 2 GiB.
         """
         buffer = self.buffer
         if len(buffer) < _PREFIX_BYTES:
@@ -67,28 +67,28 @@ class FrameBuffer:
 class ServerConnection(FrameBuffer):
     """The bookie's end of one connection: bytes in, requests out.
 
-    A first payload byte of 0x0a is V3, any other V2. V3 after V2 is taken as well, which Java does
-    not: a harmless superset.
+    A payload with the first byte 0x0a is V3, any other V2. V3 after V2 is also accepted, unlike
+    Java: a harmless superset.
     """
 
     version: ProtocolVersion | None = None
-    """What the last request was coded in; ``None`` before the first."""
+    """The version of the last request; ``None`` before the first."""
 
     def next_event(self) -> ReceivedRequest | Signal:
-        """Return the next whole request, or ``NEED_DATA``.
+        """Return the next complete request, or ``NEED_DATA``.
 
         Raises:
-            RemoteProtocolError: the peer broke the framing or the coding; close the connection.
+            RemoteProtocolError: the framing or the encoding is invalid; close the connection.
         """
         payload = self.next_payload()
         return NEED_DATA if payload is None else self.decode(payload)
 
     @staticmethod
     def insist_begin(payload: bytes) -> None:
-        """Refuse a request that would take too long to read, by what is here of its payload.
+        """Refuse a request that would take too long to parse, by the begin of its payload.
 
         Raises:
-            RemoteProtocolError: it would.
+            RemoteProtocolError: it would take too long.
         """
         if payload[0] == v3.FIRST_BYTE:
             v3.insist_few_fields(payload, is_begin=True)
@@ -99,7 +99,7 @@ class ServerConnection(FrameBuffer):
         """Return the request in a frame's payload, which is not empty.
 
         Raises:
-            RemoteProtocolError: it is not a request.
+            RemoteProtocolError: the payload is not a request.
         """
         if payload[0] == v3.FIRST_BYTE:
             received = v3.decode_request(payload)
@@ -110,9 +110,9 @@ class ServerConnection(FrameBuffer):
 
 
 class ClientConnection(FrameBuffer):
-    """The client's end: requests to bytes, bytes to answers, all in one protocol.
+    """The client's end: requests to bytes, bytes to answers, all in one version.
 
-    The exception is START_TLS, which is V3 on any connection, and so is its answer.
+    The exception is START_TLS, which is V3 on any connection, as is its answer.
     """
 
     def __init__(self, protocol: ProtocolVersion, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -120,20 +120,20 @@ class ClientConnection(FrameBuffer):
         self.protocol = protocol
 
     def send(self, request: Request, txn_id: int = 0) -> bytes:
-        """Return the request's frame; ``txn_id`` is what a V3 answer echoes.
+        """Return the request's frame; a V3 answer echoes ``txn_id``.
 
         Raises:
-            LocalProtocolError: this protocol has no such request.
+            LocalProtocolError: this version has no such request.
         """
         if self.protocol is ProtocolVersion.V2 and not isinstance(request, StartTlsRequest):
             return v2.encode_request(request)
         return v3.encode_request(request, txn_id)
 
     def next_event(self) -> Answer | Signal:
-        """Return the next whole answer, or ``NEED_DATA``.
+        """Return the next complete answer, or ``NEED_DATA``.
 
         Raises:
-            RemoteProtocolError: the peer broke the framing or the coding; close the connection.
+            RemoteProtocolError: the framing or the encoding is invalid; close the connection.
         """
         payload = self.next_payload()
         return NEED_DATA if payload is None else self.decode(payload)
@@ -142,7 +142,7 @@ class ClientConnection(FrameBuffer):
         """Return the answer in a frame's payload.
 
         Raises:
-            RemoteProtocolError: the frame does not belong to this protocol.
+            RemoteProtocolError: the frame does not belong to this version.
         """
         if self.protocol is ProtocolVersion.V3 or payload[0] == v3.FIRST_BYTE:
             return v3.decode_response(payload)

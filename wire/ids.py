@@ -1,4 +1,4 @@
-"""The three kinds of id, as distinct types so that two of them cannot change places, and rules."""
+"""The three kinds of id, as distinct types so that they cannot be confused, and their rules."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Final, NewType
 
 LedgerId = NewType("LedgerId", int)
-"""A ledger's number: 0 to 2**63 - 1 on the wire; we never create ``LEDGER_ID_REFUSED``."""
+"""A ledger's number: 0 to 2**63 - 1 on the wire; bkclient never creates ``LEDGER_ID_REFUSED``."""
 
 EntryId = NewType("EntryId", int)
-"""An entry's place in its ledger: 0-based and dense. ``NO_ENTRY`` stands for "none yet"."""
+"""An entry's position in its ledger, from 0 without gaps. ``NO_ENTRY`` means "none yet"."""
 
 BookieId = NewType("BookieId", str)
 """A bookie's name in metadata: ``host:port`` or a configured word."""
@@ -27,18 +27,18 @@ BOOKIE_ID_CHARS_MAX: Final = 1024
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
 _READ_ONLY: Final = "readonly"
 _NOT_NAMES: Final = frozenset({".", ".."})
-"""What no node of ZooKeeper may be called."""
+"""Names that ZooKeeper refuses for a node."""
 
 
 def is_valid_bookie_id(text: str) -> bool:
-    """Tell whether Java takes this as a bookie id, and a bookie can be registered by it.
+    """Return whether Java accepts a bookie id and a bookie can be registered under it.
 
-    Its pattern holds ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
+    Java's pattern has ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
     """
     return len(text) <= BOOKIE_ID_CHARS_MAX and _matches(text)
 
 
-@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
+@lru_cache(4096)  # The same ids occur in every fragment of every ledger.
 def _matches(text: str) -> bool:
     is_name = _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY
     return is_name and text not in _NOT_NAMES

@@ -1,4 +1,4 @@
-"""A ledger's metadata, and the three forms it is stored in.
+"""A ledger's metadata, and its three stored forms.
 
 ====== ======================================================================
 format body after ``BookieMetadataFormatVersion TAB version LF``
@@ -34,7 +34,7 @@ _MAGIC: Final = b"BookieMetadataFormatVersion\t"
 _NEWEST_HEAD: Final = _MAGIC + b"%d\n" % NEWEST_FORMAT
 _VERSION_DIGITS_MAX: Final = 9
 _IN_RECOVERY_ENTRY: Final = -102
-"""What format 1 stores as last entry of a ledger in recovery."""
+"""The last entry that format 1 stores for a ledger in recovery."""
 
 _CLOSED_LINE: Final = "CLOSED"
 _NUMBER: Final = re.compile("[+-]?[0-9]{1,19}")
@@ -42,7 +42,7 @@ _LINE_END: Final = re.compile("\r\n|\r|\n")
 _QUORUM_LINES: Final = 3
 
 ENSEMBLE_SIZE_MAX: Final = 1000
-"""Java has no limit. Write sets, coverage and placement take time and memory for each place."""
+"""Java has no limit. Write sets, coverage and placement take time and memory for each member."""
 
 _SHOWN_CHARS_MAX: Final = 64
 
@@ -52,7 +52,7 @@ _FIRST_ENTRY: Final = attrgetter("first_entry_id")
 
 @attrs.frozen
 class Fragment:
-    """Entries from ``first_entry_id`` up to the next fragment, and the bookies that hold them."""
+    """The entries from ``first_entry_id`` up to the next fragment, and the bookies with them."""
 
     first_entry_id: EntryId
     ensemble: tuple[BookieId, ...]
@@ -66,10 +66,11 @@ def _frozen_dict(value: Mapping[str, bytes]) -> dict[str, bytes]:
 class LedgerMetadata:
     """The stored metadata of one ledger.
 
-    ``last_entry_id`` is ``None`` unless closed, and -1 for a closed empty ledger; ``length`` counts
-    payload bytes and is 0 unless closed. ``digest_type`` and ``password`` are both there or both
-    ``None`` (format 1). ``ctime_ms`` is written only with ``store_ctime``; else it comes from the
-    store. ``creator_token`` tells a creator its own ledger; any rewrite resets it.
+    ``last_entry_id`` is ``None`` unless the ledger is closed, and -1 for a closed empty ledger.
+    ``length`` is in payload bytes, and 0 unless the ledger is closed. ``digest_type`` and
+    ``password`` are both set or both ``None`` (format 1). ``ctime_ms`` is written only with
+    ``store_ctime``; otherwise it is the store's creation time. With ``creator_token`` a creator
+    recognises its own ledger; any rewrite removes it.
     """
 
     ensemble_size: int
@@ -102,7 +103,7 @@ class LedgerMetadata:
         return self.last_fragment.ensemble
 
     def fragment_of(self, entry_id: int) -> Fragment:
-        """Return the fragment that holds, or would hold, the entry."""
+        """Return the fragment of the entry, which may not be written yet."""
         return self.fragments[max(0, self._number_after(entry_id) - 1)]
 
     def fragment_end(self, entry_id: int) -> int | None:
@@ -124,7 +125,7 @@ class LedgerMetadata:
 
 
 def _check(metadata: LedgerMetadata) -> LedgerMetadata:
-    """Apply the rules of Java's reader; return the metadata."""
+    """Check the rules of Java's reader; return the metadata."""
     m = metadata
     if not 1 <= m.ensemble_size <= ENSEMBLE_SIZE_MAX:
         size = f"ensemble size {m.ensemble_size}; must be 1 to {ENSEMBLE_SIZE_MAX}"
@@ -149,10 +150,10 @@ def _check(metadata: LedgerMetadata) -> LedgerMetadata:
 
 
 def encode_for_write(metadata: LedgerMetadata) -> bytes:
-    """Return the bytes to store; refuse what a Java peer could not read or rewrite.
+    """Return the bytes to store; refuse metadata that a Java peer could not read or rewrite.
 
     Raises:
-        MetadataFormatError: names the rule that is broken.
+        MetadataFormatError: names the broken rule.
     """
     m = _check(metadata)
     _require(m.ack_quorum >= 1, "ack quorum below 1")
@@ -183,10 +184,10 @@ def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 -- reads as a sent
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """Write the metadata in its ``format_version``.
+    """Return the metadata in its ``format_version``.
 
     Raises:
-        MetadataFormatError: there is no such format, or a value does not fit its field.
+        MetadataFormatError: the format does not exist, or a value does not fit its field.
     """
     version = metadata.format_version
     try:
@@ -198,16 +199,18 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
             body = _encode_v3(metadata)
         else:
             raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
-    except ValueError as error:  # A number out of range, or a key that is not text.
+    except ValueError as error:  # A number is out of range, or a key is not text.
         raise MetadataFormatError(f"ledger metadata: {error}") from error
     return _MAGIC + b"%d\n" % version + body
 
 
 def decode_metadata(data: bytes, *, ctime_ms: int | None = None) -> LedgerMetadata:
-    """Read metadata of any format; ``ctime_ms`` is the store's creation time, for want of another.
+    """Parse metadata of any format.
+
+    ``ctime_ms``, the store's creation time, replaces a missing one.
 
     Raises:
-        MetadataFormatError: it cannot be read, or breaks a rule of Java's reader.
+        MetadataFormatError: the bytes are invalid, or break a rule of Java's reader.
     """
     version, body = _split_version(data)
     try:
@@ -225,7 +228,7 @@ def decode_metadata(data: bytes, *, ctime_ms: int | None = None) -> LedgerMetada
 
 
 def _split_version(data: bytes) -> tuple[int, bytes]:
-    if data.startswith(_NEWEST_HEAD):  # As nearly all are.
+    if data.startswith(_NEWEST_HEAD):  # The usual format.
         return NEWEST_FORMAT, data[len(_NEWEST_HEAD) :]
     end = data.find(b"\n", len(_MAGIC), len(_MAGIC) + _VERSION_DIGITS_MAX + 1)
     digits = data[len(_MAGIC) : end]
@@ -301,10 +304,10 @@ def _from_message(
         write_quorum=message.quorumSize,
         ack_quorum=ack_quorum,
         state=state,
-        # Java reads an absent one as 0 here, not as empty.
+        # Java reads a missing one as 0 here, not as empty.
         last_entry_id=EntryId(message.lastEntryId) if closed else None,
         length=message.length if closed else 0,
-        # By slices: an iterator over a repeated field takes three times as long.
+        # A slice: an iterator over a repeated field takes three times as long.
         fragments=tuple([_fragment(segment) for segment in message.segment[:]]),
         digest_type=_DIGESTS.get(message.digestType) or DigestType(message.digestType)
         if has_password
@@ -377,7 +380,7 @@ def _decode_v1(body: bytes) -> LedgerMetadata:
 
 
 def _number(text: str) -> int:
-    # Not int() alone: that takes spaces, underscores and the digits of other scripts too.
+    # int() also accepts spaces, underscores and the digits of other scripts.
     shown = repr(text[:_SHOWN_CHARS_MAX])
     _require(_NUMBER.fullmatch(text) is not None, f"{shown} is not a number")
     return int(text)

@@ -1,7 +1,7 @@
 """Requests and responses as values, the same for V2 and V3.
 
-A request names what is wanted; a ``ReplyTo`` remembers how it was asked, so that the answer goes
-back in the same coding. Agrees with BookKeeper 4.18.0, BookieProtocol and BookkeeperProtocol.
+A ``ReplyTo`` has the encoding of a request, so that the answer gets the same encoding. Agrees with
+BookKeeper 4.18.0, BookieProtocol and BookkeeperProtocol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wire.ids import NO_ENTRY, EntryId, LedgerId
 
 
 class Signal(enum.Enum):
-    """What a connection says when it has no whole message."""
+    """The result of a connection without a complete message."""
 
     NEED_DATA = enum.auto()
 
@@ -32,10 +32,10 @@ _NO_LEDGER: Final = LedgerId(0)
 
 @attrs.frozen
 class AddRequest:
-    """Ask a bookie to store one entry.
+    """A request to store one entry.
 
-    ``entry`` is an entry packet (ledger id, entry id, LAC, length, digest, payload); its first 16
-    bytes decide what is stored. ``ledger_id`` and ``entry_id`` are what the answer echoes.
+    ``entry`` is an entry packet (ledger id, entry id, LAC, length, digest, payload); the bookie
+    stores it under the ids in its first 16 bytes. The answer echoes ``ledger_id`` and ``entry_id``.
     """
 
     ledger_id: LedgerId
@@ -47,10 +47,10 @@ class AddRequest:
 
 @attrs.frozen
 class ReadRequest:
-    """Ask for one entry; ``NO_ENTRY`` (-1) asks for the one with the highest id.
+    """A request for one entry; ``NO_ENTRY`` (-1) means the entry with the highest id.
 
-    ``master_key`` goes with ``ReadFlag.FENCE``. ``previous_lac`` (V3) makes it a long poll that
-    waits up to ``timeout_ms`` for the LAC to pass it.
+    ``master_key`` is needed with ``ReadFlag.FENCE``. ``previous_lac`` (V3) makes the read a long
+    poll that waits up to ``timeout_ms`` until the LAC is higher.
     """
 
     ledger_id: LedgerId
@@ -63,12 +63,13 @@ class ReadRequest:
 
 @attrs.frozen
 class BatchReadRequest:
-    """Ask for entries from ``entry_id`` on, up to ``max_count`` (0: no limit) and ``max_bytes``.
+    """A request for entries from ``entry_id`` on: at most ``max_count`` (0: any) and ``max_bytes``.
 
-    V2 only. ``request_id`` is echoed and is what the answer is matched by.
+    V2 only. The answer echoes ``request_id`` and is matched by it.
 
-    ``stride`` asks for entries ``entry_id``, ``entry_id + stride``, ... only: a stripe of a ledger.
-    A bookie that does not know strides, as Java's, ignores it and answers without.
+    ``stride`` asks only for the entries ``entry_id``, ``entry_id + stride``, ...: a stripe of a
+    ledger. A bookie without strides, such as Java's, ignores it and answers with consecutive
+    entries.
     """
 
     ledger_id: LedgerId
@@ -85,12 +86,12 @@ SASL: Final = "sasl"
 """The plugin of SASL's mechanisms."""
 
 AUTH_DISABLED: Final = "AuthDisabledPlugin"
-"""The plugin a bookie answers with that has none, or wants no more; it means success."""
+"""The plugin in the answer of a bookie without authentication; it means success."""
 
 
 @attrs.frozen
 class AuthRequest:
-    """One token of an authentication exchange; ``payload`` is opaque to the protocol."""
+    """One token of an authentication; ``payload`` is opaque to the protocol."""
 
     plugin: str
     payload: bytes = attrs.field(repr=False)
@@ -98,12 +99,15 @@ class AuthRequest:
 
 @attrs.frozen
 class StartTlsRequest:
-    """Ask to go on in TLS (V3 only)."""
+    """A request to start TLS (V3 only)."""
 
 
 @attrs.frozen
 class WriteLacRequest:
-    """Store an explicit LAC (V3 only). ``body`` is a LAC packet: ledger id, LAC, digest."""
+    """A request to store an explicit LAC (V3 only).
+
+    ``body`` is a LAC packet: ledger id, LAC, digest.
+    """
 
     ledger_id: LedgerId
     lac: int
@@ -113,38 +117,38 @@ class WriteLacRequest:
 
 @attrs.frozen
 class ReadLacRequest:
-    """Ask for the explicit LAC and the last entry (V3 only)."""
+    """A request for the explicit LAC and the last entry (V3 only)."""
 
     ledger_id: LedgerId
 
 
 @attrs.frozen
 class ForceLedgerRequest:
-    """Ask for everything journalled so far to be on disk (V3 only)."""
+    """A request to sync everything that was journalled so far (V3 only)."""
 
     ledger_id: LedgerId
 
 
 @attrs.frozen
 class BookieInfoRequest:
-    """Ask for disk sizes (V3 only)."""
+    """A request for the sizes of the disks (V3 only)."""
 
     requested: BookieInfoFlag
 
 
 @attrs.frozen
 class ListEntriesRequest:
-    """Ask which entries of a ledger the bookie holds (V3 only)."""
+    """A request for the ids of a ledger's entries on the bookie (V3 only)."""
 
     ledger_id: LedgerId
 
 
 @attrs.frozen
 class BadRequest:
-    """A request that parses but must be refused with ``rc`` rather than by closing.
+    """A request that is refused with ``rc``, without closing the connection.
 
-    Examples: a header version the bookie does not speak, a V3 operation it does not offer, an add
-    whose entry packet is too short. ``ReplyTo`` says how to refuse.
+    Examples: an unknown header version, an unsupported V3 operation, an add with an entry packet
+    that is too short. ``ReplyTo`` has the encoding of the refusal.
     """
 
     rc: ReturnCode
@@ -170,10 +174,10 @@ Request = Union[
 
 @attrs.frozen
 class ReplyTo:
-    """How a request was asked, and so how its answer must be coded.
+    """The encoding of a request, for its answer.
 
-    ``header_version`` is the V2 header's version (0, 1 or 2) or the V3 header's. ``txn_id`` is
-    V3's and is echoed; in V2 it is 0. ``operation`` is what is echoed.
+    ``header_version`` is the V2 header's version (0, 1 or 2) or the V3 header's. ``txn_id`` is V3's
+    and is echoed; in V2 it is 0. ``operation`` is echoed.
     """
 
     version: ProtocolVersion
@@ -185,7 +189,7 @@ class ReplyTo:
 
 @attrs.frozen
 class ReceivedRequest:
-    """A request as it came in, with what its answer needs."""
+    """A received request, with the encoding for its answer."""
 
     request: Request
     reply_to: ReplyTo
@@ -205,7 +209,7 @@ class AddResponse:
 
 @attrs.frozen
 class ReadResponse:
-    """The answer to a ``ReadRequest``; ``entry`` is the packet, ``None`` where there is none.
+    """The answer to a ``ReadRequest``; ``entry`` is the packet, ``None`` without one.
 
     ``max_lac`` and ``lac_update_ms`` (milliseconds since the epoch) exist in V3 only.
     """
@@ -241,7 +245,7 @@ class AuthResponse:
 
 @attrs.frozen
 class StartTlsResponse:
-    """Whether TLS may begin."""
+    """The answer to a ``StartTlsRequest``."""
 
     rc: ReturnCode
 
@@ -256,7 +260,7 @@ class WriteLacResponse:
 
 @attrs.frozen
 class ReadLacResponse:
-    """The last explicit LAC packet and the last entry packet, where there is one."""
+    """The last explicit LAC packet and the last entry packet, if they exist."""
 
     rc: ReturnCode
     ledger_id: LedgerId
@@ -274,7 +278,7 @@ class ForceLedgerResponse:
 
 @attrs.frozen
 class BookieInfoResponse:
-    """Sizes in bytes, summed over the ledger directories; ``None`` where not asked for."""
+    """Sizes in bytes, summed over the ledger directories; ``None`` if not requested."""
 
     rc: ReturnCode
     total_bytes: int | None = None
@@ -283,7 +287,7 @@ class BookieInfoResponse:
 
 @attrs.frozen
 class ListEntriesResponse:
-    """The encoded list of entries held (``wire.records.entry_list.decode_entry_list``)."""
+    """The encoded list of the bookie's entries (``wire.records.entry_list.decode_entry_list``)."""
 
     rc: ReturnCode
     ledger_id: LedgerId

@@ -1,11 +1,11 @@
-"""Which other protocol a peer speaks, where the first bytes of a frame must be."""
+"""The protocol of a peer that sends something else than frames, by its first bytes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 TLS_BEGIN: Final = b"\x16\x03"
-"""What TLS begins with. No frame does: it would be longer than any may be."""
+"""The first bytes of TLS. They cannot begin a frame, which would exceed every limit."""
 
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP_RESPONSE: Final = b"HTTP"
@@ -15,9 +15,9 @@ _HTTP_REQUESTS: Final = frozenset(
 
 
 def other_protocol(size: int) -> str:
-    """Return which protocol a peer speaks, by what was read as the length of a frame.
+    """Return the peer's protocol, by the four bytes that were read as the length of a frame.
 
-    "" if the four bytes belong to no protocol that is known here.
+    "" if the bytes belong to no protocol known here.
     """
     begin = size.to_bytes(4, "big", signed=True)
     if begin == _HTTP_RESPONSE:

@@ -1,8 +1,8 @@
 """SASL's DIGEST-MD5 (RFC 2831), authentication only: tokens to tokens, for either end.
 
 Agrees with Java's own mechanism as BookKeeper 4.18.0 uses it (SaslClientState, SaslServerState):
-service and host are both ``bookkeeper``, so is the realm; quality of protection ``auth``; one
-exchange a connection, so the nonce count is 1.
+service, host and realm are ``bookkeeper``; the quality of protection is ``auth``; a connection has
+one exchange, so the nonce count is 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SERVICE: Final = "bookkeeper"
 REALM: Final = "bookkeeper"
 DIGEST_URI: Final = f"{SERVICE}/{REALM}"
 TOKEN_BYTES_MAX: Final = 4096
-"""What RFC 2831 allows a response; a challenge may have half of that."""
+"""The longest response of RFC 2831; a challenge may have half of that."""
 
 NAME_SHOWN_MAX: Final = 64
-"""How many characters of a name are part of a message."""
+"""Characters of a name in a message."""
 
 _GSSAPI_KINDS: Final = (
     bytes.fromhex("06092a864886f712010202"),  # Kerberos, 1.2.840.113554.1.2.2
@@ -39,7 +39,7 @@ _DIRECTIVE: Final = re.compile(
 
 
 class AuthenticationError(RemoteProtocolError):
-    """The other side failed to authenticate; the text says why, without a password."""
+    """The other side failed to authenticate; the text has the reason, without a password."""
 
 
 class _Step(enum.Enum):
@@ -52,21 +52,21 @@ class _Step(enum.Enum):
 class DigestMd5Server:
     """The bookie's end of one exchange: an empty token, then a response, and nothing after that.
 
-    Whatever comes out of turn, or is of another exchange, ends it for good.
+    A token out of order, or of another exchange, ends the exchange.
     """
 
     def __init__(self, passwords: Mapping[str, str], nonce: str) -> None:
-        """``nonce`` must be new and not to be guessed: it is what makes a recording worthless."""
+        """``nonce`` must be new and unpredictable, so that a recorded exchange is worthless."""
         self._passwords, self._nonce = passwords, nonce
         self._step = _Step.BEGIN
         self.user: str | None = None
-        """Who it is, once that has been proven."""
+        """The user name, after its proof."""
 
     def answer(self, token: bytes) -> bytes:
         """Return the token to send back.
 
         Raises:
-            AuthenticationError: refused; so is everything from then on.
+            AuthenticationError: the token is refused, and every later one.
         """
         step, self._step = self._step, _Step.FAILED
         _insist_no_gssapi(token)
@@ -86,7 +86,7 @@ class DigestMd5Server:
         return text.encode("ascii")
 
     def _verify(self, said: Mapping[str, str]) -> str:
-        """Return our own proof; the user is known from then on."""
+        """Verify the client's proof and return the bookie's own."""
         user = said.get("username", "")
         named = f"user {_shown(user)}"
         if said.get("nonce") != self._nonce:
@@ -98,7 +98,7 @@ class DigestMd5Server:
         authorized_as = said.get("authzid")
         if authorized_as not in {None, user}:
             raise AuthenticationError(f"{named} asks to be taken for {_shown(authorized_as)}")
-        # An unknown user costs the same as a known one with a wrong password.
+        # An unknown user takes the same time as a known user with a wrong password.
         secret = _secret(user, self._passwords.get(user, ""), self._nonce, said)
         proven = hmac.compare_digest(
             _proof(secret, self._nonce, said.get("cnonce", ""), "AUTHENTICATE").encode(),
@@ -120,14 +120,14 @@ class DigestMd5Client:
 
     @property
     def is_done(self) -> bool:
-        """Whether both ends know each other's proof."""
+        """True if both ends have verified each other's proof."""
         return self._step is _Step.DONE
 
     def answer(self, token: bytes) -> bytes:
         """Return the token to send back; empty after the last one.
 
         Raises:
-            AuthenticationError: the bookie does not know the password, or speaks of something else.
+            AuthenticationError: the bookie does not know the password, or the token is invalid.
         """
         step, self._step = self._step, _Step.FAILED
         _insist_no_gssapi(token)
@@ -167,7 +167,7 @@ class DigestMd5Client:
 
 
 def _insist_no_gssapi(token: bytes) -> None:
-    """Name the mechanism that operators of Java's peers may have set up (RFC 2743, 3.1)."""
+    """Refuse a GSSAPI token, which Java's peers may be set up for (RFC 2743, 3.1), by name."""
     if token[:1] == b"\x60" and any(kind in token[:_GSSAPI_HEAD_BYTES] for kind in _GSSAPI_KINDS):
         raise AuthenticationError(
             "it speaks GSSAPI (Kerberos), which is not offered; DIGEST-MD5 is"
@@ -194,7 +194,7 @@ def _parse(token: bytes) -> dict[str, str]:
 
 
 def _shown(name: str) -> str:
-    """Return a name for messages; a stranger can make one up that would fill a log."""
+    """Return a name for messages, shortened: a stranger could choose one that fills a log."""
     return repr(name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…")
 
 
@@ -219,7 +219,7 @@ def _proof(secret: str, nonce: str, client_nonce: str, method: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes that are hashed: ISO 8859-1 where that has all characters."""
+    """Return the bytes to hash: ISO 8859-1 if it has all characters, else UTF-8."""
     try:
         return text.encode("iso-8859-1")
     except UnicodeEncodeError:

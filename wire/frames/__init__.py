@@ -1,1 +1,1 @@
-"""Frames: messages to bytes and back, in V2 and V3, and the fast paths."""
+"""Frames: messages to bytes and back, in V2 and V3, and fast paths."""

@@ -1,9 +1,9 @@
 """Plain adds in bulk: frames out, acks in, without a message object for each.
 
-The fast form of the normal case only: ``v2`` and ``v3`` say what the bytes mean, and a test holds
-the two together. What does not look like a plain EOK is left for the connection to decode.
+This is a fast form of the normal case only. ``v2`` and ``v3`` define the bytes, and a test compares
+both forms. The connection decodes every answer that is not a plain EOK.
 
-A key is what an ack is matched by: the entry id in V2, the varint of the transaction id in V3.
+An ack is matched by a key: the entry id in V2, the varint of the transaction id in V3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Packed = tuple[int, bytes]
 
 Key = Union[int, bytes]
 Runs = list[tuple[int, "list[Key]"]]
-"""Acks as they came: a ledger id, and the keys of the acks that followed each other for it."""
+"""Acks in the order of their arrival: a ledger id, and the keys of its consecutive acks."""
 
 RUN_BYTES_MAX: Final = 65_536
 _HEADS_MAX: Final = 1000
@@ -37,14 +37,14 @@ _V2_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER
 _V2_RUN: Final = re.compile(
     rb"%b(.{8}).{8}(?:%b\1.{8})*" % (re.escape(_V2_ACK_HEAD), re.escape(_V2_ACK_HEAD)), re.DOTALL
 )
-"""Acks of one ledger, one after the other."""
+"""Consecutive acks of one ledger."""
 
 _V2_ENTRY: Final = struct.Struct(">20xq")
 _I64: Final = struct.Struct(">q")
 
 
 class AddFramesV2:
-    """Makes the V2 add frames of one ledger."""
+    """An encoder of the V2 add frames of one ledger."""
 
     def __init__(self, master_key: bytes, flags: V2Flag = V2Flag.NONE) -> None:
         self._master_key, self._header = master_key, v2.pack_header(OpCode.ADD_ENTRY, flags)
@@ -69,7 +69,7 @@ class AddFramesV2:
 
 
 def take_acks_v2(buffer: bytearray) -> Runs:
-    """Take the plain acks at the start of ``buffer`` off it."""
+    """Remove the plain acks at the start of ``buffer`` and return them."""
     if len(buffer) < _V2_ACK_BYTES or not buffer.startswith(_V2_ACK_HEAD):
         return []
     data = bytes(buffer[:RUN_BYTES_MAX])
@@ -87,7 +87,7 @@ def take_acks_v2(buffer: bytearray) -> Runs:
 
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _KEY: Final = rb"[\x00-\x7f]|[\x80-\xff]{1,9}[\x01-\x7f]"
-"""A transaction id as we write it; one that is written longer is left to the codec."""
+"""A transaction id in its shortest form; the codec decodes longer forms."""
 
 _V3_HEADER: Final = b"\x08\x03\x10\x02\x18"
 """Version 3, operation ADD_ENTRY, and the tag of the transaction id that follows."""
@@ -102,7 +102,7 @@ _V3_ACK: Final = re.compile(
 
 
 class AddFramesV3:
-    """Makes the V3 frames of one ledger's plain adds: normal priority, of a recovery or not."""
+    """An encoder of one ledger's plain V3 adds: normal priority, of a recovery or not."""
 
     def __init__(
         self, ledger_id: LedgerId, master_key: bytes, *, is_recovery: bool = False
@@ -113,7 +113,7 @@ class AddFramesV3:
         self._heads: dict[tuple[int, int, int], tuple[bytes, bytes, bytes]] = {}
 
     def make(self, packed: Sequence[Packed], keys: Sequence[bytes]) -> bytes:
-        """Return the frames of these entries, one after another; a key for each."""
+        """Return the frames of these entries, one after another, with a key for each."""
         parts: list[bytes] = []
         heads = self._heads
         for (entry_id, packet), txn in zip(packed, keys, strict=True):
@@ -126,7 +126,7 @@ class AddFramesV3:
     def _head(
         self, packet_bytes: int, txn_bytes: int, entry_bytes: int
     ) -> tuple[bytes, bytes, bytes]:
-        """Return what stands before the transaction id, before the entry id and after it."""
+        """Return the bytes before the transaction id, before the entry id, and after it."""
         after = b"\x1a" + encode_varint(len(self._master_key)) + self._master_key
         after += b"\x22" + encode_varint(packet_bytes)
         inner = 1 + len(self._ledger) + 1 + entry_bytes + len(after) + packet_bytes + len(self._end)
@@ -141,10 +141,10 @@ class AddFramesV3:
 
 
 def take_acks_v3(buffer: bytearray) -> Runs:
-    """Take the plain acks at the start of ``buffer`` off it.
+    """Remove the plain acks at the start of ``buffer`` and return them.
 
-    Acks that follow each other differ in transaction and entry id only: one is parsed, the others
-    are compared with it.
+    Consecutive acks differ only in transaction id and entry id: one is parsed, the others are
+    compared with it.
     """
     if len(buffer) < _V3_ACK_BYTES_MIN or buffer[6:_V3_TXN_AT] != _V3_HEADER:
         return []
@@ -162,7 +162,7 @@ def take_acks_v3(buffer: bytearray) -> Runs:
 
 
 def _is_whole(found: re.Match[bytes]) -> bool:
-    """Say whether the lengths in an ack agree with what was matched."""
+    """Return whether the lengths in an ack agree with the matched bytes."""
     size, header, txn, inner, ledger, entry = found.groups()
     return (
         size[0] == found.end() - found.start() - 4
@@ -172,7 +172,7 @@ def _is_whole(found: re.Match[bytes]) -> bool:
 
 
 def _take_alike(data: bytes, found: re.Match[bytes], keys: list[Key]) -> int:
-    """Take the acks behind one that have its sizes and ledger; return where they end."""
+    """Collect the acks after one that have its sizes and ledger; return the end of the last."""
     start, end = found.span()
     step, whole = end - start, len(data)
     txn_at, txn_end = found.span(3)

@@ -1,7 +1,7 @@
-"""Plain reads in bulk without a message object for each: at both ends in V2, a bookie's in V3.
+"""Plain reads in bulk without a message object for each: both ends in V2, a bookie's end in V3.
 
-The fast form of the normal case only: ``v2`` and ``v3`` say what the bytes mean, and a test holds
-the two together. An answer that is not a plain EOK with an entry is left for the codec.
+This is a fast form of the normal case only. ``v2`` and ``v3`` define the bytes, and a test compares
+both forms. The codec decodes every answer that is not a plain EOK with an entry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _V3_HEADER: Final = b"\x08\x03\x10\x01\x18"
 """Version 3, operation READ_ENTRY, and the tag of the transaction id that follows."""
 
 _CANONICAL: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
-"""A varint as everyone writes it: one with zeros behind would not be echoed as it came."""
+"""A varint in its shortest form; a longer form would be echoed differently."""
 
 _V3_REQUEST: Final = re.compile(
     rb"\x00\x00\x00(.)\x0a(.)%b(%b)\xa2\x06(.)\x08(%b)\x10(%b)"
@@ -36,7 +36,7 @@ _V3_REQUEST: Final = re.compile(
 
 
 class PlainRequest(NamedTuple):
-    """A plain V3 read: raw varints, to be echoed, and where its frame ends."""
+    """A plain V3 read: its raw varints, to be echoed, and the end of its frame."""
 
     txn: bytes
     ledger: bytes
@@ -53,7 +53,7 @@ class PlainRequest(NamedTuple):
 
 
 PlainRead = tuple[int, int, bytes]
-"""An answer with an entry in it: ledger id, entry id, packet."""
+"""An answer with an entry: ledger id, entry id, packet."""
 
 
 def read_frames_v2(ledger_id: LedgerId, entries: Sequence[int]) -> bytes:
@@ -63,7 +63,10 @@ def read_frames_v2(ledger_id: LedgerId, entries: Sequence[int]) -> bytes:
 
 
 def match_request_v3(data: bytes, at: int) -> PlainRequest | None:
-    """Read the frame at ``at`` if it is a whole plain V3 read; ``None`` is for the codec."""
+    """Parse the frame at ``at`` if it is a complete plain V3 read.
+
+    ``None`` leaves it to the codec.
+    """
     found = _V3_REQUEST.match(data, at)
     if found is None:
         return None
@@ -113,7 +116,10 @@ def refuse_v3(asked: PlainRequest, code: ReturnCode) -> bytes:
 
 
 def take_reads_v2(buffer: bytearray, frame_bytes_max: int) -> list[PlainRead]:
-    """Take the plain answers to reads off the start of a buffer; the rest is for the codec."""
+    """Remove the plain answers to reads at the start of a buffer and return them.
+
+    The codec decodes the rest.
+    """
     found: list[PlainRead] = []
     unpack, head, at, size = _V2_ANSWER.unpack_from, _V2_ANSWER.size, 0, len(buffer)
     rest_max = frame_bytes_max - v2.LENGTH.size

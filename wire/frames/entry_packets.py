@@ -1,7 +1,7 @@
-"""Entry packets one after the other, each after its length, as bytes.
+"""Entry packets in a row, each after its length, as bytes.
 
-So they lie in an entry log, and so the answer to a batch read has them: what lies together is sent
-as it lies, and taken apart once, by the reader that verifies it.
+An entry log and the answer to a batch read have this form. So a run of packets is sent as stored,
+and only the reader that verifies the packets splits it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LENGTH: Final = struct.Struct(">i")
 
 @attrs.frozen
 class Packets:
-    """So many packets. ``sized`` is a signed 32-bit length and so many bytes, again and again."""
+    """Some packets. ``sized`` repeats a signed 32-bit length and a packet of that length."""
 
     sized: bytes = b""
     count: int = 0
@@ -33,7 +33,7 @@ class Packets:
         """Return the packets in ``sized``.
 
         Raises:
-            ValueError: it does not end where one of them does; the text says what is wrong.
+            ValueError: ``sized`` does not end at the end of a packet; the text has the reason.
         """
         if (size := even_size(sized)) is not None:
             return cls(sized, len(sized) // (LENGTH.size + size))
@@ -61,14 +61,14 @@ class Packets:
 
     @property
     def size_bytes(self) -> int:
-        """Of the packets without their lengths."""
+        """The size of the packets without their lengths."""
         return len(self.sized) - self.count * LENGTH.size
 
 
 def even_size(sized: bytes) -> int | None:
-    """Return the size of each packet if all have the same, without a line of Python for each.
+    """Return the size of each packet if all are equal, without a line of Python for each.
 
-    ``None`` also where there is no packet, or ``sized`` is not made of packets.
+    Return ``None`` also if there is no packet, or ``sized`` does not consist of packets.
     """
     if len(sized) < LENGTH.size:
         return None

@@ -1,9 +1,9 @@
 """Protobuf messages from bytes, by the rules of Java's generated code.
 
-BookKeeper 4.18.0 parses with LightProto: a missing required field fails the whole message, an enum
-number that it does not know counts as absent, unknown fields are skipped. What the Python runtimes
-check, and what they raise, differs between them; so every message and every string that a peer or
-a disk could have damaged is read through here.
+BookKeeper 4.18.0 parses with LightProto: a missing required field fails the message, an unknown
+enum number counts as absent, and unknown fields are skipped. The Python runtimes differ in their
+checks and errors. So every message and string that a peer or a disk may have damaged is parsed by
+this module.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from wire.errors import BookKeeperError
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 FIELDS_MAX: Final = 256
-"""Fields of a large message, those of the messages in it included. No client sends 30."""
+"""Fields of a large message, including those of nested messages. No client sends 30."""
 
 UNCOUNTED_BYTES: Final = 4096
-"""A message up to this size is parsed in 60 µs, whatever it consists of."""
+"""A message up to this size is parsed in 60 µs, whatever its fields."""
 
 _VARINT_BYTES_MAX: Final = 10
 _CONTINUES: Final = 0x80
@@ -32,9 +32,9 @@ def insist_few_fields(
 ) -> None:
     """Refuse a large message of many small fields, which would take 100 ms to parse.
 
-    5 MiB in one field take a copy; 5 MiB in fields of two bytes take 2.6 million decisions. Groups,
-    which no message of ours has, are refused in a large message. ``is_begin`` says that more bytes
-    of the message are to come: what is incomplete is not refused then.
+    A field of 5 MiB takes one copy; 5 MiB in fields of two bytes take 2.6 million decisions.
+    Groups, which BookKeeper's messages do not have, are refused in a large message. ``is_begin``
+    says that more bytes follow: then an incomplete field is not refused.
 
     Raises:
         failure: more than ``FIELDS_MAX`` fields, a group, or a field that is not complete.
@@ -61,7 +61,7 @@ def insist_few_fields(
 
 
 def _field(data: bytes, at: int, failure: type[BookKeeperError]) -> tuple[int, int, int]:
-    """Return where the value of the field at ``at`` begins and ends, and the field's tag."""
+    """Return begin and end of the value of the field at ``at``, and the field's tag."""
     tag, begin = _varint(data, at, failure)
     wire_type = tag & 7
     if wire_type == _VARINT:
@@ -77,7 +77,7 @@ def _field(data: bytes, at: int, failure: type[BookKeeperError]) -> tuple[int, i
 
 
 def _varint(data: bytes, at: int, failure: type[BookKeeperError]) -> tuple[int, int]:
-    """Return a number and where it ends, after the last byte where more are missing."""
+    """Return a number and its end; if bytes are missing, the end is after the last byte."""
     if at < len(data) and data[at] < _CONTINUES:
         return data[at], at + 1
     value = 0
@@ -95,7 +95,7 @@ def parse(kind: type[AnyMessage], data: bytes, failure: type[BookKeeperError]) -
     """Return the message in ``data``.
 
     Raises:
-        failure: the bytes are no such message, or a required field is missing.
+        failure: the bytes are not a valid message, or a required field is missing.
     """
     message = kind()
     try:
@@ -103,17 +103,17 @@ def parse(kind: type[AnyMessage], data: bytes, failure: type[BookKeeperError]) -
     except (DecodeError, ValueError, RecursionError) as error:
         raise failure(f"no {kind.__name__}: {error}") from error
     if not message.IsInitialized():
-        # Typed for descriptors that mypy does not know of, hence the long way.
+        # mypy does not know this method of the descriptors.
         missing = ", ".join(getattr(message, "FindInitializationErrors")())  # noqa: B009
         raise failure(f"{kind.__name__} lacks {missing}")
     return message
 
 
 def text(value: str | bytes, failure: type[BookKeeperError]) -> str:
-    """Return a string field's text; the C runtime returns bytes where the text is not UTF-8.
+    """Return a string field's text; the C runtime returns bytes if the text is not UTF-8.
 
     Raises:
-        failure: it is not UTF-8.
+        failure: the field is not UTF-8.
     """
     if isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""V2: fixed layouts, the compact coding of the protocol.
+"""V2: fixed layouts, the compact encoding of the protocol.
 
 Every payload begins with a header of four bytes:
 
@@ -8,8 +8,8 @@ bits 31..24  23..16 15..0
      version opcode flags
 ==== ======= ==== =====
 
-Version 0 has the op code in the whole integer and no flags. All integers are big-endian and signed.
-Agrees with BookKeeper 4.18.0, BookieProtoEncoding.
+In version 0 the complete integer is the op code, without flags. All integers are big-endian and
+signed. Agrees with BookKeeper 4.18.0, BookieProtoEncoding.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from wire.messages import (
 from wire.pb import bookkeeper_pb2 as pb
 
 ADD_HEADER: Final = 0x02010000
-"""Header of a plain add in version 2: no flags."""
+"""Header of a plain add in version 2, without flags."""
 
 ADD_RESPONSE: Final = struct.Struct(">iiiqq")
-"""A whole add response frame: length (24), header, error code, ledger id, entry id."""
+"""A complete add response frame: length (24), header, error code, ledger id, entry id."""
 
 ADD_RESPONSE_LENGTH: Final = 24
 LENGTH: Final = struct.Struct(">i")
@@ -83,8 +83,11 @@ _OPERATIONS: Final = {
     OpCode.BATCH_READ_ENTRY: Operation.BATCH_READ_ENTRY,
 }
 _REFUSED_HERE: Final = frozenset({Operation.ADD_ENTRY, Operation.READ_ENTRY})
-"""What a header too new turns into a ``BadRequest``. A batch read stays one, since the refusal
-echoes its request id; the bookie sees the version in ``ReplyTo``."""
+"""Operations that become a ``BadRequest`` if the header's version is too high.
+
+A batch read stays a batch read, because the refusal echoes its request id; the bookie checks the
+version in ``ReplyTo``.
+"""
 
 _OP_CODE_OF: Final = {
     AddResponse: OpCode.ADD_ENTRY,
@@ -109,7 +112,7 @@ def _frame(*parts: bytes) -> bytes:
 
 
 def encode_request(request: Request, *, version: int = V2_VERSION) -> bytes:
-    """Return the request as a whole frame.
+    """Return the request as a complete frame.
 
     Raises:
         LocalProtocolError: V2 has no such request, or the version cannot express it.
@@ -155,10 +158,10 @@ def _encode(request: Request, version: int) -> bytes:
 
 
 def add_request(master_key: bytes, packet: bytes) -> bytes:
-    """Return the frame of a plain add in version 2: the fast way, used for most adds.
+    """Return the frame of a plain add in version 2: the fast form, used for most adds.
 
     Raises:
-        LocalProtocolError: the key has not the length it must have.
+        LocalProtocolError: the key has a wrong length.
     """
     if len(master_key) != MASTER_KEY_BYTES:
         raise LocalProtocolError(f"a master key has {MASTER_KEY_BYTES} bytes in V2")
@@ -177,7 +180,7 @@ def _add_flags(flags: AddFlag, version: int) -> V2Flag:
 def _read_flags(flags: ReadFlag, version: int) -> V2Flag:
     found = V2Flag.NONE
     if flags is ReadFlag.NONE:
-        return found  # Arithmetic on flags is slow, and nearly every read has none.
+        return found  # Arithmetic on flags is slow, and nearly all reads have no flags.
     if flags & ReadFlag.FENCE:
         found |= V2Flag.DO_FENCING
     if flags & ReadFlag.HIGH_PRIORITY:
@@ -196,7 +199,7 @@ def _stride_flags(stride: int, version: int) -> int:
 
 
 def _stride(head: int) -> int:
-    """Return the stride in a header; a client that does not know of strides leaves 0 there."""
+    """Return the stride in a header; a client without strides leaves it 0."""
     return (head >> STRIDE_SHIFT & STRIDE_MAX) or 1 if head >> 24 & 0xFF else 1
 
 
@@ -208,16 +211,16 @@ def _fits(flags: V2Flag, version: int) -> V2Flag:
 
 def _key(request: ReadRequest | BatchReadRequest) -> bytes:
     if not request.flags & ReadFlag.FENCE:
-        return b""  # It would not be read.
+        return b""  # A bookie reads the key of fencing requests only.
     if request.master_key is None or len(request.master_key) != MASTER_KEY_BYTES:
         raise LocalProtocolError(f"a fencing read needs a master key of {MASTER_KEY_BYTES} bytes")
     return request.master_key
 
 
 def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
-    """Read a request from a frame's payload.
+    """Parse a request from a frame's payload.
 
-    A request that has to be refused with a code comes back as a ``BadRequest``.
+    A request that must be refused with a code becomes a ``BadRequest``.
 
     Raises:
         RemoteProtocolError: an unknown op code, or too short; close the connection.
@@ -244,10 +247,10 @@ def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
 
 
 def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
-    """Refuse a login that is large by its number of fields; see ``protobuf``.
+    """Refuse a login message with too many fields; see ``protobuf``.
 
     Raises:
-        RemoteProtocolError: it is, or its form is broken.
+        RemoteProtocolError: the message has too many fields or a broken form.
     """
     if _split_header(*_HEADER.unpack_from(payload))[1] == OpCode.AUTH:
         data = payload[_HEADER.size :]
@@ -326,7 +329,7 @@ def _decode_batch_read(payload: bytes, version: int, flags: V2Flag) -> Request:
 def _fencing(
     payload: bytes, key_at: int, version: int, flags: V2Flag
 ) -> tuple[ReadFlag, bytes | None]:
-    """Read flags and, for a fencing request of version 2, the key after it."""
+    """Return the flags and, for a fencing request of version 2, the key after it."""
     found = ReadFlag.NONE
     if flags & V2Flag.HIGH_PRIORITY:
         found |= ReadFlag.HIGH_PRIORITY
@@ -334,7 +337,7 @@ def _fencing(
         return found, None
     found |= ReadFlag.FENCE
     if _signed_byte(version) < V2_VERSION:
-        return found, None  # No key is read then; the bookie refuses with EUA.
+        return found, None  # These versions have no key: the bookie refuses with EUA.
     key = payload[key_at : key_at + MASTER_KEY_BYTES]
     if len(key) < MASTER_KEY_BYTES:
         raise RemoteProtocolError("a fencing read without its master key")
@@ -351,16 +354,16 @@ def _decode_auth(payload: bytes) -> tuple[str, bytes]:
 
 
 def encode_response(response: Response, to: ReplyTo) -> bytes:
-    """Return the response as a whole frame, with the version the request had.
+    """Return the response as a complete frame, with the version of the request.
 
     Raises:
-        LocalProtocolError: V2 has no such response (an error to AUTH is told by closing).
+        LocalProtocolError: V2 has no such response (an error to AUTH closes the connection).
     """
     return b"".join(encode_frames(response, to))
 
 
 def encode_frames(response: Response, to: ReplyTo) -> tuple[bytes, ...]:
-    """Return the pieces of the same frame; the entries of a batch are one, and are not copied.
+    """Return the pieces of the same frame; the entries of a batch are one piece and not copied.
 
     Raises:
         LocalProtocolError: as ``encode_response``.
@@ -378,7 +381,8 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
         if response.rc is not ReturnCode.EOK:
             raise LocalProtocolError("V2 has no auth response that refuses; close the connection")
         body = pb.AuthMessage(authPluginName=response.plugin, payload=response.payload)
-        head = pack_header(OpCode.AUTH)  # Java's has the newest version, whatever was asked in.
+        # Java's answer has the newest version, whatever the request had.
+        head = pack_header(OpCode.AUTH)
         return _frame(_HEADER.pack(head), body.SerializeToString())
     if isinstance(response, AddResponse):
         return _frame(_response_head(response, to))
@@ -411,10 +415,10 @@ def _sized(response: BatchReadResponse) -> bytes:
 
 
 def decode_response(payload: bytes | memoryview) -> Answer:
-    """Read a response from a frame's payload.
+    """Parse a response from a frame's payload.
 
     Raises:
-        RemoteProtocolError: no valid response; close the connection.
+        RemoteProtocolError: not a valid response; close the connection.
     """
     payload = bytes(payload)
     if len(payload) < _HEADER.size:

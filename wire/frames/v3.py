@@ -1,8 +1,8 @@
 """V3: one protobuf message a frame.
 
-``required`` and unknown enum numbers are taken as 4.18.0 takes them: a number it does not know
-counts as absent, and a message that lacks something required cannot be read. The add of Java's
-client is also matched without protobuf, for the bookie's hot loop.
+``required`` fields and unknown enum numbers are handled as in 4.18.0: an unknown number counts as
+absent, and a message without a required field is invalid. For the bookie's hot path, adds of Java's
+client are also matched without protobuf.
 
 Agrees with BookKeeper 4.18.0, BookkeeperProtocol and BookieProtoEncoding.
 """
@@ -60,10 +60,10 @@ from wire.messages import (
 from wire.pb import bookkeeper_pb2 as pb
 
 HIGH_PRIORITY: Final = 100
-"""The header priority Java sends; any number above 0 means the same."""
+"""The header priority that Java sends; every number above 0 means the same."""
 
 FIRST_BYTE: Final = 0x0A
-"""Every request begins with its header, field 1; no V2 packet begins so."""
+"""The first byte of every request, of its header, field 1; no V2 packet begins with this byte."""
 
 _DEFERRED_SYNC: Final = 1
 _LENGTH: Final = struct.Struct(">i")
@@ -75,21 +75,21 @@ _UNSUPPORTED: Final = frozenset(
 
 
 def frame(payload: bytes) -> bytes:
-    """Put the length before a payload."""
+    """Return a payload with its length before it."""
     return _LENGTH.pack(len(payload)) + payload
 
 
 @attrs.frozen
 class _Plain:
-    """A message whose fields are carried over one by one: by the names they have there and here."""
+    """A message whose fields map one to one between our class and protobuf's."""
 
     name: str
-    """Of the field of the outer message that it is in."""
+    """The field of the outer message."""
     kind: type
     fields: tuple[tuple[str, str], ...] = ()
 
     def fill(self, message: pb.Request | pb.Response, value: Any) -> None:
-        """Put a value into the outer message; what is None is left out."""
+        """Write a value into the outer message, without fields that are None."""
         inner = getattr(message, self.name)
         inner.SetInParent()
         for theirs, ours in self.fields:
@@ -97,11 +97,11 @@ class _Plain:
                 setattr(inner, theirs, found)
 
     def request(self, inner: Any, _urgent: bool) -> Any:  # noqa: FBT001
-        """Return the request that a message is: of requests, every field is required."""
+        """Return a message as a request; every field of a request is required."""
         return self.kind(*[getattr(inner, theirs) for theirs, _ in self.fields])
 
     def response(self, rc: ReturnCode, inner: Any) -> Any:
-        """Return the response that a message is."""
+        """Return a message as a response."""
         return self.kind(rc, *[_optional(inner, theirs) for theirs, _ in self.fields])
 
 
@@ -150,7 +150,7 @@ def _optional(inner: Any, name: str) -> Any:
 
 
 def encode_request(request: Request, txn_id: int) -> bytes:
-    """Return the request as a whole frame.
+    """Return the request as a complete frame.
 
     Raises:
         LocalProtocolError: V3 has no such request, or a number does not fit its field.
@@ -195,7 +195,7 @@ def _fill_read(message: pb.Request, request: ReadRequest) -> None:
         inner.previousLAC = request.previous_lac
     if request.timeout_ms is not None:
         inner.timeOut = request.timeout_ms
-    # Arithmetic on flags is slow, and nearly every read has none.
+    # Arithmetic on flags is slow, and nearly all reads have no flags.
     if request.flags is not ReadFlag.NONE:
         _fill_read_flags(message, request.flags)
 
@@ -231,21 +231,21 @@ _REQUEST_ENCODERS: Final[dict[type, tuple[Operation, Callable[[pb.Request, Any],
 
 
 def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
-    """Refuse a request that is large by its number of fields; see ``protobuf``.
+    """Refuse a request with too many fields; see ``protobuf``.
 
     Raises:
-        RemoteProtocolError: it is, or its form is broken.
+        RemoteProtocolError: the request has too many fields or a broken form.
     """
     protobuf.insist_few_fields(pb.Request, payload, RemoteProtocolError, is_begin=is_begin)
 
 
 def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
-    """Read a request from a frame's payload.
+    """Parse a request from a frame's payload.
 
-    A request that has to be refused with a code comes back as a ``BadRequest``.
+    A request that must be refused with a code becomes a ``BadRequest``.
 
     Raises:
-        RemoteProtocolError: no V3 request; close the connection.
+        RemoteProtocolError: not a V3 request; close the connection.
     """
     data = bytes(payload)
     insist_few_fields(data)
@@ -339,7 +339,7 @@ _REQUEST_DECODERS: Final[dict[Operation, tuple[str, Callable[[Any, bool], Reques
 
 
 def encode_response(response: Response, to: ReplyTo) -> bytes:
-    """Return the response as a whole frame; its inner status equals the outer one.
+    """Return the response as a complete frame; its inner status equals the outer one.
 
     Raises:
         LocalProtocolError: V3 has no such response.
@@ -352,7 +352,7 @@ def encode_response(response: Response, to: ReplyTo) -> bytes:
     if isinstance(response, (ErrorResponse, AuthResponse)):
         message.header.version = to.header_version
         if to.priority:
-            message.header.priority = to.priority  # The header is copied whole here.
+            message.header.priority = to.priority  # This response copies the complete header.
     if isinstance(response, ErrorResponse):
         return frame(message.SerializeToString())
     try:
@@ -410,13 +410,13 @@ _RESPONSE_ENCODERS: Final[dict[type, Callable[[pb.Response, Any], None]]] = {
 
 
 def decode_response(payload: bytes | memoryview) -> Answer:
-    """Read a response from a frame's payload.
+    """Parse a response from a frame's payload.
 
-    Where the outer status is not EOK it counts, else the inner one. A refusal with no inner
-    response comes back as an ``ErrorResponse``. Agrees with PerChannelBookieClient.
+    An outer status other than EOK decides, else the inner one. A refusal without an inner response
+    becomes an ``ErrorResponse``. Agrees with PerChannelBookieClient.
 
     Raises:
-        RemoteProtocolError: no V3 response, or EOK and nothing to it; close the connection.
+        RemoteProtocolError: not a V3 response, or EOK without a response; close the connection.
     """
     message = protobuf.parse(pb.Response, bytes(payload), RemoteProtocolError)
     operation, _ = _reply_to(message.header)
@@ -459,10 +459,10 @@ _RESPONSE_DECODERS: Final[dict[Operation, tuple[str, Callable[[ReturnCode, Any],
 
 
 class MatchedAdd(NamedTuple):
-    """A plain add as Java's client writes it: normal priority, no flag but that of a recovery.
+    """A plain add as Java's client encodes it: normal priority, and no flag except recovery's.
 
-    ``txn``, ``ledger`` and ``entry`` are varints as they came, to be echoed. The packet is
-    ``payload[packet_at:packet_end]``; its own ids decide what is stored.
+    ``txn``, ``ledger`` and ``entry`` are the received varints, to be echoed. The packet is
+    ``payload[packet_at:packet_end]``; the bookie stores the ids in the packet.
     """
 
     txn: bytes
@@ -475,7 +475,7 @@ class MatchedAdd(NamedTuple):
 
 
 RECOVERY_END: Final = b"\xa0\x06\x01"
-"""What the flag of a recovery adds to an add, after the packet."""
+"""The bytes that the recovery flag appends to an add, after the packet."""
 
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _ADD: Final = re.compile(
@@ -488,10 +488,10 @@ _HEADER_BYTES: Final = 5
 
 
 def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd | None:
-    """Read the payload ``data[start:end]`` if it is the plain add of Java's client.
+    """Parse the payload ``data[start:end]`` if it is a plain add of Java's client.
 
-    Anything else gives ``None`` and is for ``decode_request``: adds with other flags or priority,
-    other messages, other orders of fields, broken ones.
+    ``None`` leaves the payload to ``decode_request``: adds with other flags or priority, other
+    messages, other orders of fields, invalid ones.
     """
     end = len(data) if end is None else end
     found = _ADD.match(data, start, end)
@@ -512,7 +512,7 @@ def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd
 
 
 def add_response(txn: bytes, ledger: bytes, entry: bytes) -> bytes:
-    """Return the frame that says EOK to a matched add; the arguments are its raw varints."""
+    """Return the frame that answers EOK to a matched add; the arguments are its raw varints."""
     inner = b"\x08\x00\x10" + ledger + b"\x18" + entry
     header = _HEADER_BYTES + len(txn)
     return b"".join(
@@ -529,7 +529,7 @@ def add_response(txn: bytes, ledger: bytes, entry: bytes) -> bytes:
 def add_request(
     txn_id: int, ledger_id: int, entry_id: int, master_key: bytes, packet: bytes
 ) -> bytes:
-    """Return the frame of a plain add; equal to ``encode_request`` of the same, but faster."""
+    """Return the frame of a plain add; equal to ``encode_request``'s, but faster."""
     txn = encode_varint(txn_id)
     inner = b"".join(
         (

@@ -1,4 +1,4 @@
-"""Varints, as protobuf has them: seven bits a byte, the lowest first."""
+"""Varints of protobuf: seven bits a byte, the lowest first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wire.errors import LocalProtocolError
 
 
 def decode_varint(encoded: bytes) -> int:
-    """Return the number in one whole varint."""
+    """Return the number in one complete varint."""
     value = shift = 0
     for byte in encoded:
         value |= (byte & 0x7F) << shift
@@ -15,12 +15,13 @@ def decode_varint(encoded: bytes) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """Write a number as a varint; negative ones take ten bytes, as protobuf has them.
+    """Return a number as a varint; a negative number takes ten bytes, as in protobuf.
 
     Raises:
-        LocalProtocolError: it is neither a signed nor an unsigned 64-bit number.
+        LocalProtocolError: the number is neither signed nor unsigned 64-bit.
     """
-    if 0 <= value < 1 << 21:  # Most numbers, and most of a client's time in here.
+    # Most numbers are this small, and a client spends most of its time in this function with them.
+    if 0 <= value < 1 << 21:
         if value < 1 << 7:
             return bytes((value,))
         if value < 1 << 14:

@@ -1,1 +1,1 @@
-"""The .proto files and what is generated from them; never edited by hand."""
+"""The .proto files and the modules generated from them; never edited by hand."""

@@ -1,9 +1,9 @@
 """Make the ``*_pb2`` modules from the .proto files: ``python wire/pb/generate.py [DIRECTORY]``.
 
-Needs grpcio-tools. A generated module holds the file's descriptor and asks the protobuf runtime
-for the classes, in a descriptor pool of its own. That is all: protoc's own output checks that it
-was made for the runtime it meets and warns, or refuses, where it was not, and it shares one pool
-with every other library that may bring a BookkeeperProtocol.
+Needs grpcio-tools. A generated module has the file's descriptor, and the protobuf runtime makes the
+classes in a descriptor pool of its own. protoc's own output checks the version of the runtime and
+warns or refuses, and it shares one pool with every other library that may define
+BookkeeperProtocol.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ HERE: Final = Path(__file__).parent
 PROTOS: Final = ("bookkeeper", "data_formats", "pulsar")
 
 _LINE_CHARS: Final = 96
-"""How long a literal may be in a line of a module."""
+"""The longest literal in a line of a module."""
 
 PYTHON_TYPES: Final = {
     FieldDescriptorProto.TYPE_STRING: "str",
     FieldDescriptorProto.TYPE_BYTES: "bytes",
     FieldDescriptorProto.TYPE_BOOL: "bool",
 }
-"""Types of fields that are neither messages nor integers (enums are integers here)."""
+"""The types of fields that are neither messages nor integers (enums are integers here)."""
 
 
 def main(directory: Path = HERE) -> None:
@@ -45,7 +45,7 @@ def main(directory: Path = HERE) -> None:
 
 
 def compile_proto(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Return the descriptor of ``name``.proto without what the runtime can derive itself."""
+    """Return the descriptor of ``name``.proto without the parts that the runtime derives."""
     from grpc_tools import protoc
 
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""What a cluster stores beside ledgers' metadata: cookies, the layout, marks, and small records.
+"""The stored records of a cluster besides ledgers' metadata: cookies, layout, marks, small records.
 
-Pure: bytes in, values out. Agrees with BookKeeper 4.18.0; see docs/spec/metadata.md.
+Bytes in, values out. Agrees with BookKeeper 4.18.0; see docs/spec/metadata.md.
 """

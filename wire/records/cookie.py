@@ -1,4 +1,4 @@
-"""A bookie's cookie: what it says of itself in the metadata and in each directory.
+"""A bookie's cookie, in the metadata and in each directory.
 
 Agrees byte for byte with BookKeeper 4.18.0, Cookie.
 """
@@ -26,10 +26,10 @@ _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,9}")
 
 @attrs.frozen
 class Cookie:
-    """What ties a bookie's directories to its id and its cluster.
+    """The record that ties a bookie's directories to its id and its cluster.
 
     ``journal_dirs`` are the journal directories joined with commas. Directories are the configured
-    names. ``index_dirs`` is ``None`` where none are configured: then they are the ledger ones.
+    names. ``index_dirs`` is ``None`` if none are configured; then they are the ledger directories.
     """
 
     bookie_id: str
@@ -42,7 +42,7 @@ class Cookie:
 
 @attrs.frozen
 class CookieDifference:
-    """One field in which a cookie differs from what is configured, and where that cookie is."""
+    """One field of a cookie that differs from the configuration, and the cookie's place."""
 
     field: str
     configured: str
@@ -54,7 +54,7 @@ class CookieDifference:
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
-    """Write a cookie in the current version, whatever version it was read in."""
+    """Return a cookie in the current version, whatever version was read."""
     message = pb.CookieFormat(
         bookieHost=cookie.bookie_id,
         journalDir=cookie.journal_dirs,
@@ -68,7 +68,9 @@ def encode_cookie(cookie: Cookie) -> bytes:
 
 
 def decode_cookie(data: bytes) -> Cookie:
-    """Read a cookie of version 3 to 5. Java takes a higher version for 5; we cannot know.
+    """Parse a cookie of version 3 to 5. Java treats a higher version as 5.
+
+    This function refuses it.
 
     Raises:
         FormatError: empty, too old or too new, or a required field is missing.
@@ -119,16 +121,19 @@ def _decode_dirs(text: str) -> tuple[str, ...]:
 def cookie_differences(
     ours: Cookie, theirs: Cookie, *, superset: bool = False, place: str = ""
 ) -> list[CookieDifference]:
-    """Return in what the cookie at ``place`` contradicts the configured one; none: it fits.
+    """Return the differences of the cookie at ``place`` from the configured one.
 
-    With ``superset`` the configuration may name ledger and index directories that are new.
+    Empty if it matches.
+
+    With ``superset`` the configuration may have additional ledger and index directories.
     """
     differences = [
         _difference("bookie id", ours.bookie_id, theirs.bookie_id),
         _difference("journal directories", ours.journal_dirs, theirs.journal_dirs),
         _difference_of_dirs("ledger directories", ours.ledger_dirs, theirs.ledger_dirs, superset),
         None
-        if ours.index_dirs == theirs.index_dirs  # None: those of the ledgers, compared above.
+        # None means the ledger directories, compared above.
+        if ours.index_dirs == theirs.index_dirs
         else _difference_of_dirs(
             "index directories",
             ours.index_dirs or ours.ledger_dirs,

@@ -1,4 +1,4 @@
-"""The answer to a request for the entries that a bookie has of a ledger.
+"""The list of the entries that a bookie has of a ledger.
 
 Agrees byte for byte with BookKeeper 4.18.0, AvailabilityOfEntriesOfLedger.
 """
@@ -22,17 +22,17 @@ _PERIOD_MAX: Final = 2**31 - 1
 
 
 GROUPS_MAX: Final = 200_000
-"""What fits into the answer of a bookie: 24 bytes each, and frames have 5 MiB."""
+"""Groups that fit into an answer: 24 bytes each, in a frame of 5 MiB."""
 
 PERIOD_RUNS_MIN: Final = 1000
-"""So many runs of one size and distance become one group, in lists that would not fit."""
+"""Runs of one size and distance that become one group, in lists that would not fit."""
 
 
 def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
     """Return the list of these runs; see ``EntryListWriter``.
 
     Raises:
-        FormatError: as there.
+        FormatError: as ``EntryListWriter.take``.
     """
     writer = EntryListWriter()
     writer.take(runs)
@@ -40,10 +40,10 @@ def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
 
 
 class EntryListWriter:
-    """Takes ascending runs of entries, the first id of each and how many there are, as a list.
+    """An encoder of ascending runs of entries, each with its first id and count.
 
-    Each run is one group: Java's encoder finds no periods. A list with more than ``GROUPS_MAX``
-    runs has groups with periods, which Java's decoder reads. Of a striped ledger each bookie has
+    Each run is one group, as Java's encoder finds no periods. A list with more than ``GROUPS_MAX``
+    runs has groups with periods, which Java's decoder reads. Each bookie of a striped ledger has
     such runs.
     """
 
@@ -51,16 +51,16 @@ class EntryListWriter:
         self._plain: list[bytes] = []
         self._series: list[tuple[int, int, int, int]] = []
         self._now = 0, 0, 0, 0
-        """The series that the last run belongs to."""
+        """The series of the last run."""
         self._groups = 0
         self._open = 0, 0
-        """The last run, which the next one may go on with."""
+        """The last run, which the next run may continue."""
 
     def take(self, runs: Iterable[tuple[int, int]]) -> None:
-        """Take the runs that follow.
+        """Append runs.
 
         Raises:
-            FormatError: there are too many groups, whatever their form.
+            FormatError: there are too many groups in any form.
         """
         open_first, open_size = self._open
         for start, run_size in runs:
@@ -87,7 +87,7 @@ class EntryListWriter:
         self._now = start, start, run_size, 0
 
     def encode(self) -> bytes:
-        """Return the list. Nothing is taken after that.
+        """Return the list; no run may follow.
 
         Raises:
             FormatError: as ``take``.
@@ -102,7 +102,7 @@ class EntryListWriter:
 
 
 def _short(first: int, last: int, size: int, period: int) -> Iterator[bytes]:
-    """Give a series of runs in one group, or in a group for each run where these are few."""
+    """Yield a series of runs as one group, or as a group for each run if there are few."""
     if not period or _groups_of(first, last, period) == 1:
         yield _GROUP.pack(first, last, size, period)
         return
@@ -116,14 +116,14 @@ def _insist_short(groups: int) -> None:
 
 
 def _groups_of(first: int, last: int, period: int) -> int:
-    """Return how many groups a series of runs takes in a list that has to be short."""
+    """Return the number of groups of a series of runs in a list that must be short."""
     runs = (last - first) // period + 1 if period else 1
     return 1 if runs >= PERIOD_RUNS_MIN else runs
 
 
 @attrs.frozen
 class EntryList:
-    """Which entries a bookie holds, as groups of (first start, last start, size, period)."""
+    """The entries that a bookie has, as groups of (first start, last start, size, period)."""
 
     groups: tuple[tuple[int, int, int, int], ...]
 
@@ -137,7 +137,7 @@ class EntryList:
 
     @property
     def count(self) -> int:
-        """How many entries the groups have, those in two groups counted twice.
+        """The number of entries in the groups; an entry in two groups counts twice.
 
         Not ``len()``: a peer can write a list longer than Python's longest.
         """
@@ -155,10 +155,10 @@ class EntryList:
 
 
 def decode_entry_list(data: bytes) -> EntryList:
-    """Read what ``encode_entry_runs`` or Java wrote; periods are honoured.
+    """Parse a list of ``encode_entry_runs`` or of Java, with periods.
 
     Raises:
-        FormatError: cut, of a newer version, or with groups that make no sense.
+        FormatError: cut, of a newer version, or with invalid groups.
     """
     if len(data) < _LIST_HEADER.size:
         raise FormatError(f"entry list of {len(data)} bytes has no header")

@@ -19,7 +19,7 @@ LAYOUT_FACTORIES: Final[dict[str, str]] = {
     "hierarchical": _FACTORY.format("Hierarchical"),
     "longhierarchical": _FACTORY.format("LongHierarchical"),
 }
-"""A layout's short name to the Java class that stands for it in the LAYOUT node."""
+"""The Java class in the LAYOUT node, by the layout's short name."""
 
 _LAYOUT_FORMATS: Final = (1, 2)
 _LAYOUT: Final = re.compile(rb"(-?[0-9]{1,9})\n([^:\n]*):(-?[0-9]{1,9})(?:\n|\Z)")
@@ -27,22 +27,22 @@ _LAYOUT: Final = re.compile(rb"(-?[0-9]{1,9})\n([^:\n]*):(-?[0-9]{1,9})(?:\n|\Z)
 
 @attrs.frozen
 class Layout:
-    """The LAYOUT node: which Java factory, and its manager version (always 1 so far)."""
+    """The LAYOUT node: Java's factory class, and its manager version (always 1 so far)."""
 
     factory: str
     manager_version: int = 1
 
 
 def encode_layout(layout: Layout) -> bytes:
-    """Write the LAYOUT node in format 2."""
+    """Return the LAYOUT node in format 2."""
     return f"2\n{layout.factory}:{layout.manager_version}".encode()
 
 
 def decode_layout(data: bytes) -> Layout:
-    """Read the LAYOUT node; in format 1 the factory is a short name.
+    """Parse the LAYOUT node; in format 1 the factory is a short name.
 
     Raises:
-        FormatError: no layout that Java would read.
+        FormatError: not a layout that Java would read.
     """
     match = _LAYOUT.match(data)
     if match is None:

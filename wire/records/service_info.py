@@ -1,6 +1,6 @@
-"""What a registered bookie says of itself: its endpoints and properties.
+"""The registration of a bookie: its endpoints and properties.
 
-Which endpoint a client connects to is chosen in ``bkclient.connection.pool``.
+``bkclient.connection.pool`` chooses the endpoint that a client connects to.
 
 Agrees byte for byte with BookKeeper 4.18.0, BookieServiceInfoUtils.
 """
@@ -19,14 +19,14 @@ from wire.ids import BookieId
 from wire.pb import data_formats_pb2 as pb
 
 BOOKIE_RPC: Final = "bookie-rpc"
-"""The protocol of the endpoint where a bookie serves entries."""
+"""The protocol of the endpoint for entries."""
 
 _PORT: Final = re.compile("[0-9]{1,5}")
 
 
 @attrs.frozen
 class Endpoint:
-    """One address a bookie listens at."""
+    """One address on which a bookie listens."""
 
     id: str
     port: int
@@ -38,7 +38,7 @@ class Endpoint:
 
 @attrs.frozen
 class BookieServiceInfo:
-    """What a bookie publishes when it registers."""
+    """The information that a bookie publishes when it registers."""
 
     endpoints: tuple[Endpoint, ...] = ()
     properties: Mapping[str, str] = attrs.field(factory=dict, hash=False)
@@ -49,7 +49,7 @@ class BookieServiceInfo:
 
 
 def encode_service_info(info: BookieServiceInfo) -> bytes:
-    """Write a registration; endpoints in order, properties sorted."""
+    """Return a registration; endpoints in order, properties sorted."""
     message = pb.BookieServiceInfoFormat()
     for e in info.endpoints:
         message.endpoints.add(
@@ -66,17 +66,17 @@ def encode_service_info(info: BookieServiceInfo) -> bytes:
 
 
 def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
-    """Read a registration; an empty one means the ``host:port`` of the id itself.
+    """Parse a registration; an empty one means the ``host:port`` of the id itself.
 
     Raises:
-        FormatError: no registration, or an empty one under an id that is not an address.
+        FormatError: invalid, or empty under an id that is not an address.
     """
     if not data:
         return BookieServiceInfo((_endpoint_of_id(bookie_id),))
     message = protobuf.parse(pb.BookieServiceInfoFormat, data, FormatError)
     try:
         properties = {_text(key): _text(value) for key, value in message.properties.items()}
-    except UnicodeDecodeError as error:  # A map's items are decoded when they are asked for.
+    except UnicodeDecodeError as error:  # A map's items are decoded at their first use.
         raise FormatError(f"bookie {bookie_id} registered a property that is not UTF-8") from error
     return BookieServiceInfo(tuple(map(_endpoint, message.endpoints)), properties)
 

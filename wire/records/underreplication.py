@@ -19,7 +19,7 @@ from wire.records import protobuf_text
 
 @attrs.frozen
 class UnderreplicatedMark:
-    """Which bookies' replicas a ledger lacks, and since when (ms), where that is recorded."""
+    """The bookies whose replicas a ledger lacks, and the time of the mark (ms), if recorded."""
 
     replicas: tuple[BookieId, ...] = ()
     ctime_ms: int | None = None
@@ -27,14 +27,14 @@ class UnderreplicatedMark:
 
 @attrs.frozen
 class LockData:
-    """Who repairs a ledger: a name for people, in Java a host's."""
+    """The owner of a repair lock: a name for people, in Java a host's."""
 
     bookie_id: str
 
 
 @attrs.frozen
 class AuditorVote:
-    """Who stands for election as auditor."""
+    """A bookie that stands for election as auditor."""
 
     bookie_id: BookieId
 
@@ -48,11 +48,11 @@ class RepairLayout:
 
 
 REPAIR_LAYOUT: Final = RepairLayout("BASIC", 1)
-"""The only one there is."""
+"""The only existing layout."""
 
 
 def encode_mark(mark: UnderreplicatedMark) -> bytes:
-    """Write a mark as the auditor does."""
+    """Return a mark in the form that the auditor writes."""
     message = pb.UnderreplicatedLedgerFormat(replica=list(mark.replicas))
     if mark.ctime_ms is not None:
         message.ctime = mark.ctime_ms
@@ -60,41 +60,41 @@ def encode_mark(mark: UnderreplicatedMark) -> bytes:
 
 
 def decode_mark(data: bytes) -> UnderreplicatedMark:
-    """Read a mark; raise ``FormatError`` where the bytes hold no mark."""
+    """Parse a mark; raise ``FormatError`` if the bytes are invalid."""
     message = protobuf_text.parse(data, pb.UnderreplicatedLedgerFormat())
     ctime_ms = message.ctime if message.HasField("ctime") else None
     return UnderreplicatedMark(tuple(BookieId(r) for r in message.replica), ctime_ms)
 
 
 def encode_lock(lock: LockData) -> bytes:
-    """Write who holds a repair lock."""
+    """Return the bytes of a repair lock."""
     return protobuf_text.write(pb.LockDataFormat(bookieId=lock.bookie_id))
 
 
 def decode_lock(data: bytes) -> LockData:
-    """Read who holds a repair lock; raise ``FormatError`` where the bytes hold no lock."""
+    """Parse a repair lock; raise ``FormatError`` if the bytes are invalid."""
     return LockData(protobuf_text.parse(data, pb.LockDataFormat()).bookieId)
 
 
 def encode_vote(vote: AuditorVote) -> bytes:
-    """Write a vote in the auditor election."""
+    """Return the bytes of a vote in the auditor election."""
     return protobuf_text.write(pb.AuditorVoteFormat(bookieId=vote.bookie_id))
 
 
 def decode_vote(data: bytes) -> AuditorVote:
-    """Read a vote; raise ``FormatError`` where the bytes hold no vote."""
+    """Parse a vote; raise ``FormatError`` if the bytes are invalid."""
     return AuditorVote(BookieId(protobuf_text.parse(data, pb.AuditorVoteFormat()).bookieId))
 
 
 def encode_repair_layout(layout: RepairLayout) -> bytes:
-    """Write the layout of the underreplication nodes."""
+    """Return the layout of the underreplication nodes."""
     return protobuf_text.write(
         pb.LedgerRereplicationLayoutFormat(type=layout.type, version=layout.version)
     )
 
 
 def decode_repair_layout(data: bytes) -> RepairLayout:
-    """Read that layout; raise ``FormatError`` where the bytes hold no layout."""
+    """Parse that layout; raise ``FormatError`` if the bytes are invalid."""
     message = protobuf_text.parse(data, pb.LedgerRereplicationLayoutFormat())
     if not message.IsInitialized():
         raise FormatError("the underreplication layout lacks its type or version")
@@ -102,11 +102,11 @@ def decode_repair_layout(data: bytes) -> RepairLayout:
 
 
 def encode_check_time(time_ms: int) -> bytes:
-    """Write when a check last ended; binary, unlike its neighbours."""
+    """Return the end of a check as bytes; binary, unlike the other records."""
     return pb.CheckTimeFormat(checkCTime=time_ms).SerializeToString()
 
 
 def decode_check_time(data: bytes) -> int | None:
-    """Read when a check last ended, in ms; ``None`` where it says nothing."""
+    """Return the end of a check in ms; ``None`` if the bytes have none."""
     message = protobuf.parse(pb.CheckTimeFormat, data, FormatError)
     return message.checkCTime if message.HasField("checkCTime") else None
