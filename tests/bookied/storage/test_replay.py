@@ -399,7 +399,7 @@ def test_a_journal_missing_between_others_stops_the_start() -> None:
     desk = Desk()
     for number in (5, 6, 8):
         desk.journal(number, layout.ledger_key_record(1, KEY), entry(1, number))
-    with pytest.raises(JournalMissingError, match=r"7\.txn: 6\.txn and 8\.txn are there"):
+    with pytest.raises(JournalMissingError, match=r"7\.txn: missing between 6\.txn and 8\.txn"):
         desk.replay()
 
 
