@@ -14,7 +14,7 @@ import json
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import AppendFile, Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.files.read_errors import read_before_loss
 from wire.codes import ENTRY_HEADER_BYTES, DigestType
 from wire.digest import Digester, digester, header
 from wire.errors import DigestMismatchError
@@ -47,6 +48,9 @@ _SLOTS: Final = 1024
 _EMPTY: Final = array("q", bytes(8 * _SLOTS))
 _OFFSET_BITS: Final = 40
 _PARTIAL: Final = ".partial"
+_CHUNK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4096
+_IDS_BYTES: Final = 16
 
 
 @attrs.frozen
@@ -130,6 +134,8 @@ class _RecordSearch:
         self._sources: list[Path] = []
         self._in_logs: dict[int, array[int]] = {}
         self._in_journals: dict[int, array[int]] = {}
+        self._others: dict[int, list[int]] = {}
+        """Places of more copies: older ones, and those that were found after damage."""
         self._open = OpenFiles(files, files_max=64)
 
     def run(self) -> None:
@@ -153,30 +159,61 @@ class _RecordSearch:
                         self.journalled.take(entry)
 
     def _put(self, pages: dict[int, array[int]], entry_id: int, path: Path, offset: int) -> None:
-        if not self._sources or self._sources[-1] != path:
-            self._sources.append(path)
         page = pages.get(entry_id // _SLOTS)
         if page is None:
             page = pages[entry_id // _SLOTS] = _EMPTY[:]
-        # One more than the source's number, so that no place is 0.
-        page[entry_id % _SLOTS] = len(self._sources) << _OFFSET_BITS | offset
+        if older := page[entry_id % _SLOTS]:
+            self._others.setdefault(entry_id, []).append(older)
+        page[entry_id % _SLOTS] = self._place(path, offset)
+
+    def _place(self, path: Path, offset: int) -> int:
+        """Return a place as a number, one more than the source's in front: none is 0."""
+        if not self._sources or self._sources[-1] != path:
+            self._sources.append(path)
+        return len(self._sources) << _OFFSET_BITS | offset
+
+    def search_damaged(self, is_right: Callable[[_Copy, int], bool]) -> None:
+        """Search damaged files for more records of the ledger that ``is_right`` says are good.
+
+        Damage hides where the next record begins, but a record has the id of its ledger.
+        """
+        damaged = dict.fromkeys(damage.path for damage in self.rescan.damaged)
+        places = itertools.chain.from_iterable(self._all_places()) if damaged else ()
+        known = {one for one in map(self._split, places) if one[0] in damaged}
+        for path in damaged:
+            with contextlib.suppress(FileNotFoundError), self._open.use(path) as file:
+                for offset, entry_id in _heads(file, self.ledger_id):
+                    if (path, offset) in known:
+                        continue
+                    if is_right(_Copy(path, offset, _read_packet(file, offset)), entry_id):
+                        self._others.setdefault(entry_id, []).append(self._place(path, offset))
+
+    def _all_places(self) -> Iterator[Iterable[int]]:
+        yield from (page for pages in (self._in_logs, self._in_journals) for page in pages.values())
+        yield from self._others.values()
+
+    def _split(self, place: int) -> tuple[Path | None, int]:
+        path = self._sources[(place >> _OFFSET_BITS) - 1] if place else None
+        return path, place & (1 << _OFFSET_BITS) - 1
 
     def entry_ids(self) -> Iterator[int]:
         """Give all entries that were found, ascending."""
-        for page_no in sorted({*self._in_logs, *self._in_journals}):
+        others = {entry_id // _SLOTS for entry_id in self._others}
+        for page_no in sorted({*self._in_logs, *self._in_journals, *others}):
             in_log = self._in_logs.get(page_no, _EMPTY)
             in_journal = self._in_journals.get(page_no, _EMPTY)
             for slot in range(_SLOTS):
-                if in_log[slot] or in_journal[slot]:
-                    yield page_no * _SLOTS + slot
+                entry_id = page_no * _SLOTS + slot
+                if in_log[slot] or in_journal[slot] or entry_id in self._others:
+                    yield entry_id
 
     def copies(self, entry_id: int) -> Iterator[_Copy]:
-        """Give the latest copy in the logs, then that in the journals."""
-        for pages in (self._in_logs, self._in_journals):
-            place = pages.get(entry_id // _SLOTS, _EMPTY)[entry_id % _SLOTS]
-            if place:
-                path = self._sources[(place >> _OFFSET_BITS) - 1]
-                offset = place & (1 << _OFFSET_BITS) - 1
+        """Give the latest copy in the logs, then that in the journals, then all others."""
+        pages = (self._in_logs, self._in_journals)
+        latest = (one.get(entry_id // _SLOTS, _EMPTY)[entry_id % _SLOTS] for one in pages)
+        for place in (*latest, *reversed(self._others.get(entry_id, ()))):
+            path, offset = self._split(place)
+            if path is not None:
                 with self._open.use(path) as file:
                     yield _Copy(path, offset, _read_packet(file, offset))
 
@@ -188,6 +225,24 @@ class _RecordSearch:
 def _read_packet(file: ReadFile, offset: int) -> bytes:
     (size,) = _LENGTH.unpack(file.read_at(offset, _LENGTH.size))
     return file.read_at(offset + _LENGTH.size, size)
+
+
+def _heads(file: ReadFile, ledger_id: int) -> Iterator[tuple[int, int]]:
+    """Give offset and entry id of all that may be records of a ledger."""
+    size, at, wanted = file.size(), 0, struct.pack(">q", ledger_id)
+    while at < size:
+        data = read_before_loss(file, at, _CHUNK_BYTES, 0)
+        found = data.find(wanted, _LENGTH.size)
+        while 0 <= found <= len(data) - _IDS_BYTES:
+            length, _, entry_id = log_layout.RECORD.unpack_from(data, found - _LENGTH.size)
+            offset = at + found - _LENGTH.size
+            if entry_id >= 0 and ENTRY_HEADER_BYTES <= length <= size - offset - _LENGTH.size:
+                yield offset, entry_id
+            found = data.find(wanted, found + 1)
+        if len(data) == _CHUNK_BYTES:
+            at += len(data) - log_layout.RECORD.size + 1
+        else:  # At the end, or where the disk has lost a block.
+            at += len(data) - (at + len(data)) % _BLOCK_BYTES + _BLOCK_BYTES
 
 
 # The kind of digest -------------------------------------------------------------------------------
@@ -255,8 +310,13 @@ def _write(
     kind = digest or _find_digest(search)
     tally = _SalvageCounts()
     paths: tuple[Path | None, Path | None] = (None, None)
+    if kind is None:
+        search.search_damaged(lambda copy, _entry_id: find_digest(copy.packet) is not None)
+        kind = _find_digest(search)
+    checker = _Checker(ledger_id, kind, password)
+    if checker.can_check:
+        search.search_damaged(checker.is_right)
     if next(search.entry_ids(), None) is not None:
-        checker = _Checker(ledger_id, kind, password)
         with contextlib.suppress(_NothingRightError):
             paths = _write_files(search, ledger_id, out, checker, tally)
     found = tally.entries + tally.refused
@@ -347,7 +407,7 @@ class _Checker:
     def __init__(self, ledger_id: int, kind: DigestType | None, password: bytes | None) -> None:
         self._ledger_id = ledger_id
         self._digester: Digester | None = None
-        self._can_check = kind in {DigestType.CRC32, DigestType.CRC32C} or (
+        self.can_check = kind in {DigestType.CRC32, DigestType.CRC32C} or (
             kind is DigestType.MAC and password is not None
         )
         if kind is not None:
@@ -356,12 +416,13 @@ class _Checker:
     def best(self, copies: Iterator[_Copy], entry_id: int) -> tuple[_Copy, bool | None]:
         """Return a right copy, else the first; and whether it is right, None if unknown."""
         first, *rest = copies
-        for copy in (first, *rest) if self._can_check else ():
-            if self._is_right(copy, entry_id):
+        for copy in (first, *rest) if self.can_check else ():
+            if self.is_right(copy, entry_id):
                 return copy, True
-        return first, False if self._can_check else None
+        return first, False if self.can_check else None
 
-    def _is_right(self, copy: _Copy, entry_id: int) -> bool:
+    def is_right(self, copy: _Copy, entry_id: int) -> bool:
+        """Whether the digest of a copy is right."""
         assert self._digester is not None
         try:
             self._digester.verify(self._ledger_id, entry_id, copy.packet)

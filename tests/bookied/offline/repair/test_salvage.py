@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -97,6 +98,47 @@ def test_a_copy_whose_digest_is_right_counts_before_a_later_one() -> None:
     out = salvage(files, FOUND, 7, OUT)
     assert payloads(files, out) == [b"right"]
     assert lines(files, out)[0]["file"] == "/j/current/1.txn"
+
+
+@pytest.mark.parametrize("latest", [b"\0right", b""])
+def test_an_older_log_counts_where_the_latest_copy_is_rotten(latest: bytes) -> None:
+    """A compaction that a crash has cut short leaves two."""
+    right = packed(7, 0, b"right", 5)
+    files = disk(
+        {
+            "/l0/current/4.log": logged(right),
+            "/l1/current/5.log": logged(right[:-6] + latest),
+            "/l0/current/6.log": logged(right[:-6]),
+        }
+    )
+    assert payloads(files, salvage(files, FOUND, 7, OUT)) == [b"right"]
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0\3", b"\xff\xff\xff\0", bytes(8), b"\7\0\0\0" * 9])
+def test_records_behind_damage_are_found_by_the_id_of_their_ledger(damage: bytes) -> None:
+    first, last = packed(7, 0, b"first", 5), packed(7, 9, b"last", 99)
+    other = packed(8, 4, struct.pack(">iqq", 40, 7, 5) + bytes(40), 60)
+    behind = b"".join(map(journal_layout.entry_record, (other, packed(7, 3, b"one", 8), last)))
+    files = disk(
+        {
+            "/l0/current/0.log": logged(first, packed(7, 2, b"two", 5)) + damage + behind,
+            "/j/current/1.txn": journal_layout.header(6)
+            + journal_layout.entry_record(first)
+            + b"\0\0\0\3bad"
+            + journal_layout.entry_record(packed(7, 1500, b"far", 1000)),
+        }
+    )
+    out = salvage(files, FOUND, 7, OUT)
+    assert [line["entry"] for line in lines(files, out)] == [0, 2, 3, 9, 1500]
+    assert payloads(files, out) == [b"first", b"two", b"one", b"last", b"far"]
+    assert (out.refused, out.last) == (0, 1500)
+
+
+def test_a_ledger_that_is_wholly_behind_damage_tells_its_digest_by_trying() -> None:
+    behind = journal_layout.entry_record(packed(7, 3, b"alone", 8))
+    files = disk({"/l0/current/0.log": logged(packed(8, 0, b"other", 5)) + bytes(9) + behind})
+    out = salvage(files, FOUND, 7, OUT)
+    assert (out.digest, payloads(files, out)) == (DigestType.CRC32C, [b"alone"])
 
 
 def test_the_latest_log_counts_among_copies_that_are_right() -> None:
