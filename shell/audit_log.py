@@ -1,4 +1,4 @@
-"""What was run, kept for others to read: in a file, or in the system's log."""
+"""The audit log of the shell: every command that was run, in a file or in the system's log."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from shell.command_line import Line, quoted
 from shell.secret import masked
 
 SYSLOG: Final = "syslog"
-"""In place of a file's path: the system's log."""
+"""The value for the system's log, in place of a file's path."""
 
 
 class AuditLog:
-    """Tells who ran what, where, when, and how it ended. Secrets are masked."""
+    """A log of who ran which command, where, when, and with which status. Secrets are masked."""
 
     def __init__(
         self, program: str, target: str, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """``target`` is the path of a file, which is appended to, or ``SYSLOG``."""
+        """``target`` is the path of a file to append to, or ``SYSLOG``."""
         self._program, self._target, self._clock = program, target, clock
 
     def add(self, place: str, line: Line, status: int) -> None:
-        """Keep one line that was run.
+        """Log one line that was run.
 
         Raises:
-            OSError: it cannot be kept.
+            OSError: the line cannot be logged.
         """
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
         fields = {"user": user_name(), "place": place, "line": as_typed(line), "status": status}
@@ -55,7 +55,10 @@ def as_typed(line: Line) -> str:
 
 
 def user_name() -> str:
-    """Return who really runs this, whatever the environment says; in containers a bare number."""
+    """Return the name of the process's user, whatever the environment says.
+
+    The number if unnamed.
+    """
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -65,7 +68,7 @@ def user_name() -> str:
 def _append(path: str, text: str) -> None:
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(number, text.encode())  # In one piece: other processes write there too.
+        os.write(number, text.encode())  # One write: other processes append to the file, too.
     finally:
         os.close(number)
 

@@ -1,4 +1,4 @@
-"""The shell's own commands: a click tree like the program's, so that they complete as it does."""
+"""The shell's own commands: a click tree like the program's, with the same completion."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from shell.shell import Shell
 
 LAST: Final = 20
-"""How much of the history is shown by default."""
+"""Lines of the history that are shown by default."""
 
 
 class _Own(click.Group):
-    """A group whose help is a list of commands, with nothing of a program around it."""
+    """A group whose help is a list of commands, without the parts of a program's help."""
 
     def get_usage(self, ctx: click.Context) -> str:
         return "Usage: " + " ".join(filter(None, (ctx.command_path.strip(), "COMMAND")))
@@ -77,7 +77,7 @@ _SIGNS: Final = (
 
 
 def _end(status: Any) -> None:
-    """End a command of ours with a status, where it is one."""
+    """End a command of the shell with a status, if it returned one."""
     if status:
         raise SystemExit(status)
 
@@ -87,7 +87,7 @@ def _use(shell: Shell) -> click.Group:
     example = next(iter(kinds), "THING")
 
     class Use(click.Group):
-        """What commands are about, and, by their names, the places where they go."""
+        """The current values of commands and, by their names, the places that commands use."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:
             return [*super().list_commands(ctx), *_places(shell)]
@@ -135,7 +135,7 @@ def _of_places(shell: Shell) -> str:
 
 
 def _places(shell: Shell) -> list[str]:
-    """Return the values there are of the option that says where commands go."""
+    """Return the values of the option that selects the place."""
     option = shell.settings.options.get(shell.program.place)
     if option is None:
         return []
@@ -160,7 +160,7 @@ def _go(shell: Shell, name: str) -> click.Command:
             shell.hand_back()
         shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
-        shell.current.clear()  # It was of another place.
+        shell.current.clear()  # The values in use belong to the other place.
         shell.live.questions.doubt()
 
     return click.Command(name, callback=go, help=f"Go to the {place} {name}.")
@@ -177,7 +177,7 @@ def _use_one(shell: Shell, word: str, kind: click.ParamType[Any]) -> click.Comma
 
 
 class _AsTyped(click.ParamType):  # type: ignore[type-arg] # generic for type checkers only
-    """A type that refuses what another refuses, and leaves the rest as it was typed."""
+    """A type that refuses the same words as another type, and keeps the word as typed."""
 
     def __init__(self, kind: click.ParamType[Any], shell: Shell) -> None:
         self.kind, self.name, self._shell = kind, kind.name, shell
@@ -240,7 +240,7 @@ def _unset(shell: Shell) -> click.Command:
 @click.argument("how", required=False, metavar="[on|off|SECONDS]")
 @click.pass_obj
 def _timing(shell: Shell, how: str | None) -> None:
-    """Tell how long commands took: each, none, or those that took so long or longer."""
+    """Print the time of commands: of all, of none, or of those that took at least a given time."""
     if how is None:
         click.echo("off" if shell.timing_s is None else f"from {shell.timing_s:g} s on")
         return
@@ -260,7 +260,7 @@ def _seconds(text: str) -> float:
 @click.command("refresh")
 @click.pass_obj
 def _refresh(shell: Shell) -> None:
-    """Ask again for what is completed and shown in the bar."""
+    """Load completion values and the bar's state again."""
     shell.live.questions.doubt()
 
 
@@ -271,7 +271,7 @@ def _refresh(shell: Shell) -> None:
 )
 @click.pass_obj
 def _history(shell: Shell, text: str | None, last: int) -> None:
-    """Show what was typed last, or the last of it that has TEXT in it. Ctrl-R searches."""
+    """Show the last lines of the history, or the last ones with TEXT. Ctrl-R searches."""
     for line in [line for line in shell.history if not text or text in line][-last:]:
         click.echo(line)
 
@@ -286,7 +286,7 @@ def _clear() -> None:
 @click.argument("status", type=click.IntRange(0, 255), default=0)
 @click.pass_obj
 def _exit(shell: Shell, status: int) -> None:
-    """Leave the shell, with STATUS where one is given; Ctrl-D does too."""
+    """Leave the shell, with STATUS if it is given; Ctrl-D does too."""
     shell.leaving = status
 
 

@@ -1,9 +1,9 @@
-"""What is typed, as lines to run: words, redirections, and what is left to the system's shell.
+"""Typed text as lines to run: words, redirections, and parts for the system's shell.
 
-Words are quoted as in a POSIX shell, ``;`` and newlines part lines, ``#`` begins a comment, and a
-backslash at the end goes on on the next line. Nothing is expanded: no variables, no file patterns.
-After the first ``|`` of a line everything belongs to the system's shell, and so does a line that
-begins with ``!``. No I/O.
+Words are quoted as in a POSIX shell, ``;`` and newlines separate lines, ``#`` begins a comment, and
+a backslash at the end continues the line. Nothing is expanded: no variables, no file patterns.
+After the first ``|`` of a line the rest belongs to the system's shell, as does a line that begins
+with ``!``. No I/O.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import attrs
 
 
 class LineError(ValueError):
-    """What was typed cannot be run."""
+    """The typed text cannot be run."""
 
 
 class UnfinishedError(LineError):
-    """What was typed ends within quotes or with a backslash: more is to come."""
+    """The typed text ends within quotes or with a backslash: more text must follow."""
 
 
 class TokenKind(enum.Enum):
-    """What a piece of the text is."""
+    """A kind of piece of the text."""
 
     WORD = "word"
     OPERATOR = "operator"
@@ -36,7 +36,7 @@ class TokenKind(enum.Enum):
 
 @attrs.frozen
 class Token:
-    """A piece of the text that is not white space; ``end`` is the offset after it."""
+    """A piece of the text without white space; ``end`` is the offset after it."""
 
     mark: TokenKind
     text: str
@@ -50,13 +50,13 @@ class Token:
 
 @attrs.frozen
 class Line:
-    """One thing to run, in the shell's program or (``system``) in the system's shell."""
+    """One line to run, in the shell's program or (``system``) in the system's shell."""
 
     number: int
-    """Of its first word's line in the text, counted from 1."""
+    """The line number of its first word in the text, from 1."""
     words: tuple[str, ...] = ()
     pipe: str = ""
-    """The system's command that gets the output."""
+    """The system's command that reads the output."""
     read_from: str | None = None
     write_to: str | None = None
     append: bool = False
@@ -118,7 +118,7 @@ def _next(text: str, at: int, *, begins: bool) -> tuple[TokenKind | None, int]:
 
 
 def unquoted(word: str) -> str:
-    """Return what a word stands for; quotes that are not closed go on to its end."""
+    """Return the value of a word; open quotes extend to its end."""
     parts: list[str] = []
     at = 0
     while at < len(word):
@@ -140,18 +140,18 @@ def _value(piece: re.Match[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a word that stands for ``text``."""
+    """Return a word whose value is ``text``."""
     if text and re.fullmatch(r"[^\s|;<>&'\"\\#!]+", text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def parse(text: str) -> list[Line]:
-    """Return the lines of a text; comments and empty ones are left out.
+    """Return the lines of a text, without comments and empty lines.
 
     Raises:
-        UnfinishedError: quotes are open at the end, or a backslash stands there.
-        LineError: a redirection without a file, or an operator that there is not.
+        UnfinishedError: the text ends within quotes or with a backslash.
+        LineError: a redirection without a file, or an unknown operator.
     """
     lines: list[Line] = []
     pieces: list[Token] = []
@@ -167,7 +167,7 @@ def parse(text: str) -> list[Line]:
 
 
 def _lines(pieces: list[Token]) -> list[Line]:
-    """Return the line that pieces make, if any."""
+    """Return the line of these pieces, if there are any."""
     if not pieces:
         return []
     number = pieces[0].line_number
@@ -188,7 +188,7 @@ def _lines(pieces: list[Token]) -> list[Line]:
 
 
 def _with(line: Line, token: Token, rest: list[Token]) -> Line:
-    """Return ``line`` with one more piece; take from ``rest`` what belongs to it."""
+    """Return ``line`` with one more piece; remove its words from ``rest``."""
     if token.mark is TokenKind.WORD:
         return attrs.evolve(line, words=(*line.words, unquoted(token.text)))
     if token.text == "|":

@@ -1,9 +1,9 @@
-"""What ``use`` has named, and how that fills in the arguments of a command line. No I/O.
+"""The values that ``use`` has named, and how they fill the arguments of a command line. No I/O.
 
-A value is taken where an argument of its kind is missing, and where ``.`` stands in its place; what
-was printed last, only where ``_`` does. A word that was typed is never put aside for it, with one
-exception: where the argument cannot be that word and the next one can, because it has a type of its
-own (``read 0-9``: a range, and no id).
+A value fills a missing argument of its kind, and replaces ``.``. A value that was printed last only
+replaces ``_``. A typed word is never replaced, with one exception: if the argument cannot be that
+word and the next argument can, because the next has a type of its own (``read 0-9``: a range, not
+an id).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import attrs
 import click
 
 HERE: Final = "."
-"""Stands for the value in use."""
+"""The word for the value in use."""
 
 PRINTED: Final = "_"
-"""Stands for the value that was printed last."""
+"""The word for the value that was printed last."""
 
 
 class Current:
-    """The values in use, by the words that ``use`` knows them by."""
+    """The values in use, by the words of ``use``."""
 
     def __init__(self, kinds: Mapping[str, click.ParamType[Any]]) -> None:
         self._kinds = kinds
         self._values: dict[str, str] = {}
 
     def use(self, word: str, value: str | None) -> None:
-        """Take a value into use, in place of the one before; ``None`` takes it out."""
+        """Replace the value in use; ``None`` removes it."""
         assert word in self._kinds, "commands are made from the kinds"
         if value is None:
             self._values.pop(word, None)
@@ -42,12 +42,12 @@ class Current:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What is in use, by its word."""
+        """The values in use, by word."""
         return self._values
 
     @property
     def by_type(self) -> Mapping[str, str]:
-        """What is in use, by the name of its type."""
+        """The values in use, by the name of their type."""
         return {self._kinds[word].name: value for word, value in self._values.items()}
 
 
@@ -59,11 +59,11 @@ def fill(
     only_here: bool = False,
     printed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the arguments of a command with what is missing taken from ``values``.
+    """Return the arguments of a command, with missing ones taken from ``values``.
 
-    ``ctx`` is the command's, and ``values`` and ``printed`` go by the names of types. ``only_here``
-    takes only the place of ``.``, so that the user has named what is meant. Arguments that are
-    missing anyhow are left to click to complain about.
+    ``ctx`` is the command's context; ``values`` and ``printed`` are keyed by type name. With
+    ``only_here`` values replace only ``.``, which the user has typed. click reports arguments that
+    are still missing.
     """
     arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
     filled = list(args)
@@ -85,7 +85,7 @@ def fill(
 
 
 def positional(ctx: click.Context, args: Sequence[str]) -> list[str]:
-    """Return the words among a command's ``args`` that are neither options nor their values."""
+    """Return the words in a command's ``args`` that are neither options nor their values."""
     command = ctx.command
     words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
     options = [p for p in command.params if isinstance(p, click.Option)]
@@ -95,7 +95,7 @@ def positional(ctx: click.Context, args: Sequence[str]) -> list[str]:
 
 
 def argument_at(arguments: Sequence[click.Argument], index: int) -> click.Argument | None:
-    """Return the argument that takes the word at an index; only the last may take many."""
+    """Return the argument of the word at an index; only the last argument may have many words."""
     if index < len(arguments):
         return arguments[index]
     return arguments[-1] if arguments[-1].nargs == -1 else None
@@ -108,11 +108,11 @@ def _with_sign(
     sign: str,
     values: Mapping[str, str],
 ) -> list[str]:
-    """Put a value in the place of each sign that stands for an argument of its kind."""
+    """Replace each sign that is an argument of a kind in ``values``."""
     for at, word in enumerate(args):
         if word != sign:
             continue
-        # It may be an option's value: ask the parser, with a word in its place that is known again.
+        # The sign may be an option's value: parse again with a recognisable word in its place.
         words = positional(ctx, [*args[:at], _PROBE, *args[at + 1 :]])
         if _PROBE in words:
             argument = argument_at(arguments, words.index(_PROBE))
@@ -124,7 +124,7 @@ _PROBE: Final = "\0here"
 
 
 def _is_next(ctx: click.Context, arguments: Sequence[click.Argument], words: Sequence[str]) -> bool:
-    """Tell whether the first word can only be meant for the second argument."""
+    """Return whether the first word can only be the second argument."""
     if len(arguments) <= 1 or not words:
         return False
     first, second = arguments[:2]
@@ -144,8 +144,8 @@ def _takes(ctx: click.Context, argument: click.Argument, word: str) -> bool:
 class CommandPlace:
     """The innermost command that words name.
 
-    ``rest`` is what follows its name; ``is_lost``: the first of these should be the name of a
-    command of this group, and is not.
+    ``rest`` are the words after its name. ``is_lost`` is True if the first of them should be a
+    command of this group and is not.
     """
 
     ctx: click.Context
@@ -158,7 +158,7 @@ class CommandPlace:
 
 
 def resolve(tree: click.Group, args: Sequence[str], obj: Any = None) -> CommandPlace:
-    """Return the place that ``args`` lead to. Nothing is run, nothing is complained about."""
+    """Return the command that ``args`` name; nothing runs, and errors are ignored."""
     rest = list(args)
     ctx = tree.make_context(tree.name, list(rest), obj=obj, resilient_parsing=True)
     while isinstance(ctx.command, click.Group) and (left := _left_over(ctx)):
@@ -171,13 +171,13 @@ def resolve(tree: click.Group, args: Sequence[str], obj: Any = None) -> CommandP
 
 
 def _left_over(ctx: click.Context) -> list[str]:
-    """Return what follows a group's options, wherever this click keeps it."""
+    """Return the words after a group's options, for any version of click."""
     protected = getattr(ctx, "_protected_args", None)
     return [*(ctx.protected_args if protected is None else protected), *ctx.args]
 
 
 def awaited(ctx: click.Context, rest: Sequence[str]) -> click.Parameter | None:
-    """Return the parameter of a command that the word after ``rest``, its arguments, is for."""
+    """Return the parameter of a command for the word after ``rest``, its arguments."""
     if "--" not in rest and (option := _option_before(ctx, rest)) is not None:
         return option
     arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
@@ -188,7 +188,7 @@ def awaited(ctx: click.Context, rest: Sequence[str]) -> click.Parameter | None:
 
 
 def _option_before(ctx: click.Context, rest: Sequence[str]) -> click.Option | None:
-    """Return the option at the end of ``rest`` that has not got all its values."""
+    """Return the option at the end of ``rest`` that lacks values."""
     for option in options(ctx):
         takes = 0 if option.is_flag or option.count else option.nargs
         if any(word in named(option) for word in rest[-takes:] if takes):

@@ -1,7 +1,7 @@
-"""What is asked of the program in the background: values to complete, and how things are.
+"""Values loaded from the program in the background: completions, and the state of the place.
 
-An answer is kept for a short while. Each wait can be interrupted: each question has a
-daemon thread of its own, there are few at a time, and the same question is asked once.
+An answer is valid for a short time. Each wait can be interrupted: each question has a daemon thread
+of its own, only a few run at a time, and the same question is asked once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from shell.program import Candidate, PlaceStatus, Program
 T = TypeVar("T")
 
 FRESH_S: Final = 5.0
-"""How long an answer is taken for the present."""
+"""Seconds for which an answer is valid."""
 
 QUESTIONS_MAX: Final = 4
-"""Questions in progress at a time; one more is not asked now."""
+"""Questions in progress; one more is not asked."""
 
 ANSWERS_MAX: Final = 200
-"""Answers that are kept; the oldest goes first."""
+"""Answers that are kept; the oldest is removed first."""
 
 
 @attrs.frozen
 class LiveAnswer(Generic[T]):
-    """What came back last, None for nothing yet, and when; ``error`` is why it is not newer."""
+    """The last answer, None if there is none, and its time; ``error`` is a later failure."""
 
     value: T | None
     value_s: float
@@ -46,8 +46,8 @@ def _thread(work: Callable[[], None]) -> None:
 class LiveQuestions:
     """Questions in progress and the answers to earlier ones.
 
-    ``start`` begins work elsewhere, ``clock`` gives seconds; ``heard`` is called from that
-    elsewhere after each answer.
+    ``start`` starts work in a thread, ``clock`` returns seconds; ``heard`` is called in that thread
+    after each answer.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class LiveQuestions:
         self.heard: Callable[[], None] | None = None
 
     def known(self, key: Any) -> LiveAnswer[Any] | None:
-        """Return the last answer, however old."""
+        """Return the last answer, whatever its age."""
         return self._answers.get(key)
 
     def age_s(self, answer: LiveAnswer[Any]) -> float:
-        """Return how old a value is."""
+        """Return the age of an answer."""
         return self._clock() - answer.value_s
 
     def is_fresh(self, answer: LiveAnswer[Any] | None) -> bool:
-        """Tell whether there is no need to ask again, be it that asking has failed just now."""
+        """Return whether the question need not be asked again, also if it has just failed."""
         return answer is not None and self._clock() - answer.asked_s < FRESH_S
 
     def ask(self, key: Any, question: Callable[[], Any]) -> Future[LiveAnswer[Any]] | None:
-        """Begin to ask; None where too many questions are in progress."""
+        """Ask in the background; return None if too many questions are in progress."""
         with self._lock:
             if key in self._asked:
                 return self._asked[key]
@@ -87,7 +87,7 @@ class LiveQuestions:
         return answered
 
     def doubt(self) -> None:
-        """Take no answer of before for the present: something may have changed."""
+        """Treat all answers as old: a command may have changed the values."""
         with self._lock:
             for key, answer in self._answers.items():
                 self._answers[key] = attrs.evolve(answer, asked_s=-math.inf)
@@ -122,7 +122,7 @@ class LiveQuestions:
 
 @attrs.frozen
 class LiveState:
-    """What the prompt and the bar show."""
+    """The state shown in the prompt and the bar."""
 
     label: str = ""
     text: str = ""
@@ -131,7 +131,7 @@ class LiveState:
 
 
 class Live:
-    """A program's live values and its state, as they are known now."""
+    """The present values and state of a program."""
 
     def __init__(self, program: Program, questions: LiveQuestions | None = None) -> None:
         self._program = program
@@ -140,9 +140,9 @@ class Live:
     def candidates(
         self, kind: str, prefix: str, given: Sequence[str]
     ) -> tuple[list[Candidate], Future[LiveAnswer[Any]] | None]:
-        """Return what is known to begin with ``prefix``, and the question in progress.
+        """Return the known values that begin with ``prefix``, and the question in progress.
 
-        All values are asked for at first; those of one prefix only where there are too many.
+        At first all values are requested; if they are too many, only those of one prefix.
         """
         words = tuple(given)
         everything = (kind, "", words)
@@ -161,7 +161,7 @@ class Live:
         return [one for one in found if one[0].startswith(prefix)], asked
 
     def state(self, given: Sequence[str]) -> LiveState:
-        """Return the last known state; ask for the present one."""
+        """Return the last known state; request the present one."""
         words = tuple(given)
         key = (None, "", words)
         answer: LiveAnswer[PlaceStatus] | None = self.questions.known(key)

@@ -1,4 +1,4 @@
-"""What happens around a command: where its output goes, and the system's own commands."""
+"""The output of a command, redirected to files and pipes, and commands of the system."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SHELL_COMMAND = ("/bin/sh", "-c")
 
 
 def run_system(command: str) -> int:
-    """Run a command of the system on our terminal; return its exit status."""
+    """Run a command of the system on the shell's terminal; return its exit status."""
     sys.stdout.flush()
     with subprocess.Popen([*SHELL_COMMAND, command]) as process:
         return _waited(process)
 
 
 class RedirectedStreams:
-    """The streams of one command, as its line says; a context manager.
+    """The streams of one command, as its line redirects them; a context manager.
 
-    Once the block is left, ``status`` is that of the command after ``|``, and ``was_left`` tells
-    whether that ended before it had read everything, which is no failure of the writer.
+    After the block, ``status`` is the status of the command after ``|``. ``was_left`` is True if
+    that command ended before it had read everything, which is not an error of the writer.
 
     Raises:
         OSError: a file cannot be opened.
@@ -74,7 +74,7 @@ class RedirectedStreams:
 
 
 def _nobody_reads(pipe: IO[str]) -> bool:
-    """Tell whether the other end of a pipe that is written to has been closed."""
+    """Return whether the reading end of a pipe is closed."""
     poll = select.poll()
     poll.register(pipe.fileno(), 0)
     return bool(poll.poll(0))
@@ -91,7 +91,7 @@ def _in_place_of(name: str, stream: IO[str]) -> Iterator[None]:
 
 
 def _waited(process: subprocess.Popen[Any]) -> int:
-    """Return a child's exit status, as sh tells it. Ctrl-C is for the child: it hears of it too."""
+    """Return a child's exit status as sh does. Ctrl-C is for the child, which receives it, too."""
     while True:
         try:
             status = process.wait()

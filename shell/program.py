@@ -1,6 +1,6 @@
-"""What the shell is told of the program it serves: a click tree, and what to hand to it.
+"""The interface between the shell and its program: a click tree, and its objects.
 
-Nothing else of the program is known here, so that any program made with click can have this shell.
+The shell uses nothing else of the program, so it works with any click program.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     import click
 
 Candidate = tuple[str, str]
-"""A value that could be typed, and a few words about it."""
+"""A value for completion, and a short description."""
 
 
 class PlaceStatus(Protocol):
-    """How what the program works on is now."""
+    """The present state of the place that commands use."""
 
     @property
     def label(self) -> str:
-        """What the prompt shows where ``Program.where`` gives no name."""
+        """The text in the prompt if ``Program.where`` returns no name."""
 
     @property
     def text(self) -> str:
@@ -28,15 +28,15 @@ class PlaceStatus(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What is wrong, in a few words; empty when nothing is."""
+        """The problem in a few words; empty without one."""
 
 
 class Program(Protocol):
     """A program as its shell sees it.
 
-    ``given`` are words of options of the tree's root, as the user has set them for all commands.
-    ``candidates`` and ``status`` may block: they are called on threads of their own, and commands
-    go on meanwhile. What they raise counts as nothing known.
+    ``given`` are options of the tree's root that the user has set for all commands. ``candidates``
+    and ``status`` may block: they run in threads of their own while commands run. If they raise,
+    the shell knows no values.
     """
 
     @property
@@ -45,80 +45,79 @@ class Program(Protocol):
 
     @property
     def obj(self) -> Any:
-        """What every command gets as the object of its click context; lives as long as the shell.
+        """The object of each command's click context, for the life of the shell.
 
-        It is here that a program keeps its connections from one command to the next.
+        A program keeps its connections between commands in this object.
         """
 
     @property
     def kinds(self) -> Mapping[str, click.ParamType[Any]]:
-        """What ``use`` can name, each with the type that such arguments of commands have.
+        """The words of ``use``, with the type of the arguments of each.
 
         The ``name`` distinguishes types.
         """
 
     @property
     def greeting(self) -> str:
-        """What is said once, above the first prompt."""
+        """The text above the first prompt."""
 
     def candidates(
         self, kind: str, prefix: str, given: Sequence[str]
     ) -> tuple[Sequence[Candidate], bool]:
-        """Return values for parameters whose type has the name ``kind``, best first.
+        """Return values for parameters whose type is named ``kind``, best first.
 
-        The flag says whether these are all that begin with ``prefix``.
+        The flag is True if these are all values that begin with ``prefix``.
         """
 
     def ordered(self, command: click.Command, found: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return candidates in the order in which a command has most likely use for them."""
+        """Return candidates in the order in which a command most likely uses them."""
 
     @property
     def place(self) -> str:
-        """The root's option that says where commands go, by its long name; empty for none.
+        """The long name of the root's option that selects the place of commands; empty without one.
 
         ``use VALUE`` sets it to one of the values that its type completes to.
         """
 
     def go(self, place: str) -> Sequence[str]:
-        """Be told that commands go to a place from now on.
+        """Note that commands use another place from now on.
 
-        Return the options of the root, by their long names, that said otherwise until now: they are
-        forgotten.
+        Return the long names of the root's options that conflict with it: they are forgotten.
         """
 
     def where(self, given: Sequence[str]) -> tuple[str, str]:
-        """Return the name of where commands go, and a word of warning about it; or nothing.
+        """Return the name of the place of commands, and a warning about it; empty if there is none.
 
         Called for each prompt: must not block.
         """
 
     @property
     def live(self) -> frozenset[str]:
-        """The names of the types that ``candidates`` knows."""
+        """The names of the types for which ``candidates`` has values."""
 
     def status(self, given: Sequence[str]) -> PlaceStatus:
-        """Return how things are."""
+        """Return the present state of the place."""
 
     def may_fill(self, command: click.Command) -> bool:
-        """Tell whether missing arguments of a command may come from ``use``.
+        """Return whether missing arguments of a command may be filled from ``use``.
 
-        Where they may not, they can still be named by a dot.
+        If not, the user can still name them by a dot.
         """
 
     @property
     def last(self) -> Mapping[str, str]:
-        """What was printed last of each kind, by the names of types: ``_`` stands for it."""
+        """The values that were printed last, by type name; ``_`` stands for them."""
 
     @property
     def held(self) -> Sequence[str]:
-        """What is kept open from one command to the next, in a few words each: ``ledger 42``."""
+        """The resources that stay open between commands, in a few words each: ``ledger 42``."""
 
     def hand_back(self, tell: Callable[[str, bool], object]) -> bool:
-        """Close in order what is held; return whether that has succeeded.
+        """Release the open resources; return whether that succeeded.
 
-        ``tell`` hears what became of each, and whether that is a failure. Called before commands
-        go to another place, and at the end.
+        ``tell`` is called with the result of each, and True if it is a failure. Called before
+        commands use another place, and at the end.
         """
 
     def close(self) -> None:
-        """Release the connections; called once, at the very end."""
+        """Release the connections; called once, at the end."""

@@ -1,4 +1,4 @@
-"""Lines as they are typed: prompts, lines that go on, and running one."""
+"""Typed lines: prompts, continued lines, and running a line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 MORE: Final = "> "
-"""The prompt of a line that goes on."""
+"""The prompt of a continued line."""
 
 
 def is_unfinished(text: str) -> bool:
-    """Tell whether more is to come before a text can be run."""
+    """Return whether more text is needed before a text can run."""
     try:
         parse(text)
     except UnfinishedError:
@@ -27,7 +27,7 @@ def is_unfinished(text: str) -> bool:
 
 
 def run_interactive(shell: Shell, text: str) -> int:
-    """Run what was typed; what fails is told, and the shell goes on."""
+    """Run a typed line; errors are printed, and the shell goes on."""
     try:
         lines = parse(text)
     except LineError as error:
@@ -44,7 +44,7 @@ def run_interactive(shell: Shell, text: str) -> int:
 
 
 def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
-    """Return the prompt as styles and texts: where we are, what is in use, a mark for trouble."""
+    """Return the prompt as styles and texts: the place, the values in use, a mark for a problem."""
     state, (where, warning) = shell.state(), shell.where()
     word = f" ({warning})" if warning and not narrow else ""
     place = f" {where}{word}" if where else ""

@@ -1,4 +1,4 @@
-"""The ways into a shell: a prompt on a terminal, plain lines on a poor one, and scripts."""
+"""The ways to run a shell: a prompt on a terminal, plain lines on a simple one, and scripts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def run(
 ) -> int:
     """Run a shell to its end; return the exit status.
 
-    ``given`` are options that hold for all commands, as words by their long names. ``text`` is a
-    script, or ``path`` the file of one, ``-`` being stdin; without either, and without a terminal,
-    stdin is the script. ``preferences`` are fields of ``Preferences``.
+    ``given`` are options for all commands, as words by their long names. ``text`` is a script, or
+    ``path`` the file of one, ``-`` for stdin; without either, and without a terminal, stdin is the
+    script. ``preferences`` are fields of ``Preferences``.
 
     Raises:
         OSError: the file cannot be read.
@@ -44,7 +44,7 @@ def run(
         status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)
         return status if shell.hand_back() else status or FAILED
     finally:
-        program.hand_back(shell.report)  # Nothing is left to do, unless something broke off.
+        program.hand_back(shell.report)  # Nothing is in progress, unless something was interrupted.
         program.close()
         for number, handler in before:
             signal.signal(number, handler)
@@ -71,26 +71,26 @@ def _run(
 
 @contextlib.contextmanager
 def kept_terminal(fd: int) -> Iterator[None]:
-    """Leave a terminal as it was, wherever a signal breaks off what works on it.
+    """Restore the terminal's settings after the block, wherever a signal interrupts it.
 
-    What has set it undoes that itself, but for the moments in which it begins and ends.
+    The program restores them itself, except in the moments at its begin and end.
     """
     before = termios.tcgetattr(fd)
     try:
         yield
     finally:
-        with contextlib.suppress(termios.error):  # The terminal may be what is gone.
+        with contextlib.suppress(termios.error):  # The terminal itself may be closed.
             if termios.tcgetattr(fd) != before:
                 termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """End the process in order: a terminal must not be left without its echo."""
+    """Raise SystemExit, so that the terminal gets its echo back."""
     raise SystemExit(128 + number)
 
 
 def is_plain(environ: Mapping[str, str]) -> bool:
-    """Tell whether escape codes would not be understood, or not be seen."""
+    """Return whether escape codes would not be understood, or not be shown."""
     return environ.get("TERM", "dumb") in {"dumb", "unknown"} or not sys.stdout.isatty()
 
 
@@ -98,9 +98,9 @@ def is_plain(environ: Mapping[str, str]) -> bool:
 
 
 def run_script(shell: Shell, lines: Iterable[str], *, keep_going: bool = False) -> int:
-    """Run lines as they come until one fails; return its status.
+    """Run lines as they arrive until one fails; return its status.
 
-    ``keep_going`` runs the others too; the status is nevertheless that of the first failure.
+    ``keep_going`` runs the others, too; the status is still that of the first failure.
     """
     first_failure = 0
     for text, number in _whole(lines):
@@ -114,7 +114,7 @@ def run_script(shell: Shell, lines: Iterable[str], *, keep_going: bool = False) 
 
 
 def run_text(shell: Shell, text: str, number: int = 1, *, keep_going: bool = False) -> int:
-    """Run what one or more whole lines hold; ``number`` is that of the first, for messages."""
+    """Run one or more complete lines; ``number`` is the number of the first, for messages."""
     try:
         lines = parse(text)
     except LineError as error:
@@ -133,7 +133,7 @@ def run_text(shell: Shell, text: str, number: int = 1, *, keep_going: bool = Fal
 
 
 def _whole(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield lines, those together that go on over several, and the number of the first."""
+    """Yield (complete line, number of its first line); a continued line is joined."""
     text, first = "", 1
     for number, line in enumerate(lines, start=1):
         text, first = (text + line, first) if text else (line, number)
@@ -151,7 +151,10 @@ def _run_file(shell: Shell, path: str, *, keep_going: bool) -> int:
 
 @contextlib.contextmanager
 def _script_on_stdin() -> Iterator[TextIO]:
-    """Give the script, and to commands an empty stdin: they must not read what is to be run."""
+    """Yield the script on stdin.
+
+    Commands get an empty stdin, so that they do not read the script.
+    """
     script = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -179,14 +182,14 @@ def run_plain(shell: Shell) -> int:
             if status == TERMINATED:
                 return status
             if status == INTERRUPTED:
-                shell.tell("")  # What the terminal shows for Ctrl-C has not ended its line.
+                shell.tell("")  # The terminal's echo of Ctrl-C has not ended its line.
         except KeyboardInterrupt:
             shell.tell("")
     return shell.leaving or 0
 
 
 def _read_plain(shell: Shell) -> str | None:
-    """Return what is typed next, over several lines where it goes on; None at the end."""
+    """Return the next typed line, joined if it continues; None at the end of input."""
     text, prompt = "", "".join(part[1] for part in prompt_parts(shell))
     while True:
         sys.stderr.write(prompt)

@@ -1,4 +1,4 @@
-"""What looks like a password, a token or the like in a line, and must not be kept."""
+"""Lines that must not be kept, because they seem to contain a password or token."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MASK: Final = "***"
 
 
 def is_private(text: str) -> bool:
-    """Tell whether a line must not be kept: it begins with a space, or seems to hold a secret."""
+    """Return whether a line must not be kept: it begins with a space, or seems to have a secret."""
     return text.startswith(" ") or _SECRET.search(text) is not None
 
 
 def masked(text: str) -> str:
-    """Return a line with what seems to be secret in it replaced."""
+    """Return a line with its apparent secrets masked."""
     return _SECRET.sub(rf"\g<1>{MASK}", text)

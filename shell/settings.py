@@ -1,4 +1,4 @@
-"""Options of the tree's root that hold for every command: given at the start, or by ``set``."""
+"""Options of the tree's root for every command: given at the start, or set by ``set``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import click
 _YES: Final = ("on", "yes", "true", "1")
 _NO: Final = ("off", "no", "false", "0")
 SWITCH: Final = click.Choice([*_YES, *_NO], case_sensitive=False)
-"""What a flag can be set to."""
+"""The values of a flag."""
 
 _ACTS_AT_ONCE: Final = frozenset({"--help", "--version"})
 
 
 class Settings:
-    """What has been set, as words to put in front of each command.
+    """The set options, as words before each command.
 
-    An option with a true attribute ``per_run`` is said of one command, and cannot be set. ``given``
-    is what holds from the start, in the same form: words by the long names of options.
+    An option with a true attribute ``per_run`` belongs to one command and cannot be set. ``given``
+    are the options from the start, in the same form: words by the long names of options.
     """
 
     def __init__(self, tree: click.Group, given: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -41,7 +41,7 @@ class Settings:
 
     @property
     def changes(self) -> list[str]:
-        """The words of what has been set since the start."""
+        """The words that were set since the start."""
         return [
             word
             for name, words in self._words.items()
@@ -50,7 +50,7 @@ class Settings:
         ]
 
     def set(self, name: str, value: str) -> None:
-        """Set an option; one that may be given many times gets one more."""
+        """Set an option; add a value to an option that may be repeated."""
         option = self.options[name]
         before = self._words.pop(name, ())
         if not option.is_flag:
@@ -59,20 +59,20 @@ class Settings:
             self._words[name] = (_long(option),)
 
     def unset(self, name: str) -> None:
-        """Take back what was set; without that, what was given."""
+        """Remove the set value of an option, or else its value from the start."""
         words = self._words.pop(name, None)
         if name in self._given and words != self._given[name]:
             self._words[name] = self._given[name]
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget options for good, also those that were given at the start."""
+        """Remove options for good, also those from the start."""
         for name in names:
             self._words.pop(name, None)
             self._given.pop(name, None)
 
 
 def value_type(option: click.Option) -> click.ParamType[object]:
-    """Return the type of what an option can be set to."""
+    """Return the type of an option's values."""
     return SWITCH if option.is_flag else option.type
 
 
@@ -81,15 +81,15 @@ def _long(option: click.Option) -> str:
 
 
 TIMING_S: Final = 10.0
-"""From this time on a command's time is told, unless set otherwise."""
+"""Seconds of a command from which its time is printed by default."""
 
 
 @attrs.frozen(kw_only=True)
 class Preferences:
-    """Times are in seconds: from which on a command's time is told, and the bell rings after it.
+    """The user's preferences; times are seconds, and ``None`` means never.
 
-    ``None`` is for never.
-    ``audit`` is where is kept what was run: a file, or ``syslog``.
+    The time of a command is printed, and the bell rings, from these times on. ``audit`` is the file
+    of the audit log, or ``syslog``.
     """
 
     vi: bool = False

@@ -1,4 +1,4 @@
-"""One shell's life: what is in use, what is set, and how a line is run."""
+"""The state of a shell, its values and settings, and the run of a line."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MINUTE_S: Final = 60
 
 
 class Shell:
-    """Runs lines through a program's tree; knows commands of its own besides.
+    """A shell that runs lines through a program's tree and has commands of its own.
 
-    ``leaving`` is the status to leave with, once the user has asked for that. ``is_typed`` tells
-    whether a user types the lines, and ``history`` holds those, the newest last.
+    ``leaving`` is the status to leave with, after the user has asked to leave. ``is_typed`` is True
+    if a user types the lines; ``history`` has these lines, the newest last.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class Shell:
 
     @property
     def commands(self) -> frozenset[str]:
-        """The words that are commands: the program's, and those of the shell."""
+        """The words that are commands of the program or of the shell."""
         tree = self.program.tree
         return frozenset((*tree.list_commands(click.Context(tree)), *self.own.commands, self.name))
 
     def without_name(self, words: Sequence[str]) -> list[str]:
-        """Return words without the program's name, which may be left out here."""
+        """Return words without the program's name, which is optional in the shell."""
         return list(words[1:] if words and words[0] == self.name else words)
 
     def run(self, line: Line) -> int:
-        """Run one line; return its exit status. Prints errors, raises none."""
+        """Run one line; return its exit status. Errors are printed, not raised."""
         place = self.where()[0]
         status = self._run(line)
         if self._audit is not None:
@@ -82,7 +82,7 @@ class Shell:
         return status
 
     def _run(self, line: Line) -> int:
-        # Whatever the command before has left as the handler: here Ctrl-C ends the command.
+        # The previous command may have left another handler: here Ctrl-C ends the command.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             if line.system:
@@ -99,11 +99,11 @@ class Shell:
             return FAILED
 
     def state(self) -> LiveState:
-        """Return how things are, as far as that is known."""
+        """Return the last known state."""
         return self.live.state(self.settings.words)
 
     def where(self) -> tuple[str, str]:
-        """Return where commands go now, and a word of warning about that."""
+        """Return the place of commands, and a warning about it."""
         return self.program.where(self.settings.words)
 
     @property
@@ -112,18 +112,18 @@ class Shell:
         return shutil.get_terminal_size().columns
 
     def took(self, seconds: float) -> None:
-        """Tell how long a line that was typed took, and ring the bell, as the user has set it."""
+        """Print the time of a typed line, and ring the bell, as set by the user."""
         if self.timing_s is not None and seconds >= self.timing_s:
             self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
         if self.bell_s is not None and seconds >= self.bell_s:
             click.echo("\a", nl=False, err=True)
 
     def hand_back(self) -> bool:
-        """Have the program close in order what it holds; return whether that has succeeded."""
+        """Have the program release what it holds open; return whether that succeeded."""
         return self.program.hand_back(self.report)
 
     def report(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
-        """Tell what became of something held; of a script's, only what went wrong."""
+        """Print the result of a release; in a script, only failures."""
         if is_failure:
             self.complain(text)
         elif self.is_typed:
@@ -138,7 +138,7 @@ class Shell:
         click.echo(text, err=True)
 
     def run_tree(self, words: Sequence[str]) -> int:
-        """Run one command line of the program as it is, with what has been set."""
+        """Run one command line of the program, with the set options."""
         args = [*self.settings.words, *words]
         return _status_of(self.program.tree, args, self.name, self.program.obj)
 
@@ -164,7 +164,7 @@ class Shell:
         return status
 
     def filled(self, words: list[str]) -> list[str]:
-        """Return a command line with its missing arguments taken from what is in use."""
+        """Return a command line with its missing arguments filled from the values in use."""
         place = self._resolved(words)
         if place.is_group:
             return words
@@ -174,14 +174,14 @@ class Shell:
         return [*words[: len(words) - len(place.rest)], *filled]
 
     def root(self) -> click.Context:
-        """Return the context that a command of the program would have above it."""
+        """Return the parent context of the program's commands."""
         return self._resolved([]).ctx
 
     def _resolved(self, words: list[str]) -> CommandPlace:
         return resolve(self.program.tree, [*self.settings.words, *words], self.program.obj)
 
     def _hint(self, words: list[str]) -> None:
-        """After wrong usage, say how to name what is in use, where the command takes such."""
+        """After a usage error, print how to set the value that the command needs."""
         place = self._resolved(words)
         if place.is_group:
             return
@@ -195,7 +195,7 @@ class Shell:
 
 
 def _wrapped(line: str, width: int) -> str:
-    """Return a line broken between words; a command in backquotes is one word."""
+    """Return a line wrapped between words; a command in backquotes counts as one word."""
     words = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), line)
     lines = textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")
@@ -204,10 +204,10 @@ def _wrapped(line: str, width: int) -> str:
 def _status_of(
     command: click.Command, args: list[str], name: str, obj: Any, *, standalone_mode: bool = True
 ) -> int:
-    """Run a command to its end; return the status that it would have left a process with.
+    """Run a command to its end; return the status that a process would end with.
 
     Raises:
-        click.UsageError: wrong usage, without ``standalone_mode``.
+        click.UsageError: a usage error, without ``standalone_mode``.
     """
     try:
         command.main(args=args, prog_name=name, obj=obj, standalone_mode=standalone_mode)

@@ -108,15 +108,13 @@ class Engine:
     async def open(self, *, may_be_missing: bool = False) -> None:
         """Read the directories.
 
-        Args:
-            may_be_missing: accept emptied directories: the missing entries are copied from other
-                bookies afterwards (``bookied.data_integrity``).
+        With ``may_be_missing``, accept emptied directories: the missing entries are copied from
+        other bookies afterwards (``bookied.data_integrity``).
 
         Raises:
             CorruptError: a directory lacks data that it had; see ``check_losses``.
             OSError: a directory cannot be read.
-            StorageKindError: the directories contain another kind of index than is configured.
-            StorageError: the directories cannot be used.
+            StorageError: the directories cannot be used, or contain another kind of index.
         """
         kind, index_dirs = self._config.storage_class, self._found.index_dirs
         await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
@@ -249,10 +247,7 @@ class Engine:
         await self._blocking(self.storages.abandon)
 
     async def give_up(self) -> None:
-        """End the journals and the checkpoints.
-
-        Entries that are only in the journals stay there.
-        """
+        """End journals and checkpoints; entries that are only in the journals stay there."""
         self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
@@ -360,10 +355,7 @@ class Engine:
         note_journal(self._parts.files, root, LastJournalNote(journal_id, self.in_doubt_to))
 
     def _take_back(self) -> None:
-        """Write entries for which an entry log had no space to another entry log.
-
-        Replay does this itself, in its thread.
-        """
+        """Write entries without space in one entry log to another; replay does this itself."""
         if self.has_begun:
             self.storages.take_back()
 

@@ -1,4 +1,4 @@
-"""Colours for what is being typed: commands, options, quotes, and words that name nothing."""
+"""Colours of the typed text: commands, options, quotes, and unknown words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLASS = {TokenKind.OPERATOR: "operator", TokenKind.SYSTEM: "system", TokenKind.
 
 
 class TreeLexer(Lexer):
-    """Styles words by the click tree: ``command``, ``option``, ``quoted``, ``unknown``."""
+    """A lexer that styles words by the click tree as command, option, quoted or unknown."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -62,7 +62,7 @@ class TreeLexer(Lexer):
 
 
 def _awaits_value(command: click.Command | None, token: Token) -> bool:
-    """Tell whether a word is an option of a group that takes the next word."""
+    """Return whether a word is an option of a group with a value in the next word."""
     return isinstance(command, click.Group) and any(
         token.text in option.opts and not option.is_flag and not option.count
         for option in command.params
@@ -77,7 +77,7 @@ def _argument(token: Token) -> str:
 
 
 def split_lines(text: str, styled: Iterator[tuple[str, Token]]) -> list[StyleAndTextTuples]:
-    """Return the text's lines as styled pieces, with what is between the pieces unstyled."""
+    """Return the text's lines as styled pieces, with unstyled text between the pieces."""
     lines: list[StyleAndTextTuples] = [[]]
     at = 0
     pieces = [*((style, token.start, token.end) for style, token in styled), ("", len(text), 0)]

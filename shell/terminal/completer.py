@@ -1,4 +1,4 @@
-"""Completions asked of the click tree, and of the program for values that are alive."""
+"""Completions from the click tree, and live values from the program."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from shell.context import CommandPlace, awaited, named, options, resolve
 from shell.shell import Shell
 
 WAIT_S: Final = 3.0
-"""How long a menu waits for values; keys do not."""
+"""Seconds that a menu waits for values; keys never wait."""
 
 OLD_WAIT_S: Final = 0.3
-"""How long it waits where there are values of before."""
+"""Seconds that a menu waits if old values are known."""
 
 _FILES: Final = ("FILE", "DIR", "PATH")
 
 
 @attrs.frozen
 class CursorWords:
-    """Where the cursor is: the words before it, and the one it ends."""
+    """The words before the cursor, and the word that ends at the cursor."""
 
     words: tuple[str, ...]
     word: str
     typed_chars: int
-    """How much of the text the word takes, with its quotes."""
+    """The characters of that word in the text, with its quotes."""
     redirects: bool = False
-    """The word is a file of a redirection."""
+    """True if the word is the file of a redirection."""
 
 
 def asked_at(text: str) -> CursorWords | None:
-    """Return what stands before the cursor; None where the shell has nothing to say."""
+    """Return the words before the cursor; None if the shell completes nothing there."""
     pieces: list[Token] = []
     for token in tokens(text):
         if token.mark in {TokenKind.SYSTEM, TokenKind.COMMENT}:
@@ -66,7 +66,7 @@ def asked_at(text: str) -> CursorWords | None:
 
 
 async def _arrival(coming: Future[Any], wait_s: float) -> bool:
-    """Wait for an answer, or until it has taken too long; tell whether it is there."""
+    """Wait for an answer, at most ``wait_s``; return whether it has arrived."""
     arrived = asyncio.Event()
     _on_arrival(coming, arrived.set)
     with contextlib.suppress(asyncio.TimeoutError):
@@ -75,20 +75,20 @@ async def _arrival(coming: Future[Any], wait_s: float) -> bool:
 
 
 def _on_arrival(coming: Future[Any], call: Callable[[], object]) -> None:
-    """Have the loop call it when the answer comes."""
+    """Have the event loop call ``call`` when the answer arrives."""
     loop = asyncio.get_running_loop()
 
     def tell(_: Future[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # The prompt, and its loop, may have ended.
+        with contextlib.suppress(RuntimeError):  # The prompt and its loop may have ended.
             loop.call_soon_threadsafe(call)
 
     coming.add_done_callback(tell)
 
 
 class TreeCompleter(Completer):
-    """Completes what stands before the cursor. Values come when they come: a key never waits.
+    """A completer for the text before the cursor. A key never waits for values.
 
-    ``late`` is called, in the loop, when those come for which no menu has waited.
+    ``late`` is called in the loop when values arrive that no menu waits for.
     """
 
     def __init__(self, shell: Shell, *, wait_s: float = WAIT_S) -> None:
@@ -99,12 +99,12 @@ class TreeCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Return what is known now."""
+        """Yield the completions that are known now."""
         found, _ = self._look(document, complete_event)
         return found
 
     def sole(self, document: Document) -> Completion | None:
-        """Return the only completion, where it is known now and adds something."""
+        """Return the only completion, if it is known and adds text."""
         found, coming = self._look(document, CompleteEvent(completion_requested=True))
         if len(found) != 1 or coming is not None:
             return None
@@ -134,7 +134,7 @@ class TreeCompleter(Completer):
             return [_moved(one, asked.typed_chars) for one in files], None
         try:
             return self._of_tree(asked, event)
-        except click.ClickException:  # Words that cannot be are told when they are run.
+        except click.ClickException:  # Invalid words are reported when the line runs.
             return [], None
 
     def _of_tree(
@@ -203,7 +203,7 @@ def _slash(file: Completion) -> str:
 
 
 def _menu(ctx: click.Context, asked: CursorWords) -> list[Completion]:
-    """Return the commands of a group, or the options of a command where one has begun."""
+    """Return the commands of a group, or the options of a command if the word begins one."""
     word = asked.word
     if word.startswith("-"):
         found = {
@@ -225,7 +225,7 @@ def _completion(value: str, about: str, typed_chars: int) -> Completion:
 
 
 def _moved(completion: Completion, typed_chars: int) -> Completion:
-    """Return a completion that takes the place of so much of the text."""
+    """Return a completion that replaces ``typed_chars`` of the text."""
     return Completion(
         completion.text, -typed_chars, display=completion.display,
         display_meta=completion.display_meta,

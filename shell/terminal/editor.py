@@ -32,10 +32,10 @@ from shell.terminal.completer import TreeCompleter
 from shell.terminal.history import history_path, open_history
 
 LOOK_EVERY_S: Final = 5.0
-"""How often the bar is drawn anew while nothing is typed."""
+"""Seconds between two updates of the bar while nothing is typed."""
 
 OLD_S: Final = 15.0
-"""From this age on the bar says how old what it shows is."""
+"""Seconds of age from which on the bar shows the age of its state."""
 
 NARROW: Final = 50
 """Columns below which the prompt is a short one."""
@@ -43,7 +43,7 @@ NARROW: Final = 50
 MENU_ROWS: Final = 8
 
 HELD_SHOWN: Final = 3
-"""How much of what is held the bar names."""
+"""Open writers that the bar names."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -75,13 +75,13 @@ def run_prompt(
     keyboard: Input | None = None,
     screen: Output | None = None,
 ) -> int:
-    """Read and run what is typed until the user leaves; return the status to leave with."""
+    """Read and run typed lines until the user leaves; return the status to leave with."""
     prompts = Prompts(shell, environ, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
     shell.tell(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
     while shell.leaving is None:
         try:
             session = prompts.here()
-            # What is logged meanwhile appears above the prompt.
+            # Log lines appear above the prompt.
             with patch_stdout(raw=True):
                 text = session.prompt(prompt_parts(shell, narrow=shell.columns < NARROW))
             shell.history = session.history.get_strings()
@@ -97,15 +97,15 @@ def run_prompt(
 
 
 class Prompts:
-    """The prompt of the place that commands go to: each place has a history of its own."""
+    """The prompts of the places of commands; each place has a history of its own."""
 
     def __init__(self, shell: Shell, environ: Mapping[str, str], **how: Any) -> None:
-        """``how`` is for ``make_session``."""
+        """``how`` is passed to ``make_session``."""
         self._shell, self._environ, self._how = shell, environ, how
         self._at: tuple[str, PromptSession[str]] | None = None
 
     def here(self) -> PromptSession[str]:
-        """Return the prompt for where commands go now."""
+        """Return the prompt of the present place."""
         shell, place = self._shell, self._shell.where()[0]
         if self._at is None or self._at[0] != place:
             history = open_history(history_path(shell.name, self._environ, place))
@@ -115,14 +115,14 @@ class Prompts:
 
 
 def draw_anew(app: Application[Any]) -> None:
-    """Have a prompt drawn anew, from any thread; nothing happens where it is over.
+    """Redraw a prompt, from any thread; do nothing if it has ended.
 
-    It may end at any moment, and its own ``invalidate`` raises when that is half way through it.
-    So it is called where the prompt runs.
+    The prompt may end at any moment, and its ``invalidate`` raises while it ends. So ``invalidate``
+    is called in the prompt's own loop.
     """
     loop = app.loop
     if loop is not None:
-        with contextlib.suppress(RuntimeError):  # Closed.
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
             loop.call_soon_threadsafe(app.invalidate)
 
 
@@ -135,7 +135,7 @@ def make_session(
     keyboard: Input | None,
     screen: Output | None,
 ) -> PromptSession[str]:
-    """Return the prompt with everything around it."""
+    """Return the prompt with completion, history, bar and keys."""
     completer = TreeCompleter(shell)
     session: PromptSession[str] = PromptSession(
         multiline=True,
@@ -162,7 +162,7 @@ def make_session(
 
 
 def offer_late(buffer: Buffer, document: Document) -> None:
-    """Open the menu for values that have come late, if nothing was typed or offered meanwhile."""
+    """Open the menu for late values, if nothing was typed or offered in the meantime."""
     if buffer.document == document and buffer.complete_state is None:
         buffer.start_completion()
 
@@ -172,7 +172,7 @@ def _keys(completer: TreeCompleter) -> KeyBindings:
 
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
     def enter(event: KeyPressEvent) -> None:
-        """Take what the menu has chosen; else run a complete command; else begin a new line."""
+        """Accept the chosen completion, else run a complete command, else begin a new line."""
         buffer = event.current_buffer
         if buffer.complete_state and buffer.complete_state.current_completion:
             buffer.complete_state = None
@@ -183,9 +183,9 @@ def _keys(completer: TreeCompleter) -> KeyBindings:
 
     @keys.add("tab", filter=has_focus(DEFAULT_BUFFER))
     def tab(event: KeyPressEvent) -> None:
-        """Insert the only completion; else move in the menu, or open it.
+        """Insert the only completion, else move in the menu, or open it.
 
-        A key may come before the menu is open: a menu that is being made ignores the next one.
+        A key may arrive before the menu is open: a menu that is being made ignores the next key.
         """
         buffer = event.current_buffer
         state = buffer.complete_state
@@ -205,7 +205,7 @@ def _keys(completer: TreeCompleter) -> KeyBindings:
 
 
 def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
-    """Return the line below the prompt, cut to the width there is."""
+    """Return the line below the prompt, cut to the width."""
     state = shell.state()
     age = f"{state.age_s:.0f} s ago" if state.age_s >= OLD_S else ""
     held = shell.program.held
@@ -223,10 +223,10 @@ def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
 
 
 def _to_first_column(columns: int) -> None:
-    """Begin a new line where the output before has not ended its own.
+    """Begin a new line if the previous output has not ended its own.
 
-    A mark and as many spaces as there are columns: they end at the first column of the next line
-    unless they began in the first one.
+    The shell prints a mark and as many spaces as there are columns. They end in the first column of
+    the next line, unless they began in the first column.
     """
     sys.stdout.write("\x1b[7m%\x1b[0m" + " " * (columns - 1) + "\r\x1b[K")
     sys.stdout.flush()

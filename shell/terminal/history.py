@@ -1,4 +1,4 @@
-"""The file of what was typed: only for its owner, bounded, and without secrets."""
+"""The file of the history: readable only by its owner, bounded, and without secrets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SIZE_BYTES_MAX: Final = 1024 * 1024
 
 
 def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path | None:
-    """Return where a program's history is kept: in the user's directory for state (XDG).
+    """Return the path of a program's history in the user's state directory (XDG).
 
-    Each place that commands go to has one of its own. It is None for a user without a home.
+    Each place of commands has a file of its own. None for a user without a home directory.
     """
     state = environ.get("XDG_STATE_HOME", "")
-    # The XDG rules: what is not an absolute path counts as not set.
+    # By the XDG rules, a path that is not absolute counts as not set.
     if not state.startswith("/"):
         state = os.path.expanduser("~/.local/state")  # noqa: PTH111 -- that one raises without a home
     if not state.startswith("/"):
@@ -32,7 +32,7 @@ def history_path(program: str, environ: Mapping[str, str], place: str = "") -> P
 
 
 class KeptHistory(FileHistory):
-    """A history that keeps private lines to itself, and lives on when the disk does not."""
+    """A history that does not store private lines, and continues without the disk."""
 
     def store_string(self, string: str) -> None:
         if not is_private(string):
@@ -41,7 +41,7 @@ class KeptHistory(FileHistory):
 
 
 def open_history(path: Path | None) -> History:
-    """Open, or make, a history file that only its owner can read; without one, memory will do."""
+    """Open or create a history file that only its owner can read; without a path, use memory."""
     if path is None:
         return InMemoryHistory()
     try:
@@ -55,7 +55,7 @@ def open_history(path: Path | None) -> History:
 
 
 def _shorten(path: Path) -> None:
-    """Drop the older half of a file that has grown too long, at the border of an entry."""
+    """Drop the older half of a file that is too long, at the border of an entry."""
     if path.stat().st_size <= SIZE_BYTES_MAX:
         return
     data = path.read_bytes()[-SIZE_BYTES_MAX // 2 :]
