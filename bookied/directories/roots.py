@@ -82,6 +82,13 @@ class Directories:
         """Every ``current`` once: journal, ledger, then index."""
         return tuple(root / CURRENT for root in self.roots)
 
+    def existing(self, below: str = "") -> Directories:
+        """Return the roots that are directories, and have the directory ``below``."""
+        lists = (self.journals, self.ledgers, self.indexes)
+        return Directories(
+            *(tuple(one for one in roots if (one / below).is_dir()) for roots in lists)
+        )
+
 
 def directories(config: BookieConfig) -> Directories:
     """Return the directories of a configuration.

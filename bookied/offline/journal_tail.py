@@ -89,6 +89,11 @@ class PendingLedger(JournalledLedger):
         """The highest entry; -1 for none."""
         return max((last for _, last in self.ranges), default=-1)
 
+    @property
+    def count(self) -> int:
+        """Number of entries, each counted once."""
+        return sum(last - first + 1 for first, last in _joined(self.ranges))
+
     def add_entry(self, entry_id: int, *, may_begin: bool) -> bool:
         """Take in an entry; say whether that has begun another range, if it may."""
         self._ordered = None

@@ -17,6 +17,7 @@ from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.output.forms.text_width import wrapped
 from bkctl.output.views import Column, Kind, field, shown
+from bookied.offline.check.start import SALVAGE
 from wire.errors import BookKeeperError
 
 MODULES: Final = (
@@ -75,6 +76,10 @@ def _advice(cause: str, *steps: str) -> Advice:
 
 
 _AFTER_LOSS: Final = (
+    (
+        f"if the files are gone for good, first {SALVAGE}; `bkctl ledger write --length-prefixed "
+        "FILE` writes them to a new ledger"
+    ),
     (
         "with DbLedgerStorage (`ledgerStorageClass` in the bookie's settings): remove "
         "current/VERSION from the emptied directory, if it is there, and start with "

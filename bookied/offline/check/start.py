@@ -10,12 +10,12 @@ import attrs
 
 from bkclient.config.findings import Severity
 from bookied.directories.cookie_check import directories_of
-from bookied.directories.emptied_directories import losses
+from bookied.directories.emptied_directories import ContentKind, losses
 from bookied.directories.lock import is_locked
 from bookied.directories.roots import COOKIE_BYTES_MAX, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.check.findings import DiskFinding, Findings, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error, kind_of
 from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, with_progress
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
@@ -41,15 +41,17 @@ _MARK_FIX: Final = (
 )
 _COOKIE_FIX: Final = "bkctl cookie repair -c FILE"
 _NEW_FIX: Final = "bkctl disk expand -c FILE, if the directory is new; else put the settings back"
-_EMPTY_FIX: Final = (
-    "mount the disk, if the disk is not mounted. Otherwise the entries in this directory are lost: "
-    "`bkctl recover {bookie}` copies them from the other bookies, then `bkctl disk format "
+SALVAGE: Final = (
+    "save the entries that are only in the journals: `bkctl disk format --dry-run -c FILE` names "
+    "their ledgers, `bkctl disk salvage LEDGER --out DIR -c FILE` saves the entries of one"
+)
+LOSS_FIX: Final = (
+    "mount the disk, or put back the old files. If both are impossible, first " + SALVAGE + ". "
+    "Then `bkctl recover {bookie}` copies the entries that other bookies have, `bkctl disk format "
     "--delete-cookie -c FILE` empties all directories, and the bookie starts as a new one. Never "
     "copy VERSION into an empty directory"
 )
-_LOSS_FIX: Final = (
-    "the bookie will not start: put back the old files, or proceed as after the loss of a disk"
-)
+_EXPLAIN_FIX: Final = "the bookie will not start: put back the old files, or see `bkctl explain {}`"
 
 
 OTHER_DIRECTORIES: Final = "cookie-directories"
@@ -60,7 +62,10 @@ def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[
     """Look at cookies, marks and the sign of an unclean stop."""
     yield from _check_cookies(bookie, found)
     for loss in losses(bookie.files, bookie.found):
-        yield from_error(loss.error, fix=_LOSS_FIX)
+        fix = _EXPLAIN_FIX.format(f"BK-{kind_of(loss.error).upper()}")
+        if loss.held is ContentKind.ENTRIES:
+            fix = LOSS_FIX.format(bookie=found.bookie_id or "BOOKIE")
+        yield from_error(loss.error, fix=fix)
     yield from _check_marks(bookie)
     for directory in bookie.found.ledger_dirs:
         if bookie.files.exists(directory / DIRTY):
@@ -101,7 +106,7 @@ def _check_cookies(bookie: OfflineBookie, findings: Findings) -> Iterator[DiskFi
                 fix = _COOKIE_FIX
             else:
                 message += "; the directory is empty"
-                fix = _EMPTY_FIX.format(bookie=next(iter(found.values())).bookie_id)
+                fix = LOSS_FIX.format(bookie=next(iter(found.values())).bookie_id)
             yield DiskFinding(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
         else:
             message = "no cookie: no bookie has started with this directory"

@@ -8,17 +8,22 @@ import shutil
 import socket
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
+from bkclient.blocking import with_store
 from bkctl.cli.root import cli
 from bkctl.commands.local.ports import free_port
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT, VERSION
+from tests.bkclient.metadata.values import metadata
 from tests.bkctl.support.disk import Result, snapshot
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.golden import DIRECTORY
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment
 from wire.records.cookie import Cookie, encode_cookie
 
 
@@ -175,6 +180,38 @@ class TestFormat:
         for path in list(bookie.ledgers.rglob("*.idx"))[1:]:
             path.unlink()
         assert "1 ledger with" in bookie.run("disk", "format", "--dry-run").out
+
+    def test_entries_that_only_a_journal_has_are_counted_and_kept(self, bookie: Bookie) -> None:
+        """The ledger directory was emptied; no other bookie has a copy of ledger 3."""
+        alone = metadata(
+            ensemble_size=1, write_quorum=1, ack_quorum=1,
+            fragments=(Fragment(EntryId(0), (BookieId(bookie.bookie_id),)),),
+        )  # fmt: skip
+
+        async def create(store: Any) -> None:
+            await store.create_ledger(LedgerId(3), alone)
+
+        with_store(f"sqlite://{bookie.base}/metadata.db", create)
+        shutil.rmtree(bookie.ledgers / CURRENT)
+        told = bookie.run("disk", "format", "--dry-run", ok=False)
+        assert told.status == 4
+        assert "would remove 4 entries of 1 ledger that are only in the journals: 3" in told.out
+        assert "refused without --force only-copies" in told.err
+        for options in (["--yes"], ["--yes", "--force", "metadata"]):
+            refused = bookie.run("disk", "format", *options, ok=False)
+            assert refused.status == 4
+            assert "bkctl disk salvage" in refused.err
+            assert "--force only-copies" in refused.err
+        java = bookie.run("bookieformat", "-n", "-f", ok=False)
+        assert (java.status, "--override only-copies" in java.err) == (4, True)
+        assert bookie.run("disk", "salvage", 3, "--out", bookie.base / "out").status == 0
+        bookie.run("disk", "format", "--yes", "--force", "only-copies")
+        assert "0 ledgers" in bookie.run("disk", "format", "--dry-run").out
+
+    def test_entries_of_moved_and_deleted_ledgers_are_not_counted(self, bookie: Bookie) -> None:
+        shutil.rmtree(bookie.ledgers / CURRENT)
+        told = bookie.run("disk", "format", "--dry-run")
+        assert "only in the journals" not in told.out
 
 
 class TestInit:

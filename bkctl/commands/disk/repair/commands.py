@@ -24,6 +24,7 @@ from bkctl.cli.declarations import (
 from bkctl.cli.parameter_types import LEDGER_ID, LEDGER_IDS
 from bkctl.commands.disk.parameter_types import FAILURES
 from bkctl.exit_status import Effect, ExitStatus, Facility
+from bkctl.session.safety_check_names import ONLY_COPIES, REGISTERED
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 _ENDS: Final = (
@@ -35,10 +36,10 @@ _ENDS: Final = (
 
 _FORCE: Final = option(
     "--force",
-    type=click.Choice(("registered", "metadata")),
+    type=click.Choice((REGISTERED, ONLY_COPIES, "metadata")),
     multiple=True,
-    help="Override a safety check: `registered` if the bookie seems to run; `metadata` to "
-    "ignore the metadata service.",
+    help="Override a safety check: `registered` if the bookie seems to run; `only-copies` if it "
+    "may have the only copies of entries; `metadata` to ignore the metadata service.",
 )
 
 upgrade = Command(
@@ -105,6 +106,12 @@ bookieformat = Command(
             "--deletecookie",
             "delete_cookie",
             help="Delete the stored cookie at the end.",
+        ),
+        option(
+            "--override",
+            type=click.Choice([ONLY_COPIES]),
+            multiple=True,
+            help="Override a safety check by its name, as --force of `disk format`.",
         ),
     ),
     effect=Effect.LOSES_DATA,
@@ -310,7 +317,8 @@ REPAIRS: Final = (
 
     The command empties all directories of the settings. After a crash in the middle no bookie
     starts there; run the command again. With --delete-cookie the stored cookie is deleted last.
-    Without it, a bookie refuses to start on the empty directories.
+    Without it, a bookie refuses to start on the empty directories. The command refuses to delete
+    what may be the only copies of entries, in the journals too: `disk salvage` saves them.
     """,
         params=(
             flag(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,14 +23,17 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, field, shown
-from bkctl.session.safety_checks import some_names
+from bkctl.session.safety_check_names import ONLY_COPIES
+from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
 from bookied.directories.lock import LOCK
-from bookied.directories.roots import CURRENT, Directories, prepare
+from bookied.directories.roots import CURRENT, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.index import entries_of
+from bookied.offline.journal_tail import JournalTail, PendingLedger, records_of
 from bookied.offline.repair.format import Contents, contents, wipe
 from bookied.offline.repair.old_layout import read_cookie
+from bookied.storage.entrylog.format import log_id, split_location
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId, LedgerId
 
@@ -43,12 +46,17 @@ METADATA: Final = "metadata"
 
 
 def bookieformat(
-    session: Session, *, non_interactive: bool, java_force: bool, delete_cookie: bool
+    session: Session,
+    *,
+    non_interactive: bool,
+    java_force: bool,
+    override: Collection[str],
+    delete_cookie: bool,
 ) -> None:
     """Remove all data of a stopped bookie: `disk format` with Java's options."""
     session.options.no_input |= non_interactive
     session.options.yes |= java_force
-    format_bookie(session, delete_cookie=delete_cookie, force=())
+    format_bookie(session, delete_cookie=delete_cookie, force=override, option="--override")
 
 
 def _formatted(v: FormattedBookie) -> str:
@@ -91,26 +99,37 @@ class InitializedBookie:
     written: bool = field("Whether directories and cookie are made.")
 
 
-@attrs.frozen
+@attrs.define
 class _DeletedContents:
     roots: list[Contents]
-    ledgers: list[int]
-    entries: int
-    damaged: int
-    only_here: list[int] | None
+    ledgers: list[int] = attrs.field(factory=list)
+    """The ledgers that the indexes have."""
+    entries: int = 0
+    """The entries that the indexes have, in entry logs that exist."""
+    damaged: int = 0
+    only_in_journals: dict[int, int] = attrs.field(factory=dict)
+    """Number of entries that no index has, of each ledger."""
+    only_here: list[int] | None = None
     """None where the metadata was not asked."""
 
     def lost(self) -> list[str]:
         """Return the lines that say what would be deleted."""
         ledgers = counted(len(self.ledgers), "ledger")
         at_least = "at least " if self.damaged else ""
-        return [
-            *(
-                f"{one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
-                for one in self.roots
-            ),
-            f"{ledgers} with {at_least}{counted(self.entries, 'entry')}",
+        lines = [
+            f"{one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
+            for one in self.roots
         ]
+        lines.append(f"{ledgers} with {at_least}{counted(self.entries, 'entry')}")
+        return [*lines, *self._journals()]
+
+    def _journals(self) -> Iterator[str]:
+        if self.only_in_journals:
+            entries = counted(sum(self.only_in_journals.values()), "entry")
+            yield (
+                f"{entries} of {counted(len(self.only_in_journals), 'ledger')} that are only in "
+                f"the journals: {some_names(self.only_in_journals)}"
+            )
 
     def remarks(self) -> list[str]:
         """Return what is to be known about it."""
@@ -121,37 +140,52 @@ class _DeletedContents:
             )
         if self.only_here is None:
             remarks.append("the command did not check whether other bookies have copies")
-        elif self.only_here:
-            remarks.append(
-                "no running bookie has another copy of entries of "
-                f"{counted(len(self.only_here), 'ledger')}: {some_names(self.only_here)}"
-            )
         return remarks
 
+    def objections(self, conf: str) -> Iterator[Objection]:
+        """Yield what speaks against deleting it: it may be the only copies."""
+        ledgers = self.only_here
+        why = "no running bookie has another copy of entries of"
+        if ledgers is None:
+            ledgers = list(self.only_in_journals)
+            why = "the journals alone have entries, whose other copies were not checked, of"
+        if ledgers:
+            which = ledgers[0] if len(ledgers) == 1 else "LEDGER"
+            yield Objection(
+                ONLY_COPIES,
+                f"{why} {counted(len(ledgers), 'ledger')}: {some_names(ledgers)}",
+                "start the bookies with other copies, or save the entries: "
+                f"`bkctl disk salvage {which} --out DIR -c {conf}`",
+            )
 
-def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
+
+def format_bookie(
+    session: Session, *, delete_cookie: bool, force: Collection[str], option: str = "--force"
+) -> None:
     """Show what would be deleted, ask, and empty the bookie's directories.
 
     Raises:
-        RefusedError: it runs, is of another cluster than is asked, or the user did not confirm.
+        RefusedError: it runs, is of another cluster than is asked, may have the only copies of
+            entries, or the user did not confirm.
     """
     bookie = stopped_bookie(session)
-    if METADATA not in force:
+    ask = METADATA not in force
+    conf = session.options.conf or "FILE"
+    if ask:
         _insist_same_cluster(session, bookie)
         refuse_registered(session, bookie.bookie_id, force=force)
-    existing = Directories(
-        *(tuple(root for root in roots if root.is_dir()) for roots in attrs.astuple(bookie.found))
-    )
-    refuse_other_owner(existing)
+    refuse_other_owner(bookie.found.existing())
     also = () if bookie.metadata_cache is None else (bookie.metadata_cache,)
     if session.dry_run:
-        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        doomed = _doomed(session, bookie, also, ask=ask)
         for line in doomed.remarks():
             session.note(line)
+        refuse_unless_forced(session, doomed.objections(conf), force, option=option)
         session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
         return
     with lock_or_make(session, bookie.found, bookie.config):
-        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        doomed = _doomed(session, bookie, also, ask=ask)
+        refuse_unless_forced(session, doomed.objections(conf), force, option=option)
         _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
         stored = bookie.stored if delete_cookie else None
         with repeatable(session, "no bookie starts on what is left; run the same command again"):
@@ -191,8 +225,6 @@ def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
 def _confirm(
     session: Session, bookie: StoppedBookie, doomed: _DeletedContents, *, delete_cookie: bool
 ) -> None:
-    if doomed.only_here:
-        session.warn(f"entries of {counted(len(doomed.only_here), 'ledger')} have no other copy")
     if any(one.files for one in doomed.roots):
         cookie = ["  and its stored cookie"] if delete_cookie else []
         session.confirm(
@@ -210,50 +242,68 @@ def _confirm(
 def _doomed(
     session: Session, bookie: StoppedBookie, also: Sequence[Path], *, ask: bool
 ) -> _DeletedContents:
-    offline = OfflineBookie(RealFiles(), bookie.found)
-    ledgers, entries, damaged = _held(offline)
-    only_here = None
-    if ask:
-        only_here = session.call(only_copies, bookie.bookie_id, ledgers)
-    return _DeletedContents(
-        contents(RealFiles(), (*bookie.found.roots, *also)), ledgers, entries, damaged, only_here
-    )
-
-
-def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
-    """Return the ledgers that the indexes know, how many entries, and how many are damaged."""
-    ledgers: list[int] = []
+    offline = OfflineBookie(RealFiles(), bookie.found.existing(CURRENT))
+    doomed = _DeletedContents(contents(RealFiles(), (*bookie.found.roots, *also)))
+    journals = JournalTail()
     damaged: list[CorruptError] = []
-    entries = 0
+    for path in offline.journals():
+        for record in records_of(offline, path, 0, damaged.append):
+            journals.add(record)
+    doomed.only_in_journals = {
+        ledger_id: found.count for ledger_id, found in journals.ledgers.items() if found.ranges
+    }
+    _count_indexed(offline, journals, doomed)
+    if ask:
+        ids = sorted({*doomed.ledgers, *doomed.only_in_journals})
+        stored = session.call(_stored_ledgers, ids, bookie.bookie_id)
+        doomed.only_here = [ledger_id for ledger_id, is_only in stored.items() if is_only]
+        doomed.only_in_journals = {
+            ledger_id: count
+            for ledger_id, count in doomed.only_in_journals.items()
+            if ledger_id in stored
+        }
+    return doomed
+
+
+def _count_indexed(offline: OfflineBookie, journals: JournalTail, doomed: _DeletedContents) -> None:
+    """Count what the indexes have, and take it off what only the journals have."""
     try:
         with offline.shards() as shards:
             for shard in shards:
+                log_ids = {log_id(path.name) for path in shard.entry_logs()}
                 for ledger_id in shard.index.ledger_ids():
-                    ledgers.append(ledger_id)
+                    doomed.ledgers.append(ledger_id)
+                    journalled = journals.ledgers.get(ledger_id, PendingLedger())
                     try:
-                        entries += sum(1 for _ in entries_of(shard.index, ledger_id))
-                    except CorruptError as error:
-                        damaged.append(error)
+                        for entry_id, location in entries_of(shard.index, ledger_id):
+                            if split_location(location)[0] in log_ids:
+                                doomed.entries += 1
+                                if journalled.holds(entry_id):
+                                    doomed.only_in_journals[ledger_id] -= 1
+                    except CorruptError:
+                        doomed.damaged += 1
     except (CorruptError, DirectoryError):
-        return ledgers, entries, len(damaged) + 1
-    except FileNotFoundError:
-        pass  # A root that is not there yet, or an old layout.
-    return ledgers, entries, len(damaged)
+        doomed.damaged += 1
+    doomed.only_in_journals = {
+        ledger_id: count for ledger_id, count in doomed.only_in_journals.items() if count
+    }
 
 
-async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:
-    """Return the ledgers of which this bookie has entries that no bookie in service has too.
+async def _stored_ledgers(
+    client: Client, ledgers: Sequence[int], bookie_id: BookieId
+) -> dict[int, bool]:
+    """Return the existing ledgers that list this bookie, and whether it may have the only copies.
 
-    One whose metadata cannot be read counts: its other bookies are unknown.
+    A ledger whose metadata cannot be read counts: its other bookies are unknown.
     """
     store = client.store
     alive = await registered_bookies(store) - {bookie_id}
-    return [
-        one.ledger_id
+    return {
+        one.ledger_id: one.metadata is None or is_only_copy(one.metadata, bookie_id, alive)
         for at in range(0, len(ledgers), IDS_AT_ONCE)
         for one in await read_ledgers(store, [LedgerId(n) for n in ledgers[at : at + IDS_AT_ONCE]])
-        if one.metadata is None or is_only_copy(one.metadata, bookie_id, alive)
-    ]
+        if one.metadata is None or bookie_id in one.metadata.all_bookies()
+    }
 
 
 # Init ---------------------------------------------------------------------------------------------

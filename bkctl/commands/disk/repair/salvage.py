@@ -14,6 +14,7 @@ from bkctl.bookies.stopped_bookie import (
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Column, Kind, declare_view
+from bookied.directories.roots import CURRENT
 from bookied.offline.repair.rescan import size_of
 from bookied.offline.repair.salvage import SalvagedLedger, salvage
 from bookied.storage.files.files import RealFiles
@@ -40,8 +41,13 @@ def salvage_ledger(
         NothingFoundError: there are none.
         PartlyDoneError: some are missing or wrong, as far as this bookie can tell.
     """
-    found = find_directories(session, **dirs)
-    insist_current(found)
+    named = find_directories(session, **dirs)
+    found = named.existing(CURRENT)
+    if not found.roots:
+        insist_current(named)
+    for root in named.roots:
+        if root not in found.roots:
+            session.warn(f"{root} has no {CURRENT}/: only the other directories are searched")
     if Path(out).exists() and not Path(out).is_dir():
         raise UsageError(f"--out {out} is not a directory")
     session.about = f"ledger {ledger_id}"

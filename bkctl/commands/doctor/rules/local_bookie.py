@@ -9,6 +9,7 @@ from bkclient.config.findings import Severity
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.rules.clocks import local_clock
 from bkctl.commands.doctor.survey_values import LocalSurvey
+from bookied.offline.check.start import LOSS_FIX
 
 _OF_PROBLEM: Final = {
     Severity.PROBLEM: Severity.RISK,
@@ -34,6 +35,8 @@ def _local_missing(seen: LocalSurvey) -> Iterator[ClusterFinding]:
         first, *others = seen.missing
         what = f"{first} is not there" + (f", nor {len(others)} more" if others else "")
         fix = "mount its disk; a new bookie makes its directories when it first starts"
+        if seen.cookie is not None:
+            fix = _with_file(LOSS_FIX.format(bookie=seen.bookie_id), seen)
         yield ClusterFinding(
             Severity.RISK,
             "local-directory-missing",
@@ -97,10 +100,14 @@ def _local_files(seen: LocalSurvey) -> Iterator[ClusterFinding]:
         if one.severity is Severity.NOTE:
             continue
         where = "" if one.path is None else f"{one.path}: "
-        fix = one.fix or f"bkctl disk check -c {seen.conf}"
+        fix = _with_file(one.fix or "bkctl disk check -c FILE", seen)
         yield ClusterFinding(
             _OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix=fix
         )
+
+
+def _with_file(fix: str, seen: LocalSurvey) -> str:
+    return fix.replace("-c FILE", f"-c {seen.conf}")
 
 
 def _local_storage_kind(seen: LocalSurvey) -> Iterator[ClusterFinding]:

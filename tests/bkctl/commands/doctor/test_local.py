@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,17 @@ def test_13_a_directory_that_lost_its_cookie_is_named(bookie: Bookie) -> None:
     found = findings(bookie)["local-cookie-missing"]
     assert str(path) in found["what"]
     assert found["danger"] == "risk"
+
+
+def test_13_salvage_is_named_before_a_format_of_an_emptied_bookie(bookie: Bookie) -> None:
+    shutil.rmtree(bookie.base / "ledgers" / CURRENT)
+    (bookie.base / "ledgers" / CURRENT).mkdir()
+    emptied = findings(bookie)["local-cookie-missing"]["fix"]
+    (bookie.base / "ledgers" / CURRENT).rmdir()
+    missing = findings(bookie)["local-directory-missing"]["fix"]
+    assert missing == emptied
+    line = f"bkctl disk salvage LEDGER --out DIR -c {bookie.base}/bk.conf"
+    assert missing.index(line) < missing.index("bkctl disk format --delete-cookie")
 
 
 def test_13_a_directory_that_is_not_mounted_is_named(bookie: Bookie) -> None:

@@ -175,7 +175,7 @@ def test_ledgers_to_recover_are_named_together() -> None:
     "fix", sorted({one.fix for one in FINDINGS if "bkctl " in one.fix}), ids=str
 )
 def test_what_the_doctor_tells_to_type_is_a_command(fix: str) -> None:
-    typed = "bkctl " + fix.partition("bkctl ")[2].split(",")[0]
+    typed = re.split("[,`]", "bkctl " + fix.partition("bkctl ")[2])[0]
     words = shlex.split(typed)[1:]
     command: click.Command = cli
     ctx = click.Context(cli, info_name="bkctl", **cli.context_settings)

@@ -211,6 +211,8 @@ def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) ->
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     kinds = [one.kind for one in place.check() if one.severity is Severity.PROBLEM]
     assert kinds == ["journal-missing", "directory-emptied", "directory-emptied"]
+    (fix,) = {one.fix for one in place.check() if "entries" in one.message and one.fix}
+    assert fix.index("bkctl disk salvage LEDGER") < fix.index("bkctl disk format --delete-cookie")
 
 
 def test_a_journal_of_another_directory_is_a_problem(tmp_path: Path) -> None:
