@@ -1,4 +1,4 @@
-"""What every handle of one client leans on: metadata, connections, placement, clock and chance."""
+"""The shared parts of one client's handles: metadata, connections, placement, clock, randomness."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = Logger()
 
 
 class Owing(Protocol):
-    """What stands for a bookie that has copies to acknowledge."""
+    """A bookie with copies to acknowledge."""
 
     bookie: BookieId
 
@@ -43,8 +43,8 @@ class Owing(Protocol):
 class PendingCopies:
     """The bookies of closed writers that still have copies to acknowledge.
 
-    An entry is confirmed by its ack quorum. Without a wait, a client that ends just after the close
-    leaves entries with fewer copies than the write quorum.
+    The ack quorum confirms an entry. Without a wait, a client that ends just after the close leaves
+    entries with fewer copies than the write quorum.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class PendingCopies:
             self._waiters.wake()
 
     async def wait(self, clock: IReactorTime, timeout_s: float) -> None:
-        """Wait until no bookie owes an answer, at most ``timeout_s``."""
+        """Wait until all bookies have answered, at most ``timeout_s``."""
         if not self._owing:
             return
         notice = clock.callLater(SILENT_S, self._say_waiting, timeout_s)
@@ -95,17 +95,17 @@ class Cluster:
     config: ClientConfig
     last_copies: PendingCopies = attrs.field(factory=PendingCopies)
     topology: Topology | None = None
-    """Knows the racks, where the placement asks for them."""
+    """The racks, if the placement uses them."""
     free_space: FreeSpace | None = None
-    """Knows the free space of bookies, where placement uses it."""
+    """The free space of bookies, if the placement uses it."""
 
     @property
     def quarantine(self) -> Quarantine:
-        """Who failed too often."""
+        """The bookies that failed too often."""
         return self.pool.quarantine
 
     def keys(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> LedgerKeys:
-        """Return what goes into a ledger's requests."""
+        """Return the keys for a ledger's requests."""
         return LedgerKeys(
             ledger_id=ledger_id,
             master_key=master_key(password),
@@ -117,7 +117,7 @@ class Cluster:
         return rate_limit(self.clock, self.config.requests_per_s_max)
 
     def fetcher(self, keys: LedgerKeys, rate: RateLimit | None = None) -> EntryFetcher:
-        """Return what reads a ledger's entries, at most at the rate."""
+        """Return a fetcher of a ledger's entries, with a rate limit."""
         sticky = self.rng.randrange(2**16) if self.config.sticky_reads else None
         return EntryFetcher(
             LedgerReads(
@@ -127,10 +127,10 @@ class Cluster:
         )
 
     async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
-        """Return bookies for a new ledger; ones that failed lately only where it must be.
+        """Return bookies for a new ledger; bookies that failed recently only if needed.
 
         Raises:
-            NotEnoughBookiesError: there are not so many writable bookies.
+            NotEnoughBookiesError: there are too few writable bookies.
         """
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable)
@@ -151,7 +151,7 @@ class Cluster:
         raise AssertionError("the second choice excludes no bookie")
 
     async def _quarantined(self) -> frozenset[BookieId]:
-        """Return who is in quarantine; a switch in the metadata ends all of it."""
+        """Return the bookies in quarantine; a switch in the metadata ends every quarantine."""
         quarantined = self.quarantine.members()
         if quarantined and not await self.store.health_check_enabled():
             self.quarantine.clear()
@@ -159,18 +159,18 @@ class Cluster:
         return quarantined
 
     async def learn_racks(self, bookies: frozenset[BookieId]) -> None:
-        """Find out in which racks bookies are, where the placement asks for it.
+        """Resolve the racks of bookies, if the placement uses them.
 
         Raises:
-            ScriptError: racks are enforced and the script does not run.
+            ScriptError: racks are enforced and the script fails.
         """
         if self.topology is not None:
             await self.topology.learn(bookies)
 
     async def learn_near(self, metadata: LedgerMetadata) -> None:
-        """Find out which of a ledger's bookies are near, where the placement reads from those.
+        """Resolve which of a ledger's bookies are near, if the placement reads from near bookies.
 
-        A script that does not run does not stop a client that only reads: it needs no racks.
+        A failing script does not stop a client that only reads, because it needs no racks.
         """
         if not self.placement.prefers_near:
             return
@@ -245,7 +245,7 @@ def make_cluster(
             clock,
             config.failure_memory_ms / 1000 if config.track_failures else 0.0,
             pool.quarantine,
-            # Where load decides who is asked, slowness is not held against a bookie as well.
+            # If load decides the order of reads, slowness does not count as well.
             minds_slow=config.reorder_pending_threshold <= 0,
         ),
         updater=Updater(store=store, clock=clock, rng=rng),

@@ -1,4 +1,4 @@
-"""New ledgers: their ensembles, their metadata, and the ids that are free.
+"""The creation of ledgers: ensemble, metadata and a free id.
 
 Agrees with BookKeeper 4.18.0, LedgerCreateOp.
 """
@@ -21,12 +21,12 @@ from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 
 CREATE_TRIES_MAX: Final = 100
-"""Generated ids that may be in use before creating fails."""
+"""Generated ids that may be in use before a creation fails."""
 
 
 @attrs.frozen(kw_only=True)
 class NewLedger:
-    """How a ledger is to be made; without ``ledger_id`` it gets a new one."""
+    """The parameters of a new ledger; without ``ledger_id`` an id is generated."""
 
     ensemble_size: int = 3
     write_quorum: int = 2
@@ -41,8 +41,8 @@ async def create(cluster: Cluster, new: NewLedger) -> tuple[LedgerId, Versioned[
     """Store the metadata of a new, open ledger on bookies that are chosen now.
 
     Raises:
-        QuorumError: the sizes do not fit.
-        NotEnoughBookiesError: there are fewer writable bookies than the ensemble has.
+        QuorumError: the sizes are invalid.
+        NotEnoughBookiesError: there are fewer writable bookies than the ensemble needs.
         LedgerExistsError: the id is in use.
         MetadataStoreError: the store failed.
     """
@@ -86,7 +86,7 @@ def _creation_time(cluster: Cluster) -> dict[str, Any]:
 
 
 async def _choose(cluster: Cluster, new: NewLedger) -> Ensemble:
-    """Return an ensemble; a smaller one with opportunistic striping, where bookies are few."""
+    """Return an ensemble; with opportunistic striping a smaller one if there are few bookies."""
     size = wanted = new.ensemble_size
     smallest = new.write_quorum if cluster.config.opportunistic_striping else size
     while True:
@@ -96,7 +96,7 @@ async def _choose(cluster: Cluster, new: NewLedger) -> Ensemble:
             if size <= smallest:
                 raise
         except IncorrectParameterError:
-            # A smaller size may be none that the placement allows, and the next one again.
+            # The placement may refuse a smaller size, and allow the next one.
             if size in {wanted, smallest}:
                 raise
         size -= 1

@@ -1,4 +1,4 @@
-"""What a writer sends to bookies beside its entries: force, and the LAC by itself.
+"""A writer's requests besides adds: force, and the explicit LAC.
 
 Agrees with BookKeeper 4.18.0: ForceLedgerOp (BP-14), ExplicitLacUpdateFlow and PendingWriteLacOp.
 """
@@ -28,10 +28,10 @@ log = Logger()
 
 
 async def force(pool: BookiePool, ledger_id: LedgerId, bookies: Collection[BookieId]) -> None:
-    """Return once each of the bookies has on its disk what it acknowledged of the ledger.
+    """Return when each bookie has all its acknowledged entries of the ledger on its disk.
 
     Raises:
-        ClientError: one did not say so; nothing is known of the others.
+        ClientError: a bookie failed; the state of the others is unknown.
     """
     request = ForceLedgerRequest(ledger_id)
 
@@ -47,11 +47,11 @@ async def force(pool: BookiePool, ledger_id: LedgerId, bookies: Collection[Booki
 
 
 class ExplicitLac:
-    """Writes the LAC of a writer that adds nothing more to bookies, so that readers may follow.
+    """A timer that writes the LAC of an idle writer to bookies, for its readers.
 
-    Entries carry the LAC of the moment in which they were sent: without a next entry no reader
-    learns that the last was confirmed. One packet goes to the write set of the LAC's entry, when no
-    entry has carried that LAC.
+    An entry's header has the LAC at the time of its send: without a next entry no reader learns
+    that the last entry is confirmed. If no entry has carried the LAC, one packet goes to the write
+    set of the LAC's entry.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class ExplicitLac:
         confirmed: Callable[[], EntryId],
         piggybacked: Callable[[], int],
     ) -> None:
-        """Prepare; nothing is sent before ``start``.
+        """Prepare; ``start`` starts the timer.
 
         Args:
             pool: the connections.
-            keys: of the ledger.
-            metadata: of the ledger, as it is known now.
-            confirmed: the LAC.
-            piggybacked: the LAC that the entries sent last carried.
+            keys: the keys of the ledger.
+            metadata: returns the known metadata of the ledger.
+            confirmed: returns the LAC.
+            piggybacked: returns the LAC in the headers of the entries sent last.
         """
         self._pool, self._keys, self._metadata = pool, keys, metadata
         self._confirmed, self._piggybacked = confirmed, piggybacked
         self.published = -1
-        """The highest LAC that an ack quorum has."""
+        """The highest LAC that an ack quorum has stored."""
         self._loop: LoopingCall = LoopingCall(self.tick)
 
     def start(self, clock: IReactorTime, interval_s: float) -> None:
@@ -86,12 +86,12 @@ class ExplicitLac:
         )
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop the timer."""
         if self._loop.running:
             self._loop.stop()
 
     def tick(self) -> None:
-        """Write the LAC unless bookies have it already."""
+        """Write the LAC, unless the bookies have it."""
         if self._piggybacked() > self.published:
             self.published = self._piggybacked()
             return
@@ -100,7 +100,10 @@ class ExplicitLac:
             self._write(lac)
 
     async def publish(self) -> None:
-        """Write the LAC now unless bookies have it; wait for an ack quorum, or the last answer."""
+        """Write the LAC now, unless the bookies have it.
+
+        Wait for an ack quorum, or the last answer.
+        """
         lac = self._confirmed()
         if lac > max(self.published, self._piggybacked()):
             await self._write(lac)

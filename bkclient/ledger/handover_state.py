@@ -1,4 +1,4 @@
-"""What a ledger's metadata says between one-shot adds, while no writer has it."""
+"""The hand-over state of a ledger, in its metadata, while it has no writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NotHandedOverError(ClientError):
 
 @attrs.frozen
 class HandoverState:
-    """Where the next writer goes on."""
+    """The position at which the next writer continues."""
 
     last: EntryId
     length: int
@@ -43,10 +43,10 @@ class HandoverState:
 
 
 def decode_handover(ledger_id: LedgerId, value: bytes) -> HandoverState:
-    """Read the key's value.
+    """Parse the key's value.
 
     Raises:
-        NotHandedOverError: it is of no form we know.
+        NotHandedOverError: the value has an unknown form.
     """
     try:
         found = json.loads(value)
@@ -60,10 +60,10 @@ def decode_handover(ledger_id: LedgerId, value: bytes) -> HandoverState:
 
 
 def confirmed_by_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> EntryId:
-    """Return the last entry that the metadata itself says is confirmed; -1 where it says nothing.
+    """Return the last entry that the metadata itself proves confirmed; -1 if it proves none.
 
-    A writer puts the key there only when every add before it had its ack quorum. So a reader may
-    go so far at once, where the last entry on the bookies still carries an older LAC.
+    A writer stores the key only after every earlier add has its ack quorum. So a reader may read up
+    to that entry at once, while the last entry on the bookies still has an older LAC.
     """
     value = metadata.custom.get(HANDOVER_KEY)
     if value is None:

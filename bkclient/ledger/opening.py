@@ -1,4 +1,4 @@
-"""Opening ledgers: whose password counts, recovery, and the LAC of one that stays open.
+"""The opening of ledgers: passwords, recovery, and the LAC of a ledger that stays open.
 
 Agrees with BookKeeper 4.18.0, LedgerOpenOp.
 """
@@ -41,7 +41,7 @@ async def open_reader(
         if not reader.is_closed and recovers:
             await _recover(cluster, local, keys, progress)
         elif not reader.is_closed:
-            # What changed before the watch was there, the end above all, would stay unknown.
+            # A change before the watch was set, such as the close, would stay unknown.
             await reader.refresh()
             await _find_lac(reader)
     except BaseException:
@@ -53,7 +53,7 @@ async def open_reader(
 async def open_closed(
     cluster: Cluster, ledger_id: LedgerId, stored: Versioned[LedgerMetadata]
 ) -> LedgerReader:
-    """Return a reader of a closed ledger whose metadata was read just now.
+    """Return a reader of a closed ledger with metadata that was read just now.
 
     The reader does not follow the metadata: open the ledger again if an entry cannot be read.
 
@@ -73,11 +73,11 @@ def settle_keys(
     password: bytes | None,
     digest_type: DigestType | None,
 ) -> LedgerKeys:
-    """Settle password and digest type: what the metadata has, the caller's, or configured.
+    """Return the keys from the metadata's, the caller's or the configured password and digest type.
 
     Raises:
         ClientUnauthorizedError: the ledger has another password.
-        ClientDigestMismatchError: it has another digest type, where that is not detected.
+        ClientDigestMismatchError: the ledger has another digest type, and detection is off.
     """
     config = cluster.config
     stored_password, stored_digest = metadata.password, metadata.digest_type

@@ -1,7 +1,7 @@
-"""LedgerReader: reads a ledger, closed or still growing; never fences by itself.
+"""LedgerReader: reads a ledger, closed or open; it never fences by itself.
 
 Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerHandle's reads. Every reader follows
-the ledger's metadata, so that it finds entries also after they were replicated elsewhere.
+the ledger's metadata, so that it finds entries after they were re-replicated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 class LedgerReader:
-    """Reads entries of one ledger.
+    """A reader of one ledger.
 
-    On an open ledger entries up to ``last_add_confirmed`` can be read. It moves when bookies say
-    so, by ``read_last_confirmed`` or ``poll_lac``, and never back.
+    Entries of an open ledger can be read up to ``last_add_confirmed``. ``read_last_confirmed`` and
+    ``poll_lac`` raise it to the bookies' answers; it never falls.
     """
 
     def __init__(self, cluster: Cluster, local: LocalMetadata, keys: LedgerKeys) -> None:
@@ -47,12 +47,12 @@ class LedgerReader:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger is closed, and so never grows again."""
+        """True if the ledger is closed, and so never grows."""
         return self.metadata.is_closed
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        """The highest entry known to be confirmed; of a closed ledger the last one."""
+        """The highest entry known to be confirmed; the last entry of a closed ledger."""
         return self._end.lac
 
     @property
@@ -63,11 +63,11 @@ class LedgerReader:
     # Following the metadata
 
     async def follow(self) -> None:
-        """Begin to follow the metadata; ``Client.open_ledger`` calls it."""
+        """Start to follow the metadata; ``Client.open_ledger`` calls this."""
         await self._follower.start()
 
     def close(self) -> None:
-        """Stop following. Reads in progress go on."""
+        """Stop following. Reads in progress continue."""
         self._follower.stop()
         self._fetcher.close()
 
@@ -117,7 +117,7 @@ class LedgerReader:
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield the entries of ``read`` as batches, each in one buffer.
 
-        A batch holds about half a megabyte of consecutive entries, or one larger entry.
+        A batch has about half a megabyte of consecutive entries, or one larger entry.
 
         Raises:
             ReadFailedError: ``last`` is not confirmed.
@@ -153,7 +153,7 @@ class LedgerReader:
     # The last add confirmed
 
     async def read_last_confirmed(self) -> EntryId:
-        """Ask the bookies for the LAC; return how far the ledger is confirmed.
+        """Ask the bookies for the LAC; return the last confirmed entry.
 
         Raises:
             ClientError: too few bookies answered to be sure.
@@ -163,21 +163,21 @@ class LedgerReader:
     read_lac = read_last_confirmed
 
     async def try_read_last_confirmed(self) -> EntryId:
-        """Ask the bookies for a LAC above the one known; return how far the ledger is confirmed.
+        """Ask the bookies for a LAC above the known one; return the last confirmed entry.
 
-        The first bookie that knows more decides, so one live bookie is enough; the true LAC may be
-        higher.
+        The first bookie with a higher LAC decides, so one live bookie is enough; the true LAC may
+        be higher.
 
         Raises:
             LedgerRecoveryError: no bookie answered.
-            ClientError: the ledger's password is another.
+            ClientError: the ledger has another password.
         """
         return await self._end.read_any()
 
     async def poll_lac(self, previous: int, *, wait_s: float = POLL_WAIT_S) -> EntryId:
-        """Wait at the bookies until the LAC is above ``previous``; return it.
+        """Wait at the bookies until the LAC is above ``previous``; return the LAC.
 
-        Returns the unchanged LAC after about ``wait_s``, or at once when the ledger is closed.
+        Returns the unchanged LAC after about ``wait_s``, or at once if the ledger is closed.
 
         Raises:
             ClientError: no bookie could be asked.
@@ -187,15 +187,16 @@ class LedgerReader:
     def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield entries from ``first`` on as they are confirmed, until the ledger is closed.
 
-        It retries while bookies do not answer (of a closed ledger for ``SILENT_S_MAX``), ensembles
-        have moved, or the metadata service is away. It keeps no more entries in memory than
-        ``read`` does. Cancelling the wait for the next entry ends the iteration.
+        The reader retries while bookies do not answer (for a closed ledger at most
+        ``SILENT_S_MAX``), after ensemble changes, and while the metadata service is unreachable. It
+        keeps no more entries in memory than ``read``. Cancelling the wait for the next entry ends
+        the iteration.
 
         Raises:
             NoSuchLedgerError: the ledger was deleted.
             ClientClosedError: the client was closed.
-            ClientError: a confirmed entry cannot be read although bookies answer, or is in a closed
-                ledger and no bookie answers.
+            ClientError: a confirmed entry cannot be read although bookies answer; or the ledger is
+                closed and no bookie answers.
         """
         tail = LedgerTail(self.ledger_id, self._end, self._follower, self._cluster.clock, self.read)
         return tail.entries(first)

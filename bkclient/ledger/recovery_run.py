@@ -1,6 +1,6 @@
-"""Opening a ledger whose writer is gone: recovery run over the pool and the metadata store.
+"""Recovery of a ledger, run over the pool and the metadata store.
 
-What is read next and which entry is the last is decided in ``bkclient.quorum.recovery_rules``.
+``bkclient.quorum.recovery_rules`` decides which entry is read next, and which is the last.
 
 Agrees with BookKeeper 4.18.0, LedgerOpenOp, LedgerRecoveryOp and ReadOnlyLedgerHandle.
 """
@@ -44,15 +44,15 @@ from wire.messages import ReadRequest, Response
 log = Logger()
 
 RECOVERY_FRAME_BYTES: Final = 160
-"""What the frame of a recovery add has at most beside the payload: heads, key and digest.
+"""The largest number of bytes in a recovery add besides the payload: headers, key and digest.
 
-Java's writers keep nothing else free, so a ledger may have an entry that we would not have added.
+Java's writers leave no more free, so a ledger may have an entry that bkclient would refuse to add.
 """
 
 
 @attrs.frozen
 class RecoveryProgress:
-    """How far a recovery has come; ``recovered`` counts entries written back."""
+    """The progress of a recovery; ``recovered`` counts entries written back."""
 
     ledger_id: LedgerId
     step: str
@@ -70,15 +70,15 @@ async def recover(
     keys: LedgerKeys,
     report: ProgressReport = lambda _progress: None,
 ) -> LedgerMetadata:
-    """Find a ledger's end and close it there; return what the store says then.
+    """Find a ledger's last entry and close the ledger there; return the stored metadata.
 
-    A closed ledger is left alone. Cancelling leaves the ledger in recovery: fenced, not closed, and
-    ready for the next recovery to start from scratch.
+    A closed ledger is unchanged. A cancellation leaves the ledger in recovery: fenced, not closed,
+    and ready for the next recovery to begin again.
 
     Raises:
-        LedgerRecoveryError: it cannot be done now.
+        LedgerRecoveryError: the ledger cannot be recovered now.
         ClientUnauthorizedError: wrong password.
-        RequestTimeoutError: too many bookies are silent.
+        RequestTimeoutError: too many bookies do not answer.
         MetadataStoreError: the store failed.
     """
     metadata = await mark(cluster, local, keys.ledger_id)
@@ -92,9 +92,9 @@ async def recover(
 
 
 async def mark(cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> LedgerMetadata:
-    """Store IN_RECOVERY, unless the ledger is closed; return the metadata that holds then.
+    """Store IN_RECOVERY, unless the ledger is closed; return the stored metadata.
 
-    Nothing may be fenced before: the mark is what keeps the writer from moving to other bookies.
+    No bookie may be fenced before: the mark keeps the writer from moving to other bookies.
     """
     return await cluster.updater.update(
         ledger_id, local, lambda m: m.state is LedgerState.OPEN, as_in_recovery
@@ -102,10 +102,10 @@ async def mark(cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> L
 
 
 class RecoveryRun:
-    """One recovery in progress: carries out what ``Recovery`` says.
+    """One recovery in progress: carries out the commands of ``Recovery``.
 
     Args:
-        metadata: as stored, in recovery; all reads use it.
+        metadata: the stored metadata, in recovery; all reads use it.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class RecoveryRun:
         self._result: Deferred[LedgerMetadata] = Deferred(self._cancelled)
 
     def start(self) -> Deferred[LedgerMetadata]:
-        """Begin; return what fires with the closed ledger's metadata."""
+        """Start; return a Deferred of the closed ledger's metadata."""
         self._report("fencing")
         self._run(self._rules.start())
         return self._result
@@ -152,9 +152,9 @@ class RecoveryRun:
         self._report_to(progress)
 
     def _run(self, commands: Sequence[RecoveryCommand]) -> None:
-        """Carry out commands. Whatever goes wrong, be it in the report, ends the recovery.
+        """Carry out commands. Any error, even in the report, ends the recovery.
 
-        It is called for answers: no other code would see the error.
+        Answers call this function: no other code would see the error.
         """
         try:
             for command in commands:
@@ -223,7 +223,7 @@ class RecoveryRun:
         self._push(pipeline, command.entry)
 
     def _push(self, pipeline: AddPipeline, entry: Entry) -> None:
-        # The length in the copy is the original's, whatever this recoverer knows of those before.
+        # The copy has the length of the original, whatever this recovery knows of earlier entries.
         pipeline.length = entry.length - len(entry.payload)
         try:
             entry_id = pipeline.push(entry.payload)
@@ -235,9 +235,10 @@ class RecoveryRun:
         self._report("reading", entry_id)
 
     def _make_pipeline(self, lac0: EntryId) -> AddPipeline:
-        """Return the way back for entries, without the add-quorum time-out, as in Java.
+        """Return the pipeline for entries to write back, without the add-quorum time-out.
 
-        It would end each recovery, and then the next, before who is silent can be replaced.
+        The time-out would end each recovery before a silent bookie can be replaced. Java's
+        recovery has none, either.
         """
         meta = self._metadata
         return AddPipeline(
@@ -267,9 +268,9 @@ class RecoveryRun:
         )
 
     async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:
-        """Remember the change; the store hears of it when the ledger is closed, and not before.
+        """Note the change; it is stored only when the ledger is closed.
 
-        Or a second recoverer would read from bookies that may lack entries.
+        Otherwise a second recovery would read from bookies that may lack entries.
         """
         replacement = await self._cluster.replacement(self._metadata, command.failed)
         self._ensemble = replacement.of(self._ensemble)
@@ -301,7 +302,7 @@ class RecoveryRun:
             _still_recovering,
             lambda m: as_recovered(m, fragments, command.last_entry, command.length),
         )
-        # Another recoverer may have been first: the store's word holds.
+        # Another recovery may have closed the ledger first: the stored end counts.
         last = metadata.last_entry_id
         self._report("closed", NO_ENTRY if last is None else last)
         if not self._result.called:

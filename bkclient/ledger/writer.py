@@ -1,8 +1,8 @@
 """LedgerWriter: the one handle that may add to a ledger.
 
-Agrees with BookKeeper 4.18.0, LedgerHandle. Stricter: once anything pending has been failed, the
-handle takes no more adds; once it was fenced it never writes the ledger's metadata again; its LAC
-comes from its own acks only.
+Agrees with BookKeeper 4.18.0, LedgerHandle. Stricter: after a pending add has failed, the handle
+accepts no more adds; after it was fenced it never writes the ledger's metadata; its LAC comes only
+from its own acks.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ log = Logger()
 
 
 class LedgerWriter:
-    """Adds entries to one ledger, and closes it.
+    """A handle that adds entries to one ledger, and closes it.
 
-    Entries are confirmed in the order they were added. A failed add ends the handle: whether its
-    entry is in the ledger is known once the ledger is closed or recovered.
+    Entries are confirmed in the order of their adds. A failed add ends the handle: whether its
+    entry is in the ledger is known when the ledger is closed or recovered.
 
     ``last_add_confirmed`` is the highest entry that is safe together with all below it.
 
-    Two kinds of writer differ, as in Java. With ``explicit_ids`` the caller names each entry's id,
-    in any order; entries above a gap are not confirmed until the gap is filled. With
-    ``deferred_sync`` bookies answer before their disks have an entry: a confirmed add is safe only
+    Two kinds of writer differ, as in Java. With ``explicit_ids`` the caller chooses each entry's
+    id, in any order; entries above a gap are not confirmed until the gap is filled. With
+    ``deferred_sync`` bookies answer before an entry is on their disks: a confirmed add is safe only
     after ``force``, which moves the LAC. A bookie that fails ends the writer.
     """
 
@@ -127,12 +127,12 @@ class LedgerWriter:
 
     @property
     def last_add_pushed(self) -> EntryId:
-        """The highest entry id that was given to an entry."""
+        """The highest entry id that an add has got."""
         return self._quorum.last_pushed
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        """The highest entry that is safe with all below it; -1 for none."""
+        """The highest entry that is safe with all below it; -1 if there is none."""
         return self._forced.last if self.deferred_sync else self._quorum.last_confirmed
 
     @property
@@ -142,7 +142,7 @@ class LedgerWriter:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the handle accepts more entries."""
+        """True if the handle accepts more entries."""
         return self._quorum.state is not AddState.ENDED
 
     @property
@@ -160,11 +160,11 @@ class LedgerWriter:
     def add(self, payload: bytes) -> Deferred[EntryId]:
         """Add an entry; the Deferred fires with its id when it is confirmed.
 
-        Never waits: a caller that adds much in a loop awaits ``wait_for_space``, or uses
-        ``add_many``. Cancelling the Deferred does not take the entry back.
+        Never waits: a caller that adds many entries awaits ``wait_for_space``, or uses
+        ``add_many``. Cancelling the Deferred does not undo the add.
 
         Raises (through the Deferred):
-            LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
+            LedgerClosedError, ClientLedgerFencedError: the handle accepts no more entries.
             IncorrectParameterError: the entry is too large; the handle stays usable.
             IllegalOperationError: the writer needs entry ids; use ``add_at``.
             ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
@@ -177,14 +177,14 @@ class LedgerWriter:
         return self._pipeline.when_confirmed(entry_id)
 
     def add_at(self, entry_id: EntryId, payload: bytes) -> Deferred[EntryId]:
-        """Add an entry under an id of the caller's choice; see ``add``.
+        """Add an entry with an id of the caller's choice; see ``add``.
 
-        It is confirmed only when every lower id is: leave no gap for ever.
+        The entry is confirmed only when every lower id is: fill every gap.
 
         Raises (through the Deferred):
             IllegalOperationError: the writer was created without ``explicit_ids``.
             DuplicateEntryIdError: the id was added before.
-            IncorrectParameterError: a negative id, or an entry too large.
+            IncorrectParameterError: a negative id, or an entry that is too large.
             ClientError: as for ``add``.
         """
         try:
@@ -205,10 +205,10 @@ class LedgerWriter:
     def add_many(self, payloads: Iterable[bytes]) -> Deferred[EntryId]:
         """Add entries as space allows; the Deferred fires when the last one is confirmed.
 
-        It fires with the last entry's id. Nothing is made for an entry but its bytes, so this is
-        the fast way. ``payloads`` is consumed as the ledger takes it, from this call on. Calls that
-        overlap keep their order: none takes an entry before all of those before it are taken.
-        Cancelling stops taking more; what was taken stays added.
+        It fires with the last entry's id. This is the fastest way, because an entry has no object
+        except its bytes. ``payloads`` is consumed as space allows, from this call on. Overlapping
+        calls keep their order: a call adds no entry before all entries of earlier calls. Cancelling
+        stops further adds.
         """
         return Deferred.fromCoroutine(self._add_many(payloads))
 
@@ -258,7 +258,7 @@ class LedgerWriter:
         Raises:
             LedgerClosedError: the ledger has ended, or is closing, before the last of these
                 entries.
-            ClientLedgerFencedError: another client recovers the ledger, and says where it ends.
+            ClientLedgerFencedError: another client recovers the ledger and decides its end.
             ClientError: a bookie failed; the entries since the last ``force`` may be lost.
         """
         return await self._forced.force()
@@ -268,15 +268,15 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Close the ledger at the LAC; return its final metadata.
 
-        Adds that are not confirmed fail with ``LedgerClosedError``: await ``drain`` first to keep
-        them. With ``deferred_sync`` what is confirmed is forced first; where that fails the ledger
-        ends with what was forced before. Calls that overlap share one result; a failed close can be
-        tried again.
+        Unconfirmed adds fail with ``LedgerClosedError``: await ``drain`` first to keep them. With
+        ``deferred_sync`` confirmed entries are forced first; if that fails, the ledger ends with
+        the entries forced before. Overlapping calls share one result; a failed close can be tried
+        again.
 
         Raises:
             ClientLedgerFencedError: another client recovers the ledger, and will close it.
-            MetadataVersionError: another client closed it elsewhere.
-            MetadataUnavailableError: the store is away; the outcome is unknown.
+            MetadataVersionError: another client closed it at another entry.
+            MetadataUnavailableError: the store cannot be reached; the outcome is unknown.
         """
         return await self._closing.close()
 
@@ -289,13 +289,13 @@ class LedgerWriter:
         changed: Callable[[LedgerMetadata], LedgerMetadata],
         lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
-        """Change the ledger's metadata in this handle's name; see ``Updater.update``."""
+        """Change the ledger's metadata as this handle; see ``Updater.update``."""
         return await self._cluster.updater.update(
             self.ledger_id, self._local, needed, changed, lost_reply
         )
 
     def retire(self) -> None:
-        """Take no more entries, because another client will; nothing may be pending."""
+        """Accept no more entries, because another client will; no add may be pending."""
         assert not self._quorum.pending, "adds are pending"
         error = self._end.error = ClientLedgerFencedError(
             f"ledger {self.ledger_id} was handed over to its next writer"
@@ -310,7 +310,7 @@ class LedgerWriter:
         """
         error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
         if not self._end.is_left_to_others:
-            self._end.error = error  # It closes nothing by itself any more.
+            self._end.error = error  # The writer then does not close the ledger itself.
         self._pipeline.end(error)
         self._leave()
 
@@ -347,7 +347,7 @@ def _quorum(
 ) -> AddQuorum:
     """Return the rules of a writer; with deferred sync it may not replace a bookie.
 
-    What that has acknowledged may be on no disk.
+    The entries that a bookie has acknowledged may be on no disk.
     """
     config = cluster.config
     return AddQuorum(

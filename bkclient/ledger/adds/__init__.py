@@ -1,4 +1,4 @@
-"""Adding to one ledger: ensemble changes, force, and where the ledger ends.
+"""Adds to one ledger: ensemble changes, force, and the end of the ledger.
 
-When a bookie is replaced: ``bkclient.quorum.add_rules``.
+``bkclient.quorum.add_rules`` decides when a bookie is replaced.
 """

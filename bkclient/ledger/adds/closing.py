@@ -1,4 +1,4 @@
-"""How a writer closes its ledger, and how it forces what was added to the disks of its bookies."""
+"""The close of a writer's ledger, and the force of its entries to the bookies' disks."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ NO_METADATA_AFTER = (ClientLedgerFencedError, LedgerClosedError, ClientClosedErr
 
 
 class WriterEnd:
-    """Why a writer takes no more entries, and where its ledger ends."""
+    """The end of a writer: its reason, and the last entry of the ledger."""
 
     def __init__(self) -> None:
         self.error: ClientError | None = None
-        """Why; None while it takes entries, or after it closed the ledger."""
+        """The reason; None while the writer accepts entries, or after it closed the ledger."""
         self.at: tuple[EntryId, int] | None = None
-        """The last entry and the length, once that is decided."""
+        """The last entry and the length; None until they are decided."""
 
     @property
     def is_left_to_others(self) -> bool:
-        """Whether the ledger's metadata is no longer this writer's to change."""
+        """True if this writer may not change the ledger's metadata any more."""
         return isinstance(self.error, NO_METADATA_AFTER)
 
     def raise_if_left_to_others(self) -> None:
-        """Raise the error that ended the writer, if another client ends the ledger."""
+        """Raise the error that ended the writer, if another client closes the ledger."""
         if self.error is not None and self.is_left_to_others:
             raise self.error
 
 
 class ForcedAdds:
-    """The entries of a ledger that were forced, or were there when the writer began.
+    """The entries of a ledger that were forced, or existed when the writer began.
 
-    With deferred sync they are the ones that are safe.
+    With deferred sync only these entries are safe.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class ForcedAdds:
         self._pool, self._ledger_id = pool, ledger_id
         self._quorum, self._pipeline, self._end = quorum, pipeline, end
         self.last = EntryId(quorum.last_confirmed)
-        """The last entry forced."""
+        """The last forced entry."""
         self.length = pipeline.confirmed_length
-        """Payload bytes up to that entry."""
+        """The payload bytes up to that entry."""
 
     async def force(self) -> EntryId:
-        """Force what is confirmed; return the last entry of it. See ``LedgerWriter.force``."""
+        """Force the confirmed entries; return the last of them. See ``LedgerWriter.force``."""
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
         self._insist_unbroken()
         if self._quorum.last_pushed >= 0:
@@ -88,8 +88,8 @@ class ForcedAdds:
     def _insist_unbroken(self) -> None:
         """Refuse to force if a bookie may have lost an entry that it acknowledged.
 
-        Java does not check: there a bookie that died with entries in memory, and was started
-        again, says that all it has is on its disk.
+        Java does not check this: a bookie that died with entries in memory and was started again
+        answers that all its entries are on its disk.
         """
         self._end.raise_if_left_to_others()
         lost = self._pipeline.members.that_lost(self.last)
@@ -100,7 +100,7 @@ class ForcedAdds:
             )
 
     async def force_before_close(self) -> None:
-        """Force what is confirmed, if that is possible; Java leaves it to its user."""
+        """Force the confirmed entries if possible; Java leaves this to its user."""
         if self.last >= self._quorum.last_confirmed:
             return
         try:
@@ -120,12 +120,12 @@ log = Logger()
 
 @attrs.define(eq=False)
 class LedgerClosing:
-    """Closes the ledger of a writer, once.
+    """The close of a writer's ledger, once.
 
     Args:
-        forced: what was forced, where only that is safe.
-        last_confirmed: returns the last entry that is safe.
-        leave: drops timers and connections; with ``PendingCopies`` it keeps a connection until its
+        forced: the forced entries, for a writer with deferred sync.
+        last_confirmed: returns the last safe entry.
+        leave: ends timers and connections; with ``PendingCopies`` it keeps a connection until its
             bookie has answered.
     """
 
@@ -154,7 +154,8 @@ class LedgerClosing:
     async def _close(self) -> LedgerMetadata:
         self._pipeline.end(LedgerClosedError(f"ledger {self._ledger_id} was closed"))
         if self._pipeline.is_busy:
-            # A callback of an entry closes: what is lost has not been taken off the length yet.
+            # A callback of an entry closes: the lost entries are not subtracted from the length
+            # yet.
             await deferLater(self._cluster.clock, 0)
         if self._end.at is None:
             if self._forced is not None:
@@ -175,7 +176,7 @@ class LedgerClosing:
 
     def adds_failed(self, error: ClientError) -> None:
         """End the writer, and close the ledger if this writer may."""
-        if self._end.error is None:  # Else the first error has ended the writer already.
+        if self._end.error is None:  # Otherwise an earlier error has ended the writer.
             self._end.error = error
         # The callers of these adds get the error.
         log.info(
@@ -186,7 +187,7 @@ class LedgerClosing:
         if self._end.is_left_to_others:
             self._leave()
             return
-        # Later: the adds that are lost are taken off the length first.
+        # Later: the lost adds are subtracted from the length first.
         self._cluster.clock.callLater(0, self._close_unasked)
 
     def _close_unasked(self) -> None:

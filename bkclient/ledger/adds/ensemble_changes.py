@@ -1,4 +1,4 @@
-"""Who replaces the failed bookies of one handle's ensemble, and how the ledger's metadata says so.
+"""The replacement of failed bookies in one handle's ensemble, and in the ledger's metadata.
 
 ``bkclient.quorum.add_rules`` decides when a bookie is replaced: its ``AddQuorum`` returns the
 ``ChangeEnsemble``.
@@ -26,13 +26,13 @@ from wire.ledger_metadata import LedgerMetadata
 log = Logger()
 
 CHANGES_BEFORE_PAUSE: Final = 5
-"""Ensemble changes without a confirmation in between, before each waits a little."""
+"""Ensemble changes without a confirmed entry before each further change waits."""
 
 PAUSE_S_MAX: Final = 1.0
 
 
 class EnsembleChanges:
-    """Replaces bookies in the last fragment of one ledger, and stores its metadata."""
+    """Ensemble changes of the last fragment of one ledger, stored in its metadata."""
 
     def __init__(self, cluster: Cluster, ledger_id: LedgerId, local: LocalMetadata) -> None:
         self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
@@ -42,7 +42,7 @@ class EnsembleChanges:
         return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
 
     async def carry_out(self, command: ChangeEnsemble) -> Ensemble:
-        """Replace the failed bookies; return the ensemble that is stored then.
+        """Replace the failed bookies; return the stored ensemble.
 
         Raises:
             NotEnoughBookiesError: no bookie can be replaced.
@@ -68,7 +68,7 @@ class EnsembleChanges:
 
 
 class ChangePause:
-    """Keeps a writer from going round and round among bookies that all refuse."""
+    """Pauses between changes, for a writer whose bookies all refuse."""
 
     def __init__(self, clock: IReactorTime) -> None:
         """Begin without a change."""
@@ -79,7 +79,7 @@ class ChangePause:
         self._changes = 0
 
     async def before_change(self) -> None:
-        """Wait before a change, the longer the more there were in a row; at most a second."""
+        """Wait before a change, longer after more changes in a row; at most a second."""
         self._changes += 1
         excess = self._changes - CHANGES_BEFORE_PAUSE
         if excess > 0:

@@ -1,4 +1,4 @@
-"""The ensemble of one handle: the way to each bookie, and what is striped to it."""
+"""The ensemble of one handle: the connection to each bookie, and the entries striped to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = Logger()
 
 @attrs.frozen
 class _Hold:
-    """A full connection is waited for: until it takes more, but not for ever."""
+    """A limited wait until a full connection accepts more bytes."""
 
     drained: Deferred[None]
     overdue: IDelayedCall
@@ -35,25 +35,25 @@ class _Hold:
 
 @attrs.frozen
 class AddFraming:
-    """How the adds of one handle are sent."""
+    """The encoding of the adds of one handle."""
 
     keys: LedgerKeys
     frames: FrameMaker
     protocol: ProtocolVersion
-    """V3 where another writer of the ledger uses the V2 connection."""
+    """V3 if another writer of the ledger uses the V2 connection."""
     is_deferred: bool = False
-    """Whether an entry that is acknowledged may be lost with the bookie's process."""
+    """True if an acknowledged entry may be lost with the bookie's process."""
 
 
 class Member:
-    """A bookie at one index of the ensemble. A new one takes its place when it is replaced.
+    """A bookie at one index of the ensemble. A new member replaces it when the bookie is replaced.
 
-    Every batch either goes out, waits for the connection, or fails; nothing is dropped. Without a
-    connection each batch tries to get one.
+    Every batch is sent, waits for the connection, or fails; no batch is dropped. Without a
+    connection each batch starts to connect.
 
     Args:
-        acked: called with this member and entries that the bookie has stored.
-        failed: called with this member, entries and why.
+        acked: called with this member and the entries that the bookie has stored.
+        failed: called with this member, entries and the error.
     """
 
     def __init__(
@@ -88,21 +88,22 @@ class Member:
 
     @property
     def in_flight(self) -> int:
-        """How many entries have not been answered."""
+        """The number of unanswered entries."""
         sent = 0 if self._stream is None else len(self._stream.outstanding)
         return sent + len(self._backlog)
 
     def has_lost(self, forced: EntryId) -> bool:
-        """Whether it may have lost an entry after ``forced`` that it has acknowledged.
+        """Return whether the bookie may have lost an acknowledged entry after ``forced``.
 
-        A bookie that dies is alive again for the next request; only the connection shows it.
+        A bookie that died and was started again answers the next request; only the connection shows
+        it.
         """
         broken = self._channel is not None and self._channel.lost is not None
         return (self._acked_to if broken else self._broken_at) > forced
 
     @property
     def full_connection(self) -> Writability | None:
-        """The connection's writability, if it is full and the bookie has failed nothing of late."""
+        """The connection's writability, if it is full and the bookie has not failed recently."""
         channel = self._channel
         if (
             channel is None
@@ -114,10 +115,11 @@ class Member:
         return channel.writability
 
     def send(self, batch: AddBatch) -> None:
-        """Send a batch; nothing is called back before this returns.
+        """Send a batch; no callback runs before this returns.
 
-        A bookie that failed something and takes no bytes now is not given more to pile up. With
-        ``waitTimeoutOnBackpressureMs`` none is, and what it would get waits that long.
+        A bookie that failed recently and whose connection is full gets no more entries. With
+        ``waitTimeoutOnBackpressureMs`` no bookie with a full connection does: the batch waits that
+        long.
         """
         stream = self._stream
         if self._hold is not None:
@@ -138,7 +140,7 @@ class Member:
             stream.send(frames, keys, batch.entries)
 
     def part(self) -> None:
-        """Leave the bookie: nothing is sent to it or taken from it any more."""
+        """Release the bookie: nothing more is sent to it or accepted from it."""
         self._gone, self._backlog = True, []
         if self._last_copies is not None:
             self._last_copies.settled(self)
@@ -148,9 +150,9 @@ class Member:
             self._stream = None
 
     def part_when_answered(self, last_copies: PendingCopies, last: EntryId) -> None:
-        """Leave the bookie once it has answered, or failed; nothing more is reported.
+        """Release the bookie after it has answered or failed; no more results are reported.
 
-        One warning tells of the entries up to ``last``, where the ledger ends, that it refused.
+        One warning lists the entries that it refused, up to ``last``, the end of the ledger.
         """
 
         def note_lack(_member: Member, entries: list[int], error: ClientError) -> None:
@@ -190,7 +192,7 @@ class Member:
                 hold.overdue.cancel()
 
     def _drained(self) -> None:
-        """Send what waited: the connection takes more, or has gone."""
+        """Send the waiting batches: the connection accepts more, or is closed."""
         self._cancel_hold()
         self._send_backlog()
 
@@ -199,7 +201,7 @@ class Member:
         self._fail_backlog(self._full())
 
     def _connect(self, protocol: ProtocolVersion) -> None:
-        """Connect unless that is in progress; what waits is sent then, or fails."""
+        """Connect, unless that is in progress; waiting batches are then sent, or fail."""
         if self._connecting:
             return
         self._connecting, self._stream = True, None
@@ -231,7 +233,7 @@ class Member:
             self.send(AddBatch(backlog, self._frames))
 
     def _not_connected(self, error: Any) -> None:
-        """Fail what waited; the next batch tries to connect again."""
+        """Fail the waiting batches; the next batch connects again."""
         self._connecting = False
         assert isinstance(error, ClientError), error
         self._fail_backlog(error)
@@ -256,7 +258,7 @@ class Member:
 
 
 def _ignore(_member: Member, _entries: list[int]) -> None:
-    """Take an answer that decides nothing any more."""
+    """Ignore an answer that has no effect any more."""
 
 
 class EnsembleMembers:
@@ -264,11 +266,11 @@ class EnsembleMembers:
 
     Args:
         pool: the connections.
-        framing: how the adds are sent.
-        ensemble: the bookies to begin with.
-        write_quorum: how many of them each entry goes to.
-        acked: called with a member and entries that its bookie has stored.
-        failed: called with a member, entries and why.
+        framing: the encoding of the adds.
+        ensemble: the first bookies.
+        write_quorum: the number of bookies that each entry goes to.
+        acked: called with a member and the entries that its bookie has stored.
+        failed: called with a member, entries and the error.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class EnsembleMembers:
         )
 
     def send(self, packed: list[Packed]) -> None:
-        """Send each its part: without striping, one batch that all share."""
+        """Send each member its entries: without striping, one batch that all share."""
         members, quorum, frames = self._members, self._write_quorum, self._framing.frames
         count = len(members)
         if count == quorum:
@@ -309,19 +311,19 @@ class EnsembleMembers:
         self._members[index].send(AddBatch(packed, self._framing.frames))
 
     def renew(self, ensemble: Ensemble) -> None:
-        """Leave the bookies that were replaced, and connect with those that replace them."""
+        """Release the replaced bookies, and connect to the new ones."""
         for index, bookie in enumerate(ensemble):
             if self._members[index].bookie != bookie:
                 self._members[index].part()
                 self._members[index] = self._join(index, bookie)
 
     def leave(self) -> None:
-        """Release connections: answers that still come are ignored."""
+        """Release the connections: later answers are ignored."""
         for member in self._members:
             member.part()
 
     def leave_when_answered(self, last_copies: PendingCopies, last: EntryId) -> None:
-        """Release each connection once its bookie has answered what was sent.
+        """Release each connection after its bookie has answered all requests.
 
         The ledger ends with the entry ``last``.
         """
@@ -340,5 +342,5 @@ class EnsembleMembers:
 
     @property
     def in_flight(self) -> int:
-        """How many sends have not been answered, those of confirmed entries included."""
+        """The number of unanswered sends, including those of confirmed entries."""
         return sum(member.in_flight for member in self._members)

@@ -1,8 +1,8 @@
-"""The adds of one handle on their way: packed once, sent to all, confirmed in order.
+"""The adds of one handle in flight: packed once, sent to all, confirmed in order.
 
-``AddQuorum`` decides; this carries out. Adds are gathered for one turn of the reactor: one join,
-one write a bookie. Acks come in lists. There is no object for an add but its bytes, and a Deferred
-where the caller asked for one.
+``AddQuorum`` decides; this module carries out. Adds are gathered for one turn of the reactor: one
+join, one write a bookie. Acks arrive in lists. An add has no object except its bytes, and a
+Deferred if the caller asked for one.
 
 Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp.
 """
@@ -56,13 +56,13 @@ from wire.ids import BookieId, EntryId, LedgerId
 
 
 class QuorumTimeout:
-    """Watches adds in the order in which they were sent.
+    """The time limit of adds, in the order in which they were sent.
 
     Args:
-        clock: to wait by.
+        clock: the clock.
         quorum: knows which adds have their acks.
-        timeout_s: how long each may wait; 0 or less is for ever.
-        overdue: called when one has waited that long.
+        timeout_s: seconds that each add may wait; 0 or less for no limit.
+        overdue: called when an add has waited that long.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class QuorumTimeout:
         self._timer: IDelayedCall | None = None
 
     def sent(self, packed: list[Packed]) -> None:
-        """Watch adds that go out now."""
+        """Start the time limit of adds that are sent now."""
         if self._timeout_s <= 0:
             return
         due_s = self._clock.seconds() + self._timeout_s
@@ -87,7 +87,7 @@ class QuorumTimeout:
             self._check()
 
     def _check(self) -> None:
-        """Wait for the oldest that have no quorum, or say that they are overdue."""
+        """Wait for the oldest adds without a quorum, or report that they are overdue."""
         self._timer = None
         while self._sent and all(map(self._quorum.is_complete, self._sent[0][1])):
             self._sent.popleft()
@@ -100,7 +100,7 @@ class QuorumTimeout:
         self._overdue(AddQuorumTimeoutError(f"no ack quorum in {self._timeout_s:g} s"))
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the timer."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
@@ -114,9 +114,9 @@ class Confirmations:
         self._waiting: deque[tuple[int, Deferred[EntryId]]] = deque()
 
     def wait_for(self, entry_id: EntryId) -> Deferred[EntryId]:
-        """Return a Deferred that fires when the entry is confirmed, or with why it is not.
+        """Return a Deferred that fires when the entry is confirmed, or with the error.
 
-        Cancelling it lets go of the answer; the add itself cannot be taken back.
+        Its cancellation ends only the wait; the add cannot be undone.
         """
         deferred: Deferred[EntryId] = Deferred()
         waiting, at = self._waiting, len(self._waiting)
@@ -129,24 +129,24 @@ class Confirmations:
         return deferred
 
     def confirm(self, last: EntryId) -> None:
-        """Tell who waits for an entry up to ``last``."""
+        """Fire the Deferreds of entries up to ``last``."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= last:
             entry_id, deferred = waiting.popleft()
             deferred.callback(EntryId(entry_id))
 
     def fail(self, error: ClientError) -> None:
-        """Tell all who wait that nothing more is confirmed."""
+        """Fail all Deferreds: nothing more is confirmed."""
         waiting, self._waiting = self._waiting, deque()
         for _, deferred in waiting:
             deferred.errback(error)
 
 
 class WaitForSpace:
-    """Wakes those who wait when there is space for more adds.
+    """Callers that wait for space for more adds.
 
     Args:
-        has_space: whether there is space, or no adds are taken any more.
+        has_space: returns True if there is space, or the handle has ended.
         full_connection: returns the writability of a full connection, if that is the reason.
     """
 
@@ -160,7 +160,8 @@ class WaitForSpace:
         """Return when there is space."""
         while not self._has_space():
             waiter = self._waiters.wait()
-            # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
+            # Not for the connection alone: its bookie may be replaced while the connection stays
+            # full.
             full = self._full_connection()
             if full is None:
                 await waiter
@@ -173,7 +174,7 @@ class WaitForSpace:
                 drained.cancel()
 
     def wake(self) -> None:
-        """Wake them if there is space now."""
+        """Wake the callers if there is space now."""
         if self._waiters and self._has_space():
             self._waiters.wake()
 
@@ -181,49 +182,54 @@ class WaitForSpace:
 log = Logger()
 
 BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
-"""More unconfirmed bytes than this, and ``wait_for_space`` waits."""
+"""The unconfirmed bytes above which ``wait_for_space`` waits."""
 
 FRAME_OVERHEAD_BYTES: Final = 600
-"""What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""
+"""The bytes of a frame besides the payload: headers, digest, and the space that Java's entry
+log needs.
+"""
 
 Ensemble = tuple[BookieId, ...]
 
 
 @attrs.frozen(kw_only=True)
 class AddSettings:
-    """What holds for all adds of one handle."""
+    """The settings of all adds of one handle."""
 
     write_quorum: int
     flags: AddFlag = AddFlag.NONE
-    """What every add carries."""
+    """The flags of every add."""
     rate: RateLimit | None = None
-    """How many may go a second; shared with the reads of the same handle."""
+    """The limit on requests a second; shared with the reads of the same handle."""
     quorum_timeout_s: float = 0
-    """How long an add may wait for its ack quorum before all end; 0 or less is for ever."""
+    """Seconds that an add may wait for its ack quorum before all adds fail.
+
+    0 or less for no limit.
+    """
     frame_bytes_kept: int = FRAME_OVERHEAD_BYTES
-    """How much of a frame is not for the payload."""
+    """The bytes of a frame that the payload must leave free."""
 
 
 @attrs.frozen(kw_only=True)
 class AddEffects:
-    """Who hears of the adds of one handle, and who helps."""
+    """The callbacks of the adds of one handle."""
 
     change_ensemble: Callable[[ChangeEnsemble], Coroutine[Deferred[Any], Any, Ensemble]]
-    """Makes an ensemble change and returns the ensemble that holds then."""
+    """Changes the ensemble and returns the new one."""
     gave_up: Callable[[ClientError], None] = lambda _error: None
-    """Called once when nothing can be added any more, after the adds failed."""
+    """Called once, after the adds failed, when the handle accepts no more adds."""
     confirmed: Callable[[EntryId], None] = lambda _last: None
     stamped_lac: Callable[[], int] | None = None
-    """Gives what entries carry as LAC; ``None`` is the LAC of the moment."""
+    """Returns the LAC for the entries' headers; ``None`` means the present LAC."""
 
 
 class AddPipeline:
     """The adds of one handle.
 
     Args:
-        quorum: the rules, with the ensemble and the LAC to begin with.
-        settings: what holds for all adds.
-        effects: who hears of them.
+        quorum: the rules, with the first ensemble and LAC.
+        settings: the settings of all adds.
+        effects: the callbacks.
         length: payload bytes of the ledger so far.
     """
 
@@ -242,7 +248,7 @@ class AddPipeline:
         self.confirmed_length = length
         """Payload bytes up to the last confirmed entry."""
         self.piggybacked_lac = -1
-        """The LAC that the entries sent last carried."""
+        """The LAC in the headers of the entries sent last."""
         flags, config = settings.flags, pool.config
         self._keys, self._clock, self._rate = keys, pool.clock, settings.rate
         self._effects = effects
@@ -267,7 +273,7 @@ class AddPipeline:
         self._bytes_in_flight = 0
         self._confirmations = Confirmations()
         self.space = WaitForSpace(self._has_space, lambda: self.members.full_connection)
-        """Where to wait until more may be pushed; also over when the handle has ended."""
+        """The wait until more may be pushed; it also ends when the handle ends."""
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
         self._running = False
@@ -282,20 +288,20 @@ class AddPipeline:
     # Adding
 
     def push(self, payload: bytes) -> EntryId:
-        """Take an entry; it is sent with the others of this turn of the reactor.
+        """Accept an entry; it is sent with the others of this turn of the reactor.
 
         Raises:
-            ClientError: nothing is taken any more, and why.
+            ClientError: the handle has ended, with the reason.
             IncorrectParameterError: the payload is too large for a frame.
         """
         _check_size(payload, self._payload_bytes_max)
         return self._take(self.quorum.push(), payload)
 
     def push_at(self, entry_id: EntryId, payload: bytes) -> None:
-        """Take an entry under an id of the caller's choice; see ``push``.
+        """Accept an entry with an id of the caller's choice; see ``push``.
 
         Raises:
-            DuplicateEntryIdError: the id was taken before.
+            DuplicateEntryIdError: the id was used before.
         """
         _check_size(payload, self._payload_bytes_max)
         try:
@@ -315,10 +321,10 @@ class AddPipeline:
         return entry_id
 
     def push_some(self, payloads: Iterator[bytes]) -> int:
-        """Take entries as far as there is space; return how many. 0: there are no more.
+        """Accept entries as long as there is space; return their number. 0: there are no more.
 
         Raises:
-            ClientError: as for ``push``; entries before a bad one have been taken.
+            ClientError: as for ``push``; entries before an invalid one have been accepted.
         """
         adds_max = self._in_flight_max - self.quorum.pending
         bytes_left = BYTES_IN_FLIGHT_MAX - self._bytes_in_flight
@@ -346,9 +352,9 @@ class AddPipeline:
             self._flush_call = self._clock.callLater(0, self._flush)
 
     def when_confirmed(self, entry_id: EntryId) -> Deferred[EntryId]:
-        """Return a Deferred that fires when the entry, which was pushed, is confirmed.
+        """Return a Deferred that fires when the pushed entry is confirmed.
 
-        Cancelling it lets go of the answer; the add itself cannot be taken back.
+        Its cancellation ends only the wait; the add cannot be undone.
         """
         if entry_id <= self.quorum.last_confirmed:
             return succeed(entry_id)
@@ -357,7 +363,7 @@ class AddPipeline:
         return self._confirmations.wait_for(entry_id)
 
     def _has_space(self) -> bool:
-        """Whether adding now stays within the limits of entries, bytes and connections."""
+        """Return whether an add stays within the limits of entries, bytes and connections."""
         return self.quorum.state is AddState.ENDED or (
             self.quorum.pending < self._in_flight_max
             and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
@@ -365,16 +371,16 @@ class AddPipeline:
         )
 
     def end(self, error: ClientError) -> None:
-        """Take no more; what is pending fails with ``error``."""
+        """Accept no more entries; pending ones fail with ``error``."""
         self._run(self.quorum.handle(WriterEnding(error)))
 
     @property
     def is_busy(self) -> bool:
-        """Whether commands are being carried out: the caller is called by one of them."""
+        """True while commands run: then one of them has called the caller."""
         return self._running
 
     def leave(self, last_copies: PendingCopies | None = None) -> None:
-        """Release connections: answers that still come are ignored.
+        """Release the connections: later answers are ignored.
 
         With ``last_copies`` each connection is kept until its bookie has answered.
         """
@@ -389,7 +395,7 @@ class AddPipeline:
 
     @property
     def in_flight_anywhere(self) -> int:
-        """How many sends have not been answered, those of confirmed entries included."""
+        """The number of unanswered sends, including those of confirmed entries."""
         return len(self._unsent) + self.members.in_flight
 
     # Sending
@@ -413,7 +419,10 @@ class AddPipeline:
         return True
 
     def _take_due(self) -> list[tuple[int, bytes, int]]:
-        """Take what may be sent now; with a limit on the rate the rest waits for its time."""
+        """Remove and return the entries that may be sent now.
+
+        A rate limit leaves the rest for later.
+        """
         unsent, rate = self._unsent, self._rate
         if rate is None:
             self._unsent = []
@@ -426,7 +435,7 @@ class AddPipeline:
         return due
 
     def _pack(self, due: list[tuple[int, bytes, int]]) -> list[Packed]:
-        """Make the packets of what is new; they are the same for every bookie, for ever."""
+        """Make the packets of new entries; they are the same for every bookie and never change."""
         package, ledger_id = self._keys.digester.package, self._keys.ledger_id
         stamped = self._effects.stamped_lac
         lac = self.quorum.last_confirmed if stamped is None else stamped()
@@ -447,7 +456,7 @@ class AddPipeline:
     # Carrying out commands
 
     def _run(self, commands: Sequence[Command]) -> None:
-        """Carry out commands in order, also those that come up while one is carried out."""
+        """Carry out commands in order, including those that arise from them."""
         self._commands += commands
         if self._running:
             return
@@ -472,7 +481,7 @@ class AddPipeline:
         self._confirmations.confirm(last)
 
     def _fail(self, command: FailAdds) -> None:
-        # All that is pending fails at once, so nothing remains that would count.
+        # All pending adds fail at once, so no remaining add counts.
         head = self._keys.digester.size + 32
         lost = sum(len(packet) - head for packet in self._packets.values())
         self.length -= lost + sum(len(payload) for _, payload, _ in self._unsent)
@@ -483,7 +492,7 @@ class AddPipeline:
         packets = self._packets
         packed: list[Packed] = [(e, packets[e]) for e in command.entries if e in packets]
         if packed:
-            self._timeout.sent(packed)  # They may have been complete before.
+            self._timeout.sent(packed)  # The entries may have been complete before.
             self.members.send_again(command.index, packed)
 
     def _begin_change(self, command: ChangeEnsemble) -> None:
@@ -526,7 +535,7 @@ def _check_size(payload: Any, bytes_max: int) -> None:
 
 
 def _as_outcome(command: FailAdds, ledger_id: LedgerId) -> ClientError:
-    """Say which adds failed, and that their fate is still unknown."""
+    """Return an error that names the failed adds and says that their outcome is unknown."""
     first, last = command.entries[0], command.entries[-1]
     which = f"entry {first}" if first == last else f"entries {first} to {last}"
     error = type(command.error)(

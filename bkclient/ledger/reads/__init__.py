@@ -1,1 +1,1 @@
-"""Reading one ledger: from which bookies, how far, and as it grows."""
+"""Reads of one ledger: the choice of bookies, ranges, and tailing."""

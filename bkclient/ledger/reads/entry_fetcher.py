@@ -1,4 +1,4 @@
-"""Reading entries from bookies, one by one, in batches and in bulk; ``lac_reads`` has the LAC.
+"""Reads of entries from bookies, one by one, in batches and in bulk; ``lac_reads`` reads the LAC.
 
 The rules are ``quorum.read_rules``. Agrees with BookKeeper 4.18.0, PendingReadOp and
 BatchedReadOp.
@@ -29,7 +29,7 @@ from wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Resp
 
 
 class BulkReads:
-    """Reads entries of one ledger in bulk; an error of a bookie only means fewer entries."""
+    """Bulk reads of one ledger; an error of a bookie only means fewer entries."""
 
     def __init__(self, reads: LedgerReads, *, wait_s: float) -> None:
         self._reads, self._wait_s = reads, wait_s
@@ -37,7 +37,7 @@ class BulkReads:
     def read(
         self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
     ) -> Deferred[VerifiedById]:
-        """Read what one bookie has of these entries; fire with the intact ones."""
+        """Read these entries from one bookie; fire with the intact ones."""
         wait_s, ledger_id, pool = self._wait_s, self._reads.ledger_id, self._reads.pool
         channel = pool.channel(bookie, ledger_id, ProtocolVersion.V2)
         channel.addTimeout(wait_s, pool.clock, partial(self._not_connected, bookie))
@@ -71,7 +71,7 @@ class BulkReads:
         self, failure: Failure, bookie: BookieId, ensemble: Sequence[BookieId]
     ) -> VerifiedById:
         if isinstance(failure.value, CancelledError):
-            # Without this the reader that was cancelled would go on, entry by entry.
+            # Without this a cancelled reader would continue, entry by entry.
             raise failure.value
         if not isinstance(as_client_error(failure), InterruptedOperationError):
             self._reads.health.failed(bookie)
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 
 class EntryFetcher:
-    """Reads one ledger's entries from bookies; ``turn`` waits for the ``rate`` of reads."""
+    """Reads of one ledger's entries from bookies; ``turn`` waits for the ``rate`` limit."""
 
     def __init__(self, reads: LedgerReads, rate: RateLimit | None = None) -> None:
         self._reads, self._rate = reads, rate
@@ -98,15 +98,18 @@ class EntryFetcher:
         self.lacs = LacReads(reads)
         self._bulks = BulkReads(reads, wait_s=self._bulk_wait_s())
         self.can_batch = config.batch_reads
-        """Whether bookies are asked for several entries at once; off after one did not know how."""
+        """True if bookies are asked for several entries together.
+
+        False after one did not support it.
+        """
 
     def _bulk_wait_s(self) -> float:
-        """Return how long a bulk read waits before its entries are asked for singly."""
+        """Return the seconds that a bulk read waits before its entries are read one by one."""
         wait_s, first_s = float(self._pool.config.read_timeout_s), self._speculation.first_s
         return min(wait_s, first_s) if first_s > 0 else wait_s
 
     def follow_lac(self, on_lac: Callable[[int], None]) -> None:
-        """Call ``on_lac`` with the LACs that come with entries from now on."""
+        """Call ``on_lac`` with the LACs in answers from now on."""
         self.verifier.on_lac = on_lac
 
     def close(self) -> None:
@@ -114,17 +117,17 @@ class EntryFetcher:
         self._reads.alarms.stop()
 
     async def turn(self, reads: int = 1) -> None:
-        """Wait until reads may go, where their rate is limited."""
+        """Wait until the rate limit allows ``reads`` more."""
         if self._rate is not None:
             await self._rate.turn(reads)
 
     # Entries
 
     def entry(self, metadata: LedgerMetadata, entry_id: EntryId) -> Deferred[Entry]:
-        """Read one entry from the first bookie of its write set that gives it.
+        """Read one entry from the first bookie of its write set that returns it.
 
         Raises (through the Deferred):
-            ClientError: no bookie gave it; the text names ledger, entry and the last bookie.
+            ClientError: no bookie returned it; the text names ledger, entry and the last bookie.
         """
         request = ReadRequest(self._ledger_id, entry_id)
         return self._replica_read(
@@ -135,9 +138,9 @@ class EntryFetcher:
         )
 
     async def entries(self, metadata: LedgerMetadata, ids: Sequence[int]) -> VerifiedEntries:
-        """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
+        """Read entries of one fragment in parallel: in bulk, and singly where that fails.
 
-        They come in the order of ``ids``, which need not follow each other.
+        The result has the order of ``ids``, which need not be consecutive.
 
         Raises:
             ClientError: as for ``entry``.
@@ -164,7 +167,7 @@ class EntryFetcher:
         return VerifiedEntries([header for header, _ in ordered], [one for _, one in ordered])
 
     def knows_stripes(self, metadata: LedgerMetadata, entry_id: int) -> bool:
-        """Return whether the bookie that is asked first may know strides; not so Java's."""
+        """Return whether the first bookie to ask may support strides; Java's does not."""
         ensemble = metadata.fragment_of(entry_id).ensemble
         first = ensemble[self._order.of_entry(metadata, ensemble, entry_id)[0]]
         return first not in self._pool.without_stripes
@@ -174,8 +177,8 @@ class EntryFetcher:
     ) -> Deferred[VerifiedEntries]:
         """Read these entries of one fragment from one bookie (BP-62); at least one, maybe not all.
 
-        Needs V2, and ids that have the same write set: steps of the ensemble size, or any where
-        that is the write quorum. A bookie that does not know strides gives one entry.
+        Needs V2, and ids with the same write set: steps of the ensemble size, or any ids if the
+        write quorum is as large. A bookie without strides returns one entry.
         """
         first = EntryId(ids[0])
         return self._replica_read(
@@ -220,7 +223,7 @@ class EntryFetcher:
     def _unsticking(
         self, accept: Callable[[BookieId, Response], T], ensemble: Sequence[BookieId]
     ) -> Callable[[BookieId, Response], T]:
-        """Return ``accept``, but an answer that is not the entry moves reads to the next bookie."""
+        """Return ``accept``; an answer without the entry moves later reads to the next bookie."""
 
         def accepted(bookie: BookieId, response: Response) -> T:
             try:
@@ -234,7 +237,7 @@ class EntryFetcher:
     def _left(
         self, send: Callable[[BookieId], Deferred[Any]], ensemble: Sequence[BookieId]
     ) -> Callable[[BookieId], Deferred[Any]]:
-        """Return ``send``, but without an answer reads move to the next bookie."""
+        """Return ``send``; a request without an answer moves later reads to the next bookie."""
 
         def failed(failure: Failure, bookie: BookieId) -> Failure:
             self._order.leave(bookie, ensemble)
@@ -253,7 +256,7 @@ class EntryFetcher:
 
 
 async def gather(reads: Sequence[Deferred[T]]) -> list[T]:
-    """Wait for all; raise the first error as it is. Cancelling it cancels all."""
+    """Wait for all; raise the first error unchanged. Its cancellation cancels all."""
     try:
         return await gatherResults(reads, consumeErrors=True)
     except FirstError as error:

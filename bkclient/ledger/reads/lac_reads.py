@@ -1,4 +1,4 @@
-"""Reading the LAC of a ledger from its bookies, and waiting for a higher one (long poll).
+"""Reads of a ledger's LAC from its bookies, and long polls for a higher LAC.
 
 Agrees with BookKeeper 4.18.0, PendingReadLacOp, ReadLastConfirmedOp and
 ReadLastConfirmedAndEntryOp.
@@ -23,11 +23,11 @@ from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import ReadLacRequest, ReadRequest, Response
 
 POLL_MARGIN_S: Final = 1.0
-"""How much sooner than our own time-out a bookie must answer a long poll."""
+"""Seconds by which a bookie must answer a long poll before the client's time-out."""
 
 
 class LacReads:
-    """Reads the LAC of one ledger, and waits for a higher one."""
+    """Reads of one ledger's LAC, and long polls for a higher LAC."""
 
     def __init__(self, reads: LedgerReads) -> None:
         self._reads = reads
@@ -39,7 +39,7 @@ class LacReads:
         )
 
     def quorum(self, metadata: LedgerMetadata) -> Deferred[int]:
-        """Read the LAC from the whole ensemble; V3's READ_LAC, which explicit LACs are in too."""
+        """Read the LAC from the complete ensemble, with V3's READ_LAC, for explicit LACs, too."""
         return self._ask(
             metadata,
             LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum),
@@ -62,7 +62,10 @@ class LacReads:
     def poll(
         self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
     ) -> Deferred[LongPollAnswer[Entry]]:
-        """Wait at bookies until the LAC passes ``previous_lac``; the next entry comes along."""
+        """Wait at bookies until the LAC is above ``previous_lac``.
+
+        The answer has the next entry.
+        """
         reads = self._reads
         request = ReadRequest(
             reads.ledger_id,

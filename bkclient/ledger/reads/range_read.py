@@ -1,4 +1,4 @@
-"""Reading a range of entries: several chunks ahead, in order, in bounded memory."""
+"""Reads of a range of entries: several chunks ahead, in order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from wire.ids import EntryId
 from wire.ledger_metadata import LedgerMetadata
 
 CHUNK_BYTES: Final = 512 * 1024
-"""What one chunk should hold; with CHUNKS_AHEAD it bounds the memory of a range read."""
+"""The intended size of a chunk; with CHUNKS_AHEAD it bounds the memory of a range read."""
 
 STRIPES_MAX: Final = 4
-"""A chunk of a striped ledger is so many times larger at most."""
+"""The factor by which a chunk of a striped ledger may be larger."""
 
 CHUNKS_AHEAD: Final = 4
 CHUNK_ENTRIES_FIRST: Final = 8
-"""Entries asked for while their size is not known: at most these many frames."""
+"""Entries requested while their size is unknown: at most these many frames."""
 
 CHUNK_ENTRIES_MAX: Final = 1000
 
 SINGLY_MAX: Final = 100
-"""Entries that are asked for at once, each by itself: all may be larger than those before."""
+"""Entries requested singly in parallel: all may be larger than those before."""
 
 
 class ChunkSizer:
-    """How many entries to ask for at once, from the sizes seen so far.
+    """The number of entries to request together, from the sizes so far.
 
     Args:
-        is_one: whether one request may ask for all entries of the ledger.
+        is_one: True if one request may ask for all entries of the ledger.
     """
 
     def __init__(self, *, is_one: bool = False) -> None:
         self.entries = CHUNK_ENTRIES_MAX if is_one else CHUNK_ENTRIES_FIRST
 
     def learn(self, payloads: list[bytes]) -> None:
-        """Look at a chunk that came; grow slowly, shrink at once."""
+        """Note the sizes of a chunk; the number grows slowly and shrinks at once."""
         average = max(1, sum(map(len, payloads)) // len(payloads))
         wanted = max(1, min(CHUNK_ENTRIES_MAX, CHUNK_BYTES // (average + 64)))
         self.entries = min(wanted, self.entries * 8)
@@ -53,10 +53,10 @@ class ChunkSizer:
 async def read_range(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
 ) -> AsyncGenerator[VerifiedEntries, None]:
-    """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
+    """Yield the entries in chunks, in order. Cancelling or closing stops the reads ahead.
 
     Raises:
-        IncorrectParameterError: no range.
+        IncorrectParameterError: the range is invalid.
         ClientError: an entry cannot be read; those before it have been yielded.
     """
     if not 0 <= first <= last:
@@ -78,7 +78,8 @@ async def read_range(
             try:
                 entries = await chunk
             except ClientError:
-                # Give those before the one that cannot be read; by itself it may be had after all.
+                # Yield the entries before the unreadable one; read singly, it may succeed after
+                # all.
                 for entry_id in ids:
                     await fetcher.turn()
                     entry = await fetcher.entry(local.value, EntryId(entry_id))
@@ -95,13 +96,13 @@ async def read_range(
 
 
 def _requests_a_chunk(fetcher: EntryFetcher, metadata: LedgerMetadata) -> int:
-    """Return how many requests for ``CHUNK_BYTES`` make one chunk: one for each write set."""
+    """Return the requests of ``CHUNK_BYTES`` that make a chunk: one for each write set."""
     is_striped = metadata.write_quorum < metadata.ensemble_size and fetcher.can_batch
     return min(metadata.ensemble_size, STRIPES_MAX) if is_striped else 1
 
 
 def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) -> int:
-    """Return the last entry of a chunk; it does not reach over the end of a fragment."""
+    """Return the last entry of a chunk, which does not extend beyond its fragment."""
     end, fragment_end = min(last, first + entries - 1), metadata.fragment_end(first)
     return end if fragment_end is None else min(end, fragment_end)
 
@@ -109,7 +110,7 @@ def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) ->
 def _fetch(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> Deferred[VerifiedEntries]:
-    """Ask for a chunk; at least its first entry comes, and not all where they are large."""
+    """Request a chunk; at least its first entry arrives, and not all if they are large."""
     is_striped = local.value.write_quorum < local.value.ensemble_size <= STRIDE_MAX
     fetch = _fetch_striped if is_striped and fetcher.can_batch else _fetch_stripe
     return Deferred.fromCoroutine(fetch(cluster, fetcher, local, ids))
@@ -118,7 +119,7 @@ def _fetch(
 async def _fetch_striped(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
-    """Ask for the entries of each write set by themselves, all at once, and put them in order."""
+    """Request the entries of each write set separately, in parallel, and merge them in order."""
     stride, end = local.value.ensemble_size, len(ids)
     stripes = [ids[start::stride] for start in range(min(stride, len(ids)))]
     found = VerifiedEntries([b""] * len(ids), [b""] * len(ids))
@@ -136,7 +137,7 @@ async def _fetch_striped(
 async def _fetch_stripe(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
-    """Ask for entries that the same bookies have with one request, again for what did not fit."""
+    """Request entries of the same bookies together, and again those that did not fit."""
     found, size = VerifiedEntries([], []), 0
     bytes_max = min(2 * CHUNK_BYTES, cluster.config.frame_bytes_max)
     while size < CHUNK_BYTES and (rest := ids[len(found.payloads) :]):
@@ -147,11 +148,11 @@ async def _fetch_stripe(
             try:
                 more = await fetcher.batch(local.value, rest, bytes_max)
             except BookieUnavailableError:
-                # An old bookie closes the connection on a request it does not know.
+                # An old bookie closes the connection on an unknown request.
                 fetcher.can_batch = False
                 continue
             except ClientError:
-                # Ask for each: that names the entry that is not there, or finds it elsewhere.
+                # Request each: this names the missing entry, or finds it on another bookie.
                 more = await _fetch_singly(fetcher, local, rest)
         found.headers.extend(more.headers)
         found.payloads.extend(more.payloads)

@@ -1,7 +1,7 @@
-"""The order in which a reader asks the bookies that have an entry.
+"""The order in which a reader asks the bookies of an entry.
 
-When the next bookie is asked, also while a slow one has not answered: ``quorum.read_rules`` and
-``quorum.speculative_read``.
+``quorum.read_rules`` and ``quorum.speculative_read`` decide when the next bookie is asked, also
+while a slow one has not answered.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class ReadOrder:
     """The order in which bookies are asked for the entries of one ledger.
 
     Args:
-        sticky: the index in the ensemble whose bookie is asked first for every entry, where each
-            has all of them, until it fails; ``None`` spreads reads over the bookies.
+        sticky: the index in the ensemble whose bookie is asked first for every entry until it
+            fails, if each bookie has all entries; ``None`` spreads reads over the bookies.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ReadOrder:
 
     @property
     def is_sticky(self) -> bool:
-        """Whether a bookie is kept until it fails."""
+        """True if a bookie is asked first until it fails."""
         return self._sticky is not None
 
     def of_entry(
@@ -61,6 +61,6 @@ class ReadOrder:
         return self._placement.read_order(range(len(ensemble)), ensemble, self._health.level)
 
     def leave(self, bookie: BookieId, ensemble: Sequence[BookieId]) -> None:
-        """Ask the next bookie first from now on, if it was this one."""
+        """Ask the next bookie first from now on, if ``bookie`` was the first."""
         if self._sticky is not None and ensemble[self._sticky % len(ensemble)] == bookie:
             self._sticky += 1

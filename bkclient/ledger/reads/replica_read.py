@@ -1,6 +1,6 @@
 """One read in progress: a rule of ``quorum.read_rules`` run over connections.
 
-After how long the next bookie is asked as well: ``quorum.speculative_read``.
+``quorum.speculative_read`` has the time after which the next bookie is asked as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Rule(Protocol[T]):
 
 
 class LedgerReads:
-    """What the reads of one ledger share; see ``ReadOrder`` for ``sticky``."""
+    """The shared state of one ledger's reads; see ``ReadOrder`` for ``sticky``."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class LedgerReads:
 
 
 class ReadRun(Generic[T]):
-    """One read in progress: asks, waits, speculates, ends.
+    """One read in progress, with its requests and speculative requests.
 
     Args:
         reads: the reads of the ledger.
-        what: is read, for the error when no bookie has it.
+        what: describes the read, for the error when no bookie has the entry.
         send: sends the request to the member with this index.
-        accept: makes a value of an answer, or raises ``ClientError``.
+        accept: returns the value of an answer, or raises ``ClientError``.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class ReadRun(Generic[T]):
         self._wait_s = 0.0
 
     def start(self) -> Deferred[T]:
-        """Ask the first; return what fires with the value."""
+        """Ask the first bookie; return a Deferred of the value."""
         self._run(self._rule.start())
         return self.result
 
     def waited(self) -> None:
-        """No bookie has answered for a while."""
+        """Note that no bookie has answered in time."""
         self._wait_s = 0.0
         if not self.done:
             self._run(self._rule.waited())
@@ -145,7 +145,7 @@ class ReadRun(Generic[T]):
             self.result.callback(outcome)
 
     def _named(self, error: ClientError) -> ClientError:
-        """Return the error with what was read in its text."""
+        """Return the error with the description of the read in its text."""
         kind, number = self._what
         named = type(error)(f"{kind} {number} of ledger {self._ledger_id}: {error}")
         named.__cause__ = error

@@ -1,4 +1,4 @@
-"""How a reader follows a ledger: its metadata, how far it is confirmed, its new entries."""
+"""The state of a reader that follows a ledger: metadata, LAC and new entries."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 PAUSE_S: Final = 0.5
-"""Between tries at what failed, or came back sooner than it should."""
+"""Seconds between attempts after a failure, or after an answer that came too soon."""
 
 
 class MetadataFollower:
-    """Watches the metadata of one ledger, and reads it again after each change."""
+    """A watch on the metadata of one ledger, which reads it after each change."""
 
     def __init__(self, cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> None:
         self._cluster, self._local, self._ledger_id = cluster, local, ledger_id
@@ -57,13 +57,13 @@ class MetadataFollower:
         await self._cluster.learn_near(self._local.value)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
 
     def _changed(self) -> None:
-        """Read the metadata that the store says has changed; once more if it changes meanwhile."""
+        """Read the changed metadata; read it again if it changes during the read."""
         if self._is_reading:
             self._read_again = True
             return
@@ -119,7 +119,7 @@ class MetadataFollower:
 
     @property
     def version(self) -> Version:
-        """The version of the metadata that is known."""
+        """The version of the known metadata."""
         return self._local.version
 
     async def pause(self) -> None:
@@ -128,13 +128,13 @@ class MetadataFollower:
 
 
 POLL_WAIT_S: Final = 3.0
-"""How long a bookie holds a long poll; shorter than the read time-out of Java's client."""
+"""Seconds that a bookie keeps a long poll; shorter than the read time-out of Java's client."""
 
 
 class ConfirmedEnd:
-    """The last add confirmed (LAC) of a ledger, as its reader knows it. It never goes back.
+    """The last add confirmed (LAC) of a ledger, as its reader knows it. It never falls.
 
-    Of an open ledger it rises with what bookies answer, of a closed one the metadata has it.
+    For an open ledger it rises with the bookies' answers; for a closed ledger the metadata has it.
     """
 
     def __init__(self, ledger_id: LedgerId, local: LocalMetadata, fetcher: EntryFetcher) -> None:
@@ -149,27 +149,27 @@ class ConfirmedEnd:
 
     @property
     def is_final(self) -> bool:
-        """Whether the ledger is closed."""
+        """True if the ledger is closed."""
         return self._local.value.is_closed
 
     @property
     def lac(self) -> EntryId:
-        """The highest entry known to be confirmed; of a closed ledger the last one."""
+        """The highest entry known to be confirmed; the last entry of a closed ledger."""
         metadata = self._local.value
         if metadata.is_closed:
             return EntryId(NO_ENTRY if metadata.last_entry_id is None else metadata.last_entry_id)
         return EntryId(self._lac)
 
     def raise_to(self, lac: int) -> None:
-        """Note a LAC that a bookie gave."""
+        """Note a LAC in a bookie's answer."""
         self._lac = max(self._lac, lac)
 
     def check(self, first: int, last: int, *, unconfirmed: bool) -> None:
         """Refuse a range that ends after the LAC.
 
         Raises:
-            NoSuchEntryInLedgerError: the ledger is closed, and ends before.
-            ReadFailedError: it is open, and ``unconfirmed`` was not asked for.
+            NoSuchEntryInLedgerError: the ledger is closed and ends before.
+            ReadFailedError: the ledger is open, and ``unconfirmed`` is False.
         """
         lac = self.lac
         if last <= lac or first > last:
@@ -186,25 +186,25 @@ class ConfirmedEnd:
             )
 
     async def read(self) -> EntryId:
-        """Ask the bookies for the LAC; return how far the ledger is confirmed."""
+        """Ask the bookies for the LAC; return the last confirmed entry."""
         if not self.is_final:
             self.raise_to(await self._fetcher.lacs.quorum(self._local.value))
         return self.lac
 
     async def read_any(self) -> EntryId:
-        """Ask the bookies for any higher LAC; return how far the ledger is confirmed."""
+        """Ask the bookies for any higher LAC; return the last confirmed entry."""
         if not self.is_final:
             self.raise_to(await self._fetcher.lacs.any(self._local.value, self._lac))
         return self.lac
 
     async def wait_beyond(self, previous: int, wait_s: float) -> EntryId:
-        """Wait at the bookies until the LAC is above ``previous``, or ``wait_s`` are over."""
+        """Wait at the bookies until the LAC is above ``previous``, at most ``wait_s``."""
         if not self.is_final and self._lac <= previous:
             await self.poll(previous, wait_s)
         return self.lac
 
     def poll(self, previous: int, wait_s: float = POLL_WAIT_S) -> Deferred[LongPollAnswer[Entry]]:
-        """Poll at the bookies for a LAC above ``previous``; the next entry may come along."""
+        """Poll the bookies for a LAC above ``previous``; the answer may have the next entry."""
         return self._fetcher.lacs.poll(self._local.value, previous, wait_s).addCallback(
             self._polled
         )
@@ -217,7 +217,7 @@ class ConfirmedEnd:
 log = Logger()
 
 SILENT_S_MAX: Final = 10.0
-"""How long a tail of a closed ledger tries on without reading anything."""
+"""Seconds that a tail of a closed ledger retries without reading an entry."""
 
 PASSING: Final = (
     BookieUnavailableError,
@@ -225,10 +225,10 @@ PASSING: Final = (
     TooManyRequestsClientError,
     MetadataUnavailableError,
 )
-"""What says nothing about an entry, only that bookies do not answer now, or cannot be found."""
+"""Errors that prove nothing about an entry: bookies do not answer now, or cannot be found."""
 
 NOT_WITH_TIME: Final = (ClientClosedError, ClientUnauthorizedError)
-"""What no later try will change."""
+"""Errors that a retry does not change."""
 
 
 @attrs.define(eq=False)
@@ -236,7 +236,7 @@ class LedgerTail:
     """One pass over a ledger that may still grow.
 
     Args:
-        read: yields the confirmed entries from one on.
+        read: yields the confirmed entries from an entry on.
     """
 
     _ledger_id: LedgerId
@@ -266,14 +266,14 @@ class LedgerTail:
                 await self._wait_out(error)
 
     def _is_silent_too_long(self) -> bool:
-        """Note that an entry was not read; return whether a closed ledger was so for too long."""
+        """Note a failed read; return whether reads of a closed ledger have failed for too long."""
         now_s = self._clock.seconds()
         if self._silent_since_s is None or not self._end.is_final:
             self._silent_since_s = now_s
         return now_s - self._silent_since_s > SILENT_S_MAX
 
     async def _wait_for_more(self, first: int) -> Entry | None:
-        """Return once there may be news; with the entry, where that came along and is confirmed."""
+        """Return when there may be news; return the next entry if the answer had it, confirmed."""
         began_s, has_moved = self._clock.seconds(), False
         try:
             polled = await self._poll(first - 1)
@@ -288,12 +288,12 @@ class LedgerTail:
         if not self._end.is_final and self._end.lac < first:
             if not has_moved and self._clock.seconds() - began_s < PAUSE_S:
                 await self._follower.pause()
-            # The watch may be late, or the metadata could not be read after it.
+            # The watch may be late, or the read of the metadata may have failed.
             await self._follower.refresh_if_available()
         return None
 
     async def _poll(self, previous: int) -> LongPollAnswer[Entry] | None:
-        """Poll until there is news; ``None`` when the metadata changed, or is gone, before that."""
+        """Poll until there is news; ``None`` if the metadata changed or was deleted first."""
         polling = self._end.poll(previous)
         moved = self._follower.changes.wait()
         moved.addCallback(lambda _: polling.cancel())
@@ -307,9 +307,9 @@ class LedgerTail:
             self._follower.changes.forget(moved)
 
     async def _wait_out(self, error: ClientError) -> None:
-        """Return when the entry that could not be read is worth another try; else raise ``error``.
+        """Return when another attempt to read the entry may succeed; else raise ``error``.
 
-        It is where bookies gave no answer, or where others are to be asked.
+        An attempt may succeed if bookies gave no answer, or if the ensemble has changed.
         """
         known = self._follower.version
         if isinstance(error, PASSING):

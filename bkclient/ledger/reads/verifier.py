@@ -1,4 +1,4 @@
-"""AnswerVerifier: what a bookie's answer to a read proves."""
+"""AnswerVerifier: checks a bookie's answer to a read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Response
 
 LAC_MAX: Final = 1 << 50
-"""No writer comes as far: a million entries a second for 35 years."""
+"""No writer reaches this LAC: a million entries a second for 35 years."""
 
 
 class AnswerVerifier:
-    """Checks codes and digests of the answers to one ledger's reads.
+    """A check of the codes and digests of answers to one ledger's reads.
 
-    ``on_lac`` is called with a bookie's highest known LAC when it comes with an entry, and with the
-    one that the last entry of many has.
+    ``on_lac`` is called with the bookie's highest known LAC in an answer with an entry, and with
+    the LAC in the last entry of a batch.
     """
 
     def __init__(self, ledger_id: LedgerId, digester: Digester) -> None:
@@ -30,7 +30,7 @@ class AnswerVerifier:
         self.on_lac: Callable[[int], None] = lambda _lac: None
 
     def entry(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
-        """Return the entry in an answer; ``entry_id`` ``None`` accepts any.
+        """Return the entry in an answer; ``entry_id`` ``None`` accepts any id.
 
         Raises:
             ClientError: a refusal, or bytes that fail their digest.
@@ -48,7 +48,7 @@ class AnswerVerifier:
         return entry
 
     def packet(self, bookie: BookieId, packet: bytes, entry_id: EntryId | None) -> Entry:
-        """Return the entry in its bytes; ``entry_id`` ``None`` accepts any.
+        """Return the entry in its bytes; ``entry_id`` ``None`` accepts any id.
 
         Raises:
             ClientDigestMismatchError: the bytes fail their digest, or are of another entry.
@@ -57,7 +57,7 @@ class AnswerVerifier:
             entry = self._digester.verify(self._ledger_id, entry_id, packet)
         except DigestMismatchError as error:
             raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
-        # Anybody can compute a CRC; a ledger is not closed with that.
+        # A stranger can compute a CRC; such values must not close a ledger.
         if entry.length < 0 or entry.lac > LAC_MAX:
             what = self._what(bookie, entry_id)
             text = f"{what}: it has length {entry.length} and last add confirmed {entry.lac}"
@@ -65,7 +65,7 @@ class AnswerVerifier:
         return entry
 
     def batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:
-        """Return the verified beginning of a batch: at least one entry.
+        """Return the verified entries at the begin of a batch, at least one.
 
         Raises:
             ClientError: a refusal, or a first entry that fails its digest: ask another bookie.
@@ -75,18 +75,19 @@ class AnswerVerifier:
             raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
         assert isinstance(response, BatchReadResponse)
         if response.stride != ids.step:
-            ids = ids[:1]  # The entries after it in the answer were not asked for.
+            ids = ids[:1]  # The other entries in the answer were not requested.
         found = self._digester.verify_run(self._ledger_id, ids, response.entries)
         if not found.payloads:
             bad = next(iter(response.entries), None)
             if bad is None:
                 raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
-            return VerifiedEntries.of([self.packet(bookie, bad, first)])  # Says what is wrong.
+            # Raises the error that describes the damage.
+            return VerifiedEntries.of([self.packet(bookie, bad, first)])
         self.on_lac(header(found.headers[-1]).lac)
         return found
 
     def bulk(self, answers: dict[int, BulkAnswer]) -> VerifiedById:
-        """Return the entries of a bulk read that are intact."""
+        """Return the intact entries of a bulk read."""
         packets = {entry_id: one for entry_id, one in answers.items() if isinstance(one, bytes)}
         found = self._digester.verify_many(self._ledger_id, packets)
         if found:
@@ -94,7 +95,7 @@ class AnswerVerifier:
         return found
 
     def lac(self, bookie: BookieId, response: Response) -> KnownLac | None:
-        """Return the LAC in an answer; ``None`` where the bookie knows none.
+        """Return the LAC in an answer; ``None`` if the bookie knows none.
 
         Raises:
             ClientError: a refusal, or bytes that fail their digest.
@@ -119,7 +120,7 @@ class AnswerVerifier:
     def poll(
         self, bookie: BookieId, response: Response, previous_lac: int
     ) -> LongPollAnswer[Entry]:
-        """Return what a long poll brought: a LAC, and the next entry where it came along.
+        """Return the LAC in the answer to a long poll, and the next entry if it is included.
 
         Raises:
             ClientError: a refusal, or an entry that fails its digest.
