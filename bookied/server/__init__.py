@@ -1,1 +1,1 @@
-"""Connections of clients: requests in, responses out."""
+"""The server of the bookie protocol: client connections, requests and responses."""

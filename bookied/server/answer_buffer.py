@@ -1,4 +1,4 @@
-"""Answers to one client, gathered until they are worth a write."""
+"""The buffer of answers to one client, which are written together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from bookied.stats.metrics import RequestStats
 
 WRITE_BYTES: Final = 256 * 1024
-"""Answers are gathered up to this size before they are handed to the transport."""
+"""Buffered bytes that are written to the transport at once."""
 
 
 class AnswerBuffer:
-    """What is answered and not yet written to the transport.
+    """The answers that are not yet written to the transport.
 
-    Nothing is taken once ``is_closed``, and nothing is written while ``is_held``. While the client
-    does not take what was written before (``is_stalled``), ``stalled`` gets the size of each write.
+    Once ``is_closed``, new answers are dropped. While ``is_held``, nothing is written. While
+    ``is_stalled``, ``stalled`` gets the size of each write.
     """
 
     def __init__(
@@ -25,29 +25,29 @@ class AnswerBuffer:
         flush_soon: Callable[[AnswerBuffer], object],
         stalled: Callable[[int], object],
     ) -> None:
-        """Begin empty.
+        """Create an empty buffer.
 
         Args:
-            stats: where writes are counted.
-            flush_soon: gets this once there is something to ``flush``, unless ``is_corked``.
-            stalled: gets the size of what was written for a client that takes nothing.
+            stats: counts the writes.
+            flush_soon: gets this buffer when its first answer arrives, unless ``is_corked``.
+            stalled: gets the size of each write to a client that does not read its answers.
         """
         self._stats, self._flush_soon, self._stalled = stats, flush_soon, stalled
         self._write: Callable[[Sequence[bytes]], object] | None = None
         self._frames: list[bytes] = []
         self._size_bytes = self._answers = 0
         self.is_corked = False
-        """Whether more is about to come, and ``flush`` after it."""
+        """Whether the caller adds more answers and then calls ``flush``."""
         self.is_stalled = False
-        """Whether the transport has enough: the client does not take its answers."""
+        """Whether the transport's buffer is full, because the client does not read its answers."""
         self.is_held = self.is_closed = False
 
     def begin(self, write: Callable[[Sequence[bytes]], object]) -> None:
-        """Write with ``write`` from now on."""
+        """Use ``write`` for all writes from now on."""
         self._write = write
 
     def put(self, frames: Sequence[bytes], answers: int) -> None:
-        """Take frames, which are so many answers."""
+        """Append frames, which contain ``answers`` answers."""
         if self.is_closed:
             return
         is_first = not self._frames
@@ -60,7 +60,7 @@ class AnswerBuffer:
             self._flush_soon(self)
 
     def flush(self) -> None:
-        """Hand all to the transport."""
+        """Write all answers to the transport."""
         if self._frames and self._write is not None and not self.is_held:
             frames, size_bytes = self._frames, self._size_bytes
             stats, answers = self._stats, self._answers
@@ -73,6 +73,6 @@ class AnswerBuffer:
                 self._stalled(size_bytes)
 
     def drop(self) -> None:
-        """Forget what is left: the connection has gone."""
+        """Discard all answers: the connection is lost."""
         self.is_closed, self._write = True, None
         self._frames = []

@@ -1,4 +1,4 @@
-"""Where the answers to one client's requests go: to the buffer, in the order that is owed."""
+"""The requests of one client that are not answered yet, and the order of their answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from wire.ids import LedgerId
 from wire.messages import AddRequest, ReceivedRequest, Response
 
 REQUEST_BYTES: Final = 1024
-"""What a request takes beside its bytes while it waits for its answer."""
+"""Bytes that a request occupies besides its own while it waits for its answer."""
 
 DROPPED_AT_ONCE: Final = 64
-"""Requests without an answer that one turn of the reactor forgets of a client: 0.6 ms."""
+"""Unanswered requests of a lost client that one turn of the reactor drops: 0.6 ms."""
 
 _IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
 
@@ -34,7 +34,7 @@ log = Logger()
 
 
 class Reply:
-    """Where the answer to one request goes. Called with it, once."""
+    """The receiver of the answer to one request. Call it once, with the answer."""
 
     __slots__ = ("_replies", "adds", "began_ns", "is_given", "operation", "reply_to", "size_bytes")
 
@@ -52,11 +52,11 @@ class Reply:
 
 
 class Replies:
-    """What one client has asked and not got an answer to.
+    """The requests of one client that are not answered yet.
 
-    Answers go out when they are ready, but for reads of one ledger: those keep their order, and
-    some of them need the disk first (``DiskReadQueues``). Each request is counted in flight from
-    ``begin`` until it is settled, exactly once, with an answer or without.
+    Answers are sent when they are ready. Only reads of one ledger keep their order, and some of
+    these need the disk first (``DiskReadQueues``). ``begin`` counts a request as in flight;
+    ``settle`` counts it out exactly once, with an answer or without.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class Replies:
         close: Callable[[], object],
         finished: Callable[[], object],
     ) -> None:
-        """Begin without any.
+        """Begin without requests.
 
         Args:
-            shared: what bounds all connections.
-            answers: where answers go.
-            load: what the client has in flight.
-            fetched: called when reads have come back from the disk.
-            failed: gets why the disk could not be read: the connection has to be closed.
+            shared: the limits of all connections.
+            answers: the buffer for the answers.
+            load: the requests in flight of this client.
+            fetched: called when a disk fetch has ended.
+            failed: gets the reason why a disk read failed; the connection must be closed.
             close: closes the connection.
-            finished: called whenever nothing is left to answer.
+            finished: called when no request waits for an answer any more.
         """
         self._clock, self._stats = shared.clock, shared.stats
         self._backpressure = shared.backpressure
@@ -99,10 +99,10 @@ class Replies:
             fetched,
         )
         self.count = 0
-        """How many requests, or batches of adds, wait for their answer."""
+        """Number of requests, or batches of adds, that wait for their answer."""
 
     def begin(self, received: ReceivedRequest, size_bytes: int) -> Reply:
-        """Take a request in; its answer goes where this returns."""
+        """Count a request as in flight; return the receiver of its answer."""
         size_bytes += REQUEST_BYTES
         reply = Reply(self, received, size_bytes, self._stats.now_ns())
         self.count += 1
@@ -110,22 +110,22 @@ class Replies:
         return reply
 
     def begin_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch of adds as in flight; ``adds_synced`` answers it."""
+        """Count a batch of adds as in flight; ``adds_synced`` answers the batch."""
         self.count += 1
         self._backpressure.received(self._load, size_bytes, adds)
 
     def drop_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch of adds out again that cannot be stored, and close the connection."""
+        """Count out a batch of adds that cannot be stored, and close the connection."""
         self._backpressure.answered(self._load, size_bytes, adds)
         self.count -= 1
         self._close()
 
     def keep_poll(self, reply: Reply, cancel: Cancel) -> None:
-        """Remember how to cancel a request that waits."""
+        """Store the function that cancels a waiting request."""
         self._polls[reply] = cancel
 
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
-        """Send the prebuilt answers to a batch of adds that is durable now."""
+        """Send the prebuilt answers to a batch of adds that is durable."""
         self._add_took.note((self._stats.now_ns() - began_ns) // 1000, adds)
         self._backpressure.answered(self._load, size_bytes, adds)
         self._answers.put((responses,), adds)
@@ -134,7 +134,7 @@ class Replies:
             self._finished()
 
     def answer(self, reply: Reply, answer: Answer) -> None:
-        """Send an answer, or queue it if it needs the disk or must not overtake one that does."""
+        """Send an answer; queue it if it needs the disk or must not overtake another that does."""
         self.forget_poll(reply)
         if self._answers.is_closed:
             self.settle(reply)
@@ -168,11 +168,11 @@ class Replies:
         self.settle(reply)
 
     def forget_poll(self, reply: Reply) -> None:
-        """Forget how to cancel a request: it is being answered."""
+        """Remove the cancel function of a request that is being answered."""
         self._polls.pop(reply, None)
 
     def settle(self, reply: Reply) -> None:
-        """Count a request as answered, or as never to be."""
+        """Count out a request that was answered or will not be answered."""
         assert not reply.is_given, "two answers to one request"
         reply.is_given = True
         self._backpressure.answered(self._load, reply.size_bytes, reply.adds)
@@ -189,16 +189,16 @@ class Replies:
         return not (self._answers.is_stalled or self._answers.is_closed)
 
     def drop_polls(self) -> None:
-        """Cancel the requests that wait; they get no answer. Many take several turns."""
+        """Cancel the waiting requests without an answer, ``DROPPED_AT_ONCE`` in each turn."""
         for _ in range(min(DROPPED_AT_ONCE, len(self._polls))):
-            reply, cancel = self._polls.popitem()  # Those at the end cost least.
+            reply, cancel = self._polls.popitem()  # The last ones are cheapest to cancel.
             cancel()
             self.settle(reply)
         if self._polls:
             self._clock.callLater(0, self.drop_polls)
 
     def drop(self) -> None:
-        """Answer nothing any more: the connection has gone. Adds are still stored."""
+        """Send no more answers: the connection is lost. Adds are still stored."""
         self.drop_polls()
         self.lanes.close()
         self._drop_reads()

@@ -1,4 +1,4 @@
-"""How answers get to a client's socket: at once, and the rest as the client reads."""
+"""The transport of a client: answers are sent at once, and the rest as the client reads."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from bkclient.connection.security.tls_reads import (
 from bookied.server.limits.handshake_turns import HandshakeTurns
 
 GATHER_BYTES: Final = 64 * 1024
-"""Answers of so many bytes are handed to the system in pieces; copying fewer costs less."""
+"""Answers of this size are sent as separate pieces; joining fewer bytes costs less."""
 
 GATHER_MAX: Final = 64
-"""Pieces handed to the system at once; more are joined. It takes 1,024 at most."""
+"""Pieces in one ``sendmsg``; more pieces are joined first. The system accepts at most 1,024."""
 
 SEND_BYTES: Final = 1024 * 1024
-"""The most that a turn of the reactor sends to one client: 0.3 ms."""
+"""Bytes that one turn of the reactor sends to one client, at most: 0.3 ms."""
 
 _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
 
 class PromptConnection(tcp.Server):
-    """A client's connection that sends at once what the system takes.
+    """A client's connection that sends at once the bytes that the system accepts.
 
-    Twisted sends in the next turn of the reactor, and tells epoll before and after it that there is
-    something to send. That costs more than the answer to a few requests.
+    Twisted sends in the next turn of the reactor and changes the epoll registration before and
+    after. That costs more than the answers to a few requests.
     """
 
     _tls_reads: TlsReads | None = None
     _is_waiting = _is_wanted = False
 
     def __init__(self, *args: Any, turns: HandshakeTurns) -> None:
-        """``turns``: when clients are read again whose bytes in TLS bring no request."""
+        """Create a connection; ``turns`` delays reads of TLS bytes that bring no request."""
         self._turns = turns
         super().__init__(*args)
         self._host = str(self.client[0])
@@ -53,13 +53,16 @@ class PromptConnection(tcp.Server):
         self._wait_for_turn()
 
     def doRead(self) -> Any:
-        """Read what has come, in TLS as much as one turn of the reactor can decrypt."""
+        """Read received bytes.
+
+        In TLS at most the bytes that one turn of the reactor can decrypt.
+        """
         reads = self._tls_reads
         if reads is None:
             return super().doRead()
         size_bytes = min(self.bufferSize, reads.read_bytes_max)
         try:
-            # A large record may have thousands of small ones behind.
+            # Thousands of small records may follow a large one.
             if size_bytes > READ_BYTES_MIN:
                 size_bytes = reads.stream.fitting(self.socket.recv(size_bytes, MSG_PEEK)) or 1
             data = self.socket.recv(size_bytes)
@@ -71,10 +74,10 @@ class PromptConnection(tcp.Server):
         return None
 
     def receive_tls(self, data: bytes) -> None:
-        """Decrypt what has come.
+        """Decrypt received bytes and pass them to the protocol.
 
-        No more is read before the client's turn if the handshake goes on, which may have a hundred
-        certificates, or if the records hold almost nothing.
+        Reading pauses until the client's next turn in two cases: the handshake is not complete (it
+        may contain a hundred certificates), or the records are nearly empty.
         """
         reads = self._tls_reads
         assert reads is not None
@@ -93,7 +96,7 @@ class PromptConnection(tcp.Server):
         self._turns.wait(self, self._host)
 
     def take_turn(self, requests_max: int) -> int:  # noqa: ARG002 -- one read
-        """Read again: a part of the handshake, or what follows records that held almost nothing."""
+        """Resume reading, after a part of the handshake or after nearly empty records."""
         self._is_waiting = False
         if self._is_wanted and self.connected:
             super().startReading()  # type: ignore[no-untyped-call]
@@ -106,17 +109,17 @@ class PromptConnection(tcp.Server):
             super().startReading()  # type: ignore[no-untyped-call]
 
     def stopReading(self) -> None:  # noqa: N802 -- Twisted's name
-        """Read no more."""
+        """Stop reading."""
         self._is_wanted = False
         super().stopReading()  # type: ignore[no-untyped-call]
 
     def connectionLost(self, reason: Any) -> None:
-        """Tell the protocol; see ``IReadDescriptor``."""
+        """Leave the handshake turns and notify the protocol; see ``IReadDescriptor``."""
         self._turns.leave(self, self._host)
         super().connectionLost(reason)
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:  # noqa: N802 -- Twisted's name
-        """Send the frames, after those that wait; see ``ITransport``."""
+        """Send the frames, after the frames that wait; see ``ITransport``."""
         if self.TLS:
             super().writeSequence(iovec)  # type: ignore[no-untyped-call]
             return
@@ -130,7 +133,7 @@ class PromptConnection(tcp.Server):
         if len(frames) > GATHER_MAX or size_bytes < GATHER_BYTES:
             frames = [b"".join(frames)]
         sent = self._send(frames if size_bytes <= SEND_BYTES else _first(frames, SEND_BYTES))
-        # What is not a number is the reason why the connection is lost: the next turn finds it too.
+        # Not a number: the reason why the connection is lost. The next turn detects the loss again.
         left = sent if isinstance(sent, int) else 0
         for number, frame in enumerate(frames):
             if left < len(frame):
@@ -139,11 +142,11 @@ class PromptConnection(tcp.Server):
             left -= len(frame)
 
     def writeSomeData(self, data: bytes | memoryview) -> int | ConnectionLost:  # noqa: N802
-        """Send what the system takes, more at once than Twisted's 128 KiB."""
+        """Send the bytes that the system accepts, up to 1 MiB; Twisted sends 128 KiB."""
         return self._send((memoryview(data)[:SEND_BYTES],))
 
     def _send(self, buffers: Sequence[bytes | memoryview]) -> int | ConnectionLost:
-        """Return how many bytes the system took, or why the connection is lost."""
+        """Return the number of bytes sent, or the reason why the connection is lost."""
         try:
             return int(self.socket.sendmsg(buffers))
         except OSError as error:
@@ -152,12 +155,15 @@ class PromptConnection(tcp.Server):
             return main.CONNECTION_LOST
 
     def _keep(self, frame: bytes, sent: int, others: Sequence[bytes]) -> None:
-        """Have the reactor send the rest of a frame, and others after it; nothing is copied."""
+        """Have the reactor send the rest of a frame and the frames after it, without a copy."""
         self.dataBuffer, self.offset = frame, sent
         self._queue(others)
 
     def _queue(self, frames: Sequence[bytes]) -> None:
-        """Have the reactor send frames; Twisted refuses those of a batch, which are a bytearray."""
+        """Have the reactor send frames.
+
+        Twisted's own method rejects a bytearray, which batches are.
+        """
         self._tempDataBuffer.extend(frames)
         self._tempDataLen += sum(map(len, frames))
         self._maybePauseProducer()  # type: ignore[no-untyped-call]
@@ -168,7 +174,7 @@ class PromptConnection(tcp.Server):
 
 
 def _first(frames: Sequence[bytes], size_bytes: int) -> list[bytes | memoryview]:
-    """Return the begin of some frames, so many bytes of it."""
+    """Return the first ``size_bytes`` of the frames."""
     some: list[bytes | memoryview] = []
     for frame in frames:
         some.append(memoryview(frame)[:size_bytes])

@@ -1,4 +1,4 @@
-"""One client of a bookie, as Twisted sees it: when it is read, and when it is closed."""
+"""The connection of one client, as Twisted sees it: when it is read and when it is closed."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.framing import ServerConnection
 
 CLOSE_S: Final = 5.0
-"""How long a peer has to take its last answers before the connection is cut."""
+"""Seconds that a client has to read its last answers before the connection is cut."""
 
 HELD_BYTES_MAX: Final = 4096
-"""A client that has sent no more waits for its turn and is read meanwhile: a pause costs more."""
+"""A client that has sent no more is still read while it waits for its turn: a pause costs more."""
 
 log = Logger()
 
 
 class ConnectionOwner(Interface):
-    """Who counts connections and flushes them; ``BookieServer`` is one."""
+    """The registry of the connections, which also flushes their answers: ``BookieServer``."""
 
     def connection_made(self, connection: BookieConnection, host: str) -> None:
-        """Take a connection in."""
+        """Register a connection."""
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
-        """Forget a connection; ``broken`` where it ended without an end."""
+        """Remove a connection; ``broken`` if the client did not close it in order."""
 
     def flush_soon(self, answers: AnswerBuffer) -> None:
-        """Flush at the end of the journal group if in one, else now."""
+        """Flush at the end of the current journal group, or now if there is no group."""
 
 
 @implementer(IPushProducer, IHandshakeListener, IHalfCloseableProtocol)
 class BookieConnection(Protocol):
-    """One client. Frames are taken off in order; answers come when they are ready.
+    """The connection of one client. Frames are handled in order; answers are sent when ready.
 
-    Reading stops while the client does not take its answers (more than the transport's 64 KiB wait
-    to be sent), while the bookie as a whole has too much in flight, and for good once the framing
-    is broken. Adds are answered in the order they came, as their journal syncs them.
+    Reading stops while the client does not read its answers (more than the transport's 64 KiB wait
+    to be sent) and while the whole bookie has too much in flight. After a broken frame it stops for
+    good. Adds are answered in order of arrival, as their journal syncs them.
 
-    From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
-    A client that ends its half of the connection gets its answers, but for long polls.
+    After the answer to START_TLS, no answer is sent before the handshake has ended. A client that
+    closes its half of the connection still gets its answers, except those to long polls.
     """
 
     def __init__(self, shared: ServerContext, owner: ConnectionOwner) -> None:
@@ -95,13 +95,13 @@ class BookieConnection(Protocol):
         self._cut: IDelayedCall | None = None
         self._is_closing = self._is_lost = self._is_draining = self._is_ended = False
         self._is_reading = True
-        self._turns = 0  # Since reads from the disk were begun.
+        self._turns = 0  # Turns since the last start of disk reads.
         self._host = ""
 
     # Called by the transport -------------------------------------------------------------------
 
     def connectionMade(self) -> None:
-        """Start serving a client."""
+        """Begin to serve the client."""
         transport = self._transport()
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
@@ -115,7 +115,7 @@ class BookieConnection(Protocol):
         self.update_reading()
 
     def dataReceived(self, data: bytes) -> None:
-        """Obey the frames that are complete now."""
+        """Handle the frames that are complete now."""
         if self._is_closing:
             return
         turns, dispatch = self._shared.turns, self._dispatch
@@ -135,23 +135,23 @@ class BookieConnection(Protocol):
             turns.others_ask()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
-        """Go on in TLS."""
+        """Continue in TLS."""
         self._answers.is_held = False
         self._admission.handshake_completed()
         self._answers.flush()
 
     def readConnectionLost(self) -> None:  # noqa: N802 - Twisted's.
-        """Answer what has come, then close: the client sends nothing more."""
+        """Answer the received requests, then close: the client sends no more."""
         self._is_ended = True
         self._replies.drop_polls()
         self.update_reading()
         self._close_if_done()
 
     def writeConnectionLost(self) -> None:  # noqa: N802 - Twisted's.
-        """Do nothing: the bookie never ends its half alone."""
+        """Do nothing: the bookie never closes only its half."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Drop answers that cannot be sent; adds in progress are still stored."""
+        """Drop the unsent answers; adds in progress are still stored."""
         broken = not (self._is_closing or self._is_ended or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)
@@ -166,19 +166,19 @@ class BookieConnection(Protocol):
         self._shared.backpressure.end(self._load)
         self._replies.drop()
         self._owner.connection_lost(self, self._host, broken=broken)
-        # What is left of the connection refers to itself, and may wait long for a full collection
-        # of garbage. A transport in TLS has 50 KB, and an error has the frames that it passed.
+        # The remaining objects refer to each other and may wait long for a full garbage collection.
+        # A TLS transport has 50 KB, and an error keeps the frames of its traceback.
         self.transport = None
         reason.cleanFailure()
 
     def pauseProducing(self) -> None:
-        """Stop making answers: the client does not take them as fast as we do."""
+        """Stop making answers: the client reads too slowly."""
         self._answers.is_stalled = True
         self._dispatch.waiting.answer_s = self._shared.clock.seconds()
         self.update_reading()
 
     def resumeProducing(self) -> None:
-        """Go on with what had to wait."""
+        """Continue with the requests that had to wait."""
         self._answers.is_stalled = False
         self._dispatch.waiting.answer_s = None
         self._shared.unsent.taken(self)
@@ -190,7 +190,7 @@ class BookieConnection(Protocol):
     # Called by the server and its parts --------------------------------------------------------
 
     def update_reading(self) -> None:
-        """Read from the client, or not, as things stand."""
+        """Start or stop reading from the client, whichever is right now."""
         if self._is_lost:
             return
         shared = self._shared
@@ -215,21 +215,21 @@ class BookieConnection(Protocol):
             transport.resumeProducing() if wanted else transport.pauseProducing()
 
     def _update_read_size(self) -> None:
-        # Of Twisted's own transports alone.
+        # Only Twisted's own transports use ``bufferSize``.
         self._transport().bufferSize = self._shared.backpressure.read_bytes_max(self._load)
 
     def take_turn(self, requests_max: int) -> int:
-        """Take some of the requests that are here already; return how many were taken."""
+        """Handle some of the received requests; return how many."""
         if self._is_closing or self._is_draining or self._load.is_held:
-            return 0  # When reading goes on, ``update_reading`` has the connection wait again.
+            return 0  # When reading resumes, ``update_reading`` queues the connection again.
         self._dispatch.is_waiting = False
         self._go_on(requests_max)
-        # No turns are left out after one with large entries: it was long, and has ended.
+        # A turn with large entries was long, but has ended: no later turns are skipped for it.
         return min(self._dispatch.requests_taken, requests_max)
 
     @property
     def waiting(self) -> WaitTimes:
-        """For how long it keeps the bookie waiting."""
+        """The times since which the client keeps the bookie waiting."""
         waiting = self._dispatch.waiting
         waiting.is_idle = not (self._replies.count or self._dispatch.has_rest)
         if not self._dispatch.has_rest:
@@ -241,21 +241,21 @@ class BookieConnection(Protocol):
         return waiting
 
     def drain(self) -> None:
-        """Take no more requests and close once the last is answered."""
+        """Accept no more requests; close after the last answer."""
         self._is_draining = True
         self._replies.drop_polls()
         self.update_reading()
         self._close_if_done()
 
     def time_is_up(self, limit: Limit) -> None:
-        """Cut the connection for what it does not do; a silent one is closed in order."""
+        """End the connection, which is over ``limit``: close if idle, else cut."""
         if self._is_closing:
             return
         self._shared.hits.hit(limit, self._host)
         self._close() if limit is Limit.IDLE else self.abort()
 
     def abort(self) -> None:
-        """Cut the connection, whatever is still to be sent."""
+        """Cut the connection without sending the remaining answers."""
         self._is_closing = self._answers.is_closed = True
         if not self._is_lost:
             self._transport().abortConnection()
@@ -285,7 +285,7 @@ class BookieConnection(Protocol):
             self._admission.go_on()
 
     def _go_on(self, requests_max: int = SLICE_REQUESTS) -> None:
-        """Take up what had to wait."""
+        """Continue with the requests that had to wait."""
         intake = self._dispatch
         intake.is_stopped = False
         is_ending = self._is_closing or self._is_draining
@@ -296,9 +296,9 @@ class BookieConnection(Protocol):
         self._close_if_done()
 
     def _start_fetches(self) -> None:
-        """Read from the disk what came together; with more to come soon, a full batch at least.
+        """Start the disk reads of the requests so far; if more requests wait, in full batches.
 
-        As many turns later at the latest: a client may always have more to come.
+        Start them after ``BATCH_MAX`` turns in any case: a client may send without pause.
         """
         self._turns += 1
         has_more = self._dispatch.is_waiting and self._replies.count < BATCH_MAX
@@ -308,12 +308,12 @@ class BookieConnection(Protocol):
                 self._shared.fast_adds.store()
             self._replies.lanes.start()
             if self._dispatch.is_stopped_for_nothing:
-                # All was answered at once: no fetch ends that would have it go on.
+                # All requests were answered at once, so no end of a fetch resumes the connection.
                 self._dispatch.is_stopped, self._dispatch.is_waiting = False, True
                 self.update_reading()
 
     def _fetched(self) -> None:
-        """Go on with the requests that were left for too many answers waited already."""
+        """Continue with the requests that waited because too many answers were queued."""
         if self._dispatch.is_stopped_for_nothing and not self._is_lost:
             self._go_on()
 
@@ -333,7 +333,7 @@ class BookieConnection(Protocol):
         self._close()
 
     def _close(self) -> None:
-        """Send what has been answered, then close; cut if the client does not take it."""
+        """Send the answers, then close; cut if the client does not read them."""
         if self._is_closing:
             return
         self._answers.flush()
@@ -344,10 +344,10 @@ class BookieConnection(Protocol):
         transport.unregisterProducer()
         transport.loseConnection()
         if self._admission.is_in_tls:
-            # The end of TLS is an exchange: without reading, its answer never comes.
+            # The end of TLS is an exchange: its answer must be read.
             transport.resumeProducing()
         self._cut = self._shared.clock.callLater(CLOSE_S, transport.abortConnection)
 
     def _transport(self) -> Any:
-        """Return what is ITransport, IConsumer, IPushProducer and mostly ITCPTransport in one."""
+        """Return the transport: ITransport, IConsumer, IPushProducer and mostly ITCPTransport."""
         return self.transport

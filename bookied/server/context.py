@@ -1,4 +1,4 @@
-"""What the connections of one bookie have in common."""
+"""The objects that all connections of one bookie share."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class AccessRules:
-    """What clients have to do before they may ask for anything."""
+    """The authentication and TLS that the bookie requires of clients."""
 
     tls: TlsContexts | None = None
-    """What is offered to clients that ask for it with START_TLS."""
+    """The TLS contexts for START_TLS; None if TLS is not offered."""
     tls_required: bool = False
-    """Whether they may do nothing before."""
+    """Whether requests before START_TLS are refused."""
     auth: Authenticator | None = None
-    """How clients show who they are before they may do anything else."""
+    """The authentication method; None if clients need not authenticate."""
 
 
 class ServerContext:
-    """The rules of the bookie, and what bounds all its connections together."""
+    """The bookie, and the limits of all its connections together."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ServerContext:
         self.bookie, self.access = bookie, access
         self.clock, self.run_blocking = clock, run_blocking
         self.run_long: RunBlocking = partial(DeferredSemaphore(1).run, run_blocking)
-        """Runs one function at a time, each in a thread."""
+        """Runs functions in threads, one function at a time."""
         self.frame_bytes_max = settings.frame_bytes_max
         self.tcp_keep_alive = settings.tcp_keep_alive
         self.stats = bookie.stats
@@ -89,13 +89,13 @@ class ServerContext:
         self._give_way, self._limited_ns = give_way, 0
 
     def obey(self, limits: ServerLimits) -> None:
-        """Go by other limits from now on."""
+        """Use these limits from now on."""
         self.backpressure.limits = limits
         self.half_frames.bytes_max = limits.half_frames_bytes_max
         self.unsent.bytes_max = limits.unsent_bytes_max
 
     def let_journals_run(self) -> None:
-        """Let the journals' threads run, where adds wait for them."""
+        """Let the journals' threads run if adds wait for them."""
         if self.backpressure.adds_in_flight:
             self._give_way()
 

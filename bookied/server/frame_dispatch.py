@@ -1,4 +1,4 @@
-"""One client's bytes: cut into frames, and each frame to the part that answers it."""
+"""The frames of one client, and their dispatch to the parts that answer them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from wire.other_protocols import TLS_BEGIN
 _LENGTH: Final = struct.Struct(">i")
 
 READS_IN_ONE: Final = 8
-"""Reads taken in bulk that count as one request: together they take about as long."""
+"""Reads handled in bulk that count as one request: together they take about as long."""
 
 PAGES_IN_ONE: Final = 8
-"""Pages of the index that adds begin, likewise; 1,000 ledgers may need one at the same time."""
+"""New index pages of adds that count as one request; 1,000 ledgers may need a page at once."""
 
 READ_REQUEST_BYTES: Final = 128 * 1024
-"""So many bytes of entries count as one request: reading and sending them takes about as long."""
+"""Bytes of entries read that count as one request: reading and sending takes about as long."""
 
 CHECKED_BYTES: Final = 64 * 1024
-"""With so much of a frame here, it is refused if it will take too long to read."""
+"""Received bytes of a frame after which its begin is checked for too many fields."""
 
 
 class FrameDispatch:
-    """Takes frames off what a client sends, in order: adds and reads in bulk, the rest one by one.
+    """The decoder of a client's frames, in order: adds and reads in bulk, the others one by one.
 
-    What is left is the begin of a frame, or whole frames while the client does not take its
-    answers, has too many reads waiting (``is_stopped``) or waits for its turn (``is_waiting``).
-    Both are counted over all connections.
+    The undecoded rest is the begin of a frame. It contains complete frames while the client does
+    not read its answers, while too many reads wait (``is_stopped``) or until the next turn
+    (``is_waiting``). Both kinds of rest are limited over all connections.
     """
 
     def __init__(
@@ -63,39 +63,39 @@ class FrameDispatch:
         self._must_queue = replies.lanes.is_waiting
         self._rest: list[bytes] = []
         self._rest_at = self._rest_bytes = self._frame_bytes = 0
-        self._plain_bytes = 0  # So much of the rest had its looks, and goes to the plain path.
+        self._plain_bytes = 0  # Bytes of the rest that the bulk decoders have rejected.
         self.is_stopped = False
-        """Whether no more is taken until reads have come back from the disk."""
+        """Whether no frame is handled until disk reads have ended."""
         self.is_waiting = False
-        """Whether no more is taken until the connection's next turn."""
+        """Whether no frame is handled until the connection's next turn."""
         self.is_handshake_next = False
-        """Whether that is a turn of those that begin TLS."""
+        """Whether the next turn is one for TLS handshakes."""
         self.requests_taken = 0
-        """How many requests ``take`` took, as it counts them."""
+        """Number of requests that the last ``take`` handled, as ``take`` counts them."""
         self.waiting = WaitTimes(shared.clock.seconds())
-        """For how long the client keeps the bookie waiting."""
+        """The times since which the client keeps the bookie waiting."""
 
     @property
     def has_rest(self) -> bool:
-        """Whether anything is left."""
+        """True if received bytes are left."""
         return bool(self._rest_bytes)
 
     @property
     def has_frames(self) -> bool:
-        """Whether what is left may be taken."""
+        """True if the rest may contain a complete frame."""
         return bool(self._rest) and self._rest_bytes >= self._frame_bytes
 
     @property
     def is_stopped_for_nothing(self) -> bool:
-        """Whether reads have come back from the disk, so that more may be taken."""
+        """True if the dispatch is stopped, but disk reads have ended and more may be handled."""
         return self.is_stopped and not (self._replies.lanes.is_full or self._answers.is_stalled)
 
     def drop(self) -> None:
-        """Forget what is left."""
+        """Drop the rest."""
         self._rest = []
 
     def hold(self, data: bytes) -> bool:
-        """Keep what has come until the connection's turn; return whether that may be."""
+        """Keep ``data`` until the connection's turn; return False if that is not possible."""
         if self._rest or self._answers.is_held:
             return False
         self._rest, self._rest_bytes, self.is_waiting = [data], len(data), True
@@ -103,26 +103,25 @@ class FrameDispatch:
 
     @property
     def holds_few(self) -> bool:
-        """Whether what is kept seems to be no more than a slice, if all frames are as the first."""
+        """True if the rest is at most one slice, if all frames are as long as the first."""
         data = self._rest[0]
         frame_bytes = _LENGTH.size + int.from_bytes(data[: _LENGTH.size], "big")
         return len(data) <= SLICE_REQUESTS * READS_IN_ONE * frame_bytes
 
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
-        """Obey the frames that are complete now that ``data`` has come, at most so many of them.
+        """Handle the frames that are complete with ``data``, at most ``requests_max`` of them.
 
-        Adds that are taken in bulk do not count, but ``PAGES_IN_ONE`` pages of the index that they
-        begin count as one. Of reads ``READS_IN_ONE`` count as one, as do ``READ_REQUEST_BYTES`` of
-        their entries, and each ledger that is taken into memory. A TLS handshake always waits for
-        its turn.
+        Adds in bulk do not count, except that ``PAGES_IN_ONE`` new index pages count as one
+        request. ``READS_IN_ONE`` reads count as one, as do ``READ_REQUEST_BYTES`` of their entries
+        and each ledger that is loaded into memory. A TLS handshake always waits for its turn.
 
         Raises:
-            RemoteProtocolError: the framing is broken, or a request cannot be.
-            TlsOrderError: a request where only TLS may come.
+            RemoteProtocolError: the framing is broken, or a request is invalid.
+            TlsOrderError: a request arrived where only TLS is allowed.
         """
         self.requests_taken = 0
         if self._admission.check is not None:
-            requests_max = 1  # It is a stranger's: others come first.
+            requests_max = 1  # Not authenticated: other clients are first.
         at, is_turn = 0, self.is_handshake_next and not data
         if self._rest:
             if data:
@@ -146,13 +145,13 @@ class FrameDispatch:
                 self.is_waiting = at < end
                 break
             begin = at
-            if answers.is_held:  # TLS is on its way.
+            if answers.is_held:  # The client has started TLS.
                 if data.startswith(TLS_BEGIN[:1], at):
                     self.is_waiting = self.is_handshake_next = not is_turn
                     if not is_turn:
                         break
                     self._rest, self._rest_bytes = [], 0
-                    self._client.update_reading()  # Before the transport is another one.
+                    self._client.update_reading()  # Before ``startTLS`` replaces the transport.
                     admission.begin_handshake(data[at:])
                     return
             elif admission.check is None and at >= plain_until:
@@ -163,7 +162,7 @@ class FrameDispatch:
                 if at == end:
                     break
                 if self.requests_taken >= requests_max:
-                    continue  # The rest has its turn later.
+                    continue  # The rest waits for a later turn.
                 taken = self._take_reads(data, at, requests_max)
                 at, is_new = taken.end, is_new or taken.end > begin
                 if taken.left:
@@ -177,7 +176,7 @@ class FrameDispatch:
                 self._frame_bytes = frame_bytes
                 break
             if at > begin:
-                continue  # What follows may be plain too, but of another kind or journal.
+                continue  # The next frame may be plain too, but of another kind or journal.
             self._handle(self._request(data, at, frame_bytes), frame_bytes)
             self.requests_taken += 1
             at, is_new = at + frame_bytes, True
@@ -190,7 +189,7 @@ class FrameDispatch:
             self._client.update_reading()
 
     def _keep(self, data: bytes, at: int, end: int, plain_until: int) -> None:
-        """Keep what is left from ``at`` on: copied, unless that would copy most of it again."""
+        """Keep the bytes from ``at`` on: as a copy, unless most of them would be copied again."""
         self._rest_at = at if 2 * at < end else 0
         rest = data if self._rest_at else data[at:]
         self._rest = [rest] if at < end else []
@@ -198,14 +197,17 @@ class FrameDispatch:
         self._plain_bytes = max(0, plain_until - at)
 
     def _note_half(self, new_bytes: int) -> None:
-        """Count what is here of a frame, and look at its begin once enough of it is here."""
+        """Count the received bytes of a frame.
+
+        Check its begin once ``CHECKED_BYTES`` are received.
+        """
         self._shared.half_frames.note(self._client, self._rest_bytes)
         if self._rest_bytes - new_bytes < CHECKED_BYTES <= self._rest_bytes:
             begin = b"".join(self._rest)[self._rest_at + _LENGTH.size :]
             self._framing.insist_begin(begin)
 
     def _note_rest(self, *, is_new: bool) -> None:
-        """Count what is left: whole frames behind answers not taken, or the begin of a frame."""
+        """Count the rest: complete frames behind unread answers, or the begin of a frame."""
         waiting, is_stalled = self.waiting, self._answers.is_stalled
         if not self._rest_bytes or is_stalled or self.is_stopped or self.is_waiting:
             waiting.frame_s = None
@@ -226,7 +228,7 @@ class FrameDispatch:
         return taken
 
     def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:
-        """Return the request in the frame at ``at``, which is complete unless it is refused."""
+        """Return the request in the frame at ``at``: complete, unless its length is invalid."""
         framing, begin = self._framing, at + _LENGTH.size
         if _LENGTH.size < frame_bytes <= framing.frame_bytes_max:
             return framing.decode(data[begin : at + frame_bytes])
@@ -242,7 +244,8 @@ class FrameDispatch:
             cancel = self._answer(received, reply)
         except BaseException:
             if not reply.is_given:
-                self._replies.settle(reply)  # Nothing else will: the connection will be closed.
+                # No other code settles it: the connection will be closed.
+                self._replies.settle(reply)
             raise
         if cancel is not None and not reply.is_given:
             self._replies.keep_poll(reply, cancel)
@@ -267,7 +270,7 @@ class FrameDispatch:
         return cancel
 
     def _begin_tls(self, reply: Reply) -> None:
-        """Agree to START_TLS, in clear; nothing else goes out until the handshake is over."""
+        """Accept START_TLS, in clear; no other answer is sent before the handshake has ended."""
         self._admission.insist_first()
         self._replies.send(reply, StartTlsResponse(ReturnCode.EOK))
         self._answers.flush()
@@ -277,7 +280,10 @@ class FrameDispatch:
     def _check_access(
         self, check: AccessCheck, received: ReceivedRequest, reply: Reply
     ) -> Cancel | None:
-        """Answer a client that has not authenticated, later where its address guesses."""
+        """Answer a client that has not authenticated.
+
+        Wait first if its address guesses passwords.
+        """
         wait_s = check.wait_s(received.request)
         if not wait_s:
             self._answer_of_check(check, received, reply)

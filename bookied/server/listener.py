@@ -1,7 +1,7 @@
 """The bookie's port: bound early, so that a port in use stops the start; served only when ready.
 
-Between ``bind`` and ``listen`` clients are refused by the system, rather than kept waiting for a
-replay to end.
+Between ``bind`` and ``listen`` the system refuses clients. Otherwise they would wait until the
+journal replay ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bookied.server.limits.handshake_turns import HandshakeTurns
 BACKLOG: Final = 512
 
 UNSENT_BYTES: Final = 128 * 1024
-"""What the system takes of a client's answers beyond those on their way to the client.
+"""Bytes of a client's answers that the system buffers beyond those already sent.
 
-It takes megabytes otherwise, which bookied would read and copy for each client that reads nothing.
+The default is megabytes, which bookied would read and copy for each client that reads nothing.
 """
 
 ACCEPTS_MAX: Final = 1
@@ -32,7 +32,7 @@ ACCEPTS_MAX: Final = 1
 
 
 class BoundPort(Protocol):
-    """A port that is ours and not yet served, or served."""
+    """A port that is bound, and served after ``listen``."""
 
     @property
     def port(self) -> int: ...
@@ -41,30 +41,30 @@ class BoundPort(Protocol):
         """Accept connections from now on.
 
         Raises:
-            PortInUseError: another process has begun to listen there.
+            PortInUseError: another process has begun to listen on the port.
         """
         ...
 
     async def close(self) -> None:
-        """Accept no more connections; the accepted ones stay."""
+        """Accept no more connections; open connections remain."""
         ...
 
 
 class Listener(Protocol):
-    """Where ports come from."""
+    """A factory of bound ports."""
 
     def bind(self, host: str, port: int) -> BoundPort:
-        """Take a port; ``host`` is an address of this machine, or empty for all of them.
+        """Bind a port; ``host`` is an address of this machine, or empty for all addresses.
 
         Raises:
-            PortInUseError: another process has it.
-            AddressError: the address is not ours, or we may not have the port.
+            PortInUseError: another process uses the port.
+            AddressError: the address is not of this machine, or the port is not permitted.
         """
         ...
 
 
 class TcpListener:
-    """TCP ports on a Twisted reactor. Clients in TLS of all ports take turns."""
+    """TCP ports on a Twisted reactor. The TLS clients of all ports share one queue of turns."""
 
     def __init__(self, reactor: IReactorSocket, keep_alive: KeepAlive | None = None) -> None:
         self._reactor, self._keep_alive = reactor, keep_alive or KeepAlive()
@@ -112,10 +112,10 @@ class _TcpPort:
 
 
 def _accept_few(port: Any) -> None:
-    """Have a port of Twisted's accept at most ``ACCEPTS_MAX`` connections at a time.
+    """Have a Twisted port accept at most ``ACCEPTS_MAX`` connections in one turn of the reactor.
 
-    Twisted accepts as many as there are, and hundreds at a time where clients keep connecting and
-    leaving. Those in the backlog wait for the next turn.
+    Twisted accepts all waiting connections: hundreds, if clients connect and leave all the time.
+    With this, the others wait in the backlog for the next turn.
     """
     do_read = port.doRead
 
@@ -134,7 +134,7 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if dual:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Connections have it from the port.
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Connections inherit it from the port.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind((host, port))
     except OSError as error:

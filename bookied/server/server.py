@@ -1,4 +1,4 @@
-"""A bookie's connections: bytes to requests, answers to bytes, and never more than it can hold."""
+"""The server of a bookie: its connections, bounded in number and memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = Logger()
 
 
 class BookieServer(Factory):
-    """Makes a ``BookieConnection`` of each client, and lets none outrun the disks.
+    """The factory of ``BookieConnection``s, which makes clients wait if the disks are slower.
 
-    ``on_synced`` belongs to the journals: what they call on the reactor, once a group.
+    The journals call ``on_synced`` on the reactor, once for each group.
     """
 
     noisy = False
@@ -48,12 +48,12 @@ class BookieServer(Factory):
             bookie: the rules.
             clock: the reactor.
             run_blocking: runs a disk read, such as ``partial(deferToThreadPool, reactor, pool)``.
-            limits: when to let clients wait; the default takes the storage's own limits.
-            settings: what holds for every connection.
-            access: what clients have to do before they may ask for anything.
+            limits: the limits at which clients wait; the default uses the storage's own limits.
+            settings: the settings of every connection.
+            access: the required authentication and TLS.
             clients_wait: gets True when clients have to wait for their turn, False when none does.
-            give_way: lets the journals' threads run; called while adds wait for them, when clients
-                have to wait for their turn and when one comes or goes.
+            give_way: lets the journals' threads run. Called while adds wait for the journals: when
+                clients wait for their turn, and when a connection is opened or closed.
         """
         self.settings = settings = settings or ConnectionSettings()
         self.shared = shared = ServerContext(
@@ -70,9 +70,11 @@ class BookieServer(Factory):
         self.hits, self.backpressure = shared.hits, shared.backpressure
         self.half_frames, self.unsent = shared.half_frames, shared.unsent
         self.connections: dict[BookieConnection, None] = {}
-        """In the order they came, which a simulation can play again."""
+        """In order of arrival, so that a simulation is repeatable."""
         self.connections_broken = 0
-        """How many ended without an end: reset, or given up by the system for silence."""
+        """Number of connections that were not closed in order: reset, or timed out by the
+        system.
+        """
         self._counts = ConnectionCounts(self.hits, clock)
         self._watch = TimeoutWatch(clock, settings.timeouts, lambda: self.connections)
         self._is_in_group = False
@@ -81,7 +83,10 @@ class BookieServer(Factory):
         self._cut: IDelayedCall | None = None
 
     def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:
-        """Accept a client; while draining, or beyond a limit, it is turned away at once."""
+        """Accept a client.
+
+        Return None, which closes its connection, at a limit or while draining.
+        """
         self.shared.let_journals_run()
         host = str(getattr(addr, "host", ""))
         if self._drained is not None or self._counts.refuses(host, self.settings):
@@ -89,14 +94,14 @@ class BookieServer(Factory):
         return BookieConnection(self.shared, self)
 
     def take(self, limits: ServerLimits, settings: ConnectionSettings) -> None:
-        """Obey other limits from now on; connections that are there stay."""
+        """Use these limits and settings from now on; open connections remain."""
         self.shared.obey(limits)
         self.settings = settings
         self._watch.take(settings.timeouts)
 
     @property
     def access(self) -> AccessRules:
-        """What clients have to do before they may ask for anything; others hold for new ones."""
+        """The required authentication and TLS; a new value applies to new connections."""
         return self.shared.access
 
     @access.setter
@@ -104,9 +109,10 @@ class BookieServer(Factory):
         self.shared.access = access
 
     def before_event(self, whose: object) -> None:
-        """Gather the adds of clients that have asked at once, up to another's event, or the last.
+        """Gather adds while the events are those of clients; store them before any other event.
 
-        Nothing else may look at a ledger, or at a storage, before they are stored.
+        Call this before each event. No other code may see a ledger or a storage before the gathered
+        adds are stored.
         """
         adds = self.shared.fast_adds
         adds.is_gathering = isinstance(getattr(whose, "protocol", None), BookieConnection)
@@ -114,7 +120,7 @@ class BookieServer(Factory):
             adds.store()
 
     def on_synced(self, done: Iterable[Callable[[], object] | list[TakenRead]]) -> None:
-        """Answer all whose records a journal group has made durable; one write a connection."""
+        """Answer the requests that a journal group has made durable; one write a connection."""
         self._is_in_group = True
         try:
             for each in done:
@@ -136,7 +142,7 @@ class BookieServer(Factory):
             log.failure("a response could not be sent")
 
     def flush_soon(self, answers: AnswerBuffer) -> None:
-        """Send what is gathered, at the end of the journal group if in one."""
+        """Send the answers at the end of the current journal group, or now if there is no group."""
         if self._is_in_group:
             self._unflushed.append(answers)
         else:
@@ -144,16 +150,16 @@ class BookieServer(Factory):
 
     @property
     def reads_pending(self) -> int:
-        """How many reads wait for the disk."""
+        """The number of reads that wait for the disk."""
         return self.shared.pending_reads.count
 
     @property
     def held_back(self) -> int:
-        """How many clients are not read, because too much is in flight."""
+        """The number of clients that are not read because too much is in flight."""
         return self.backpressure.held
 
     def drain(self, timeout_s: float) -> Deferred[None]:
-        """Take no more requests, answer those there are, close; cut what takes too long.
+        """Accept no more requests, answer the pending ones, and close; cut after ``timeout_s``.
 
         Long polls are dropped. The caller has closed the port already.
         """
@@ -167,13 +173,13 @@ class BookieServer(Factory):
         return self._drained
 
     def connection_made(self, connection: BookieConnection, host: str) -> None:
-        """Take a connection in."""
+        """Register a connection."""
         self.connections[connection] = None
         self._counts.opened(connection, host)
         self._watch.begin()
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self.shared.fast_adds.store()
         self.shared.let_journals_run()
         self.connections_broken += broken

@@ -1,4 +1,4 @@
-"""What one client may do: nothing before it has authenticated, and in TLS where that is asked."""
+"""The admission of one client: authentication and TLS, if the settings require them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from wire.framing import ServerConnection
 from wire.messages import Request
 
 UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 10 * 1024
-"""The longest frame of a client that has yet to show who it is, as before TLS where that is asked.
+"""The longest frame of a client that has not passed its check.
 
-A login takes less, and what is longer would be refused when it is all there.
+A login is shorter, and a longer frame would be refused after it is complete.
 """
 
 
 class Admission:
     """The access check of one client, if any, and its change to TLS.
 
-    Until a client has passed its check, its frames are short. START_TLS puts a new check before the
-    client: an attacker on the way could have shown what was shown in clear.
+    Until a client has passed its check, its frames are short. After START_TLS the client has a new
+    check: an attacker on the network could have authenticated in clear.
     """
 
     def __init__(self, shared: ServerContext, framing: ServerConnection) -> None:
@@ -32,13 +32,13 @@ class Admission:
         self.host = ""
         """The client's address, for the log."""
         self.address = ""
-        """The same, as it counts for what all clients share."""
+        """The address group of the client, for limits that all clients share."""
         self.check: AccessCheck | None = None
-        """What answers the client's requests; None if the bookie does."""
+        """The check that answers the client's requests; None if the bookie answers them."""
         self._upgrade: TlsUpgrade | None = None
 
     def begin(self, transport: Any) -> None:
-        """Put the first check before the client of a transport."""
+        """Set the first check of the client on ``transport``."""
         self._transport, self.host = transport, host_of(transport)
         self.address = group_of(self.host)
         self._set_check(
@@ -56,7 +56,7 @@ class Admission:
         return TlsRequired(self._shared.stats, self.host, self._shared.refusals.report)
 
     def _set_check(self, check: AccessCheck | None) -> None:
-        """Set the client's check, or none; frames are short while there is one."""
+        """Set or remove the client's check, and the frame limit that belongs to it."""
         self.check = check
         largest = self._shared.frame_bytes_max
         self._framing.frame_bytes_max = (
@@ -64,15 +64,15 @@ class Admission:
         )
 
     def pass_if_open(self) -> None:
-        """Let the client through if it has authenticated."""
+        """Remove the check if the client has authenticated."""
         if self.check is not None and self.check.is_open:
             self._set_check(None)
 
     def insist_allowed(self, request: Request) -> None:
-        """Refuse what may not come between START_TLS and the handshake.
+        """Refuse a request that may not arrive between START_TLS and the handshake.
 
         Raises:
-            TlsOrderError: it may not.
+            TlsOrderError: the request may not arrive there.
         """
         if self._upgrade is not None and not self._upgrade.is_over:
             self._upgrade.insist_allowed(request)
@@ -81,20 +81,20 @@ class Admission:
 
     @property
     def is_in_tls(self) -> bool:
-        """Whether the handshake is over."""
+        """True if the handshake has ended."""
         return self._upgrade is not None and self._upgrade.is_over
 
     def insist_first(self) -> None:
         """Refuse a second START_TLS.
 
         Raises:
-            TlsOrderError: it is.
+            TlsOrderError: this is the second START_TLS.
         """
         if self._upgrade is not None:
             raise TlsOrderError("START_TLS twice")
 
     def upgrade(self) -> None:
-        """Wait for the first record of TLS: the agreement to it was sent."""
+        """Wait for the first record of TLS: START_TLS was accepted."""
         shared = self._shared
         assert shared.access.tls is not None
         self._set_check(self._auth_check())
@@ -107,17 +107,17 @@ class Admission:
         )
 
     def begin_handshake(self, data: bytes) -> None:
-        """Have the handshake begin with ``data`` once ``go_on`` is called."""
+        """Keep ``data``, the first bytes of the handshake, for ``go_on``."""
         assert self._upgrade is not None
         self._upgrade.begin(data)
 
     def go_on(self) -> None:
-        """Begin the handshake if its first bytes are there. May call the connection back."""
+        """Begin the handshake if its first bytes are received. May call the connection back."""
         if self._upgrade is not None:
             self._upgrade.go_on()
 
     def handshake_completed(self) -> None:
-        """Go on in TLS."""
+        """Continue in TLS."""
         assert self._upgrade is not None
         self._upgrade.completed()
         if self.check is not None:
@@ -125,7 +125,7 @@ class Admission:
             self.pass_if_open()
 
     def lost(self, error: BaseException | None) -> None:
-        """Note that the connection has gone."""
+        """Note that the connection is lost."""
         if self._upgrade is not None:
             self._upgrade.lost(error)
         self._transport = self._upgrade = None
@@ -137,6 +137,6 @@ class Admission:
         refuse_tls(self._shared.stats, self._shared.refusals.report, self.host, error)
 
     def refuse_key(self, ledger_id: int) -> None:
-        """Log a client that has another password than a ledger."""
+        """Log a client that does not have the password of the ledger."""
         why = f"it does not give the password that ledger {ledger_id} was made with"
         self._shared.refusals.report(self.host, "key", why)

@@ -1,9 +1,9 @@
-"""What a client may do before it has authenticated: only that, and begin TLS.
+"""Requests that the bookie accepts before a client has authenticated: only AUTH and START_TLS.
 
-How long its frames may be until then: ``bookied.server.tls_and_login``.
+``bookied.server.tls_and_login`` limits the frame length until then.
 
 Agrees with BookKeeper 4.18.0, AuthHandler.ServerSideHandler. Stricter: a refused token closes the
-connection in V3 too, after its answer, where Java's SASL plugin leaves the client without any.
+connection in V3 too, after the answer to it. Java's SASL plugin sends no answer.
 """
 
 from __future__ import annotations
@@ -36,62 +36,62 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 REPORT_EVERY_S: Final = 60.0
-"""How often it is told that one host is refused for one kind of reason."""
+"""Seconds between two log lines about the same address and kind of refusal."""
 
 REPORTED_MAX: Final = 1000
-"""Hosts and kinds of reasons that are remembered for that; beyond it all are forgotten."""
+"""Addresses and kinds that are remembered for ``REPORT_EVERY_S``; with more, all are forgotten."""
 
 log = Logger()
 
 
 ReportRefusal = Callable[[str, str, str], None]
-"""Takes a host, a kind of reason, and the reason."""
+"""A function that gets a host, a kind of refusal, and the reason."""
 
 
 class AuthExchange(Protocol):
-    """One client's attempt to show who it is."""
+    """The authentication of one client."""
 
     plugin: str
-    """The name that its messages must bear."""
+    """The plugin name that the client's AUTH messages must have."""
 
     @property
     def user(self) -> str | None:
-        """Who it is, once that is shown."""
+        """The name or role of the authenticated client; None before."""
         ...
 
     def answer(self, token: bytes) -> bytes:
-        """Return what to send back.
+        """Return the token to send back.
 
         Raises:
-            AuthenticationError: refused.
+            AuthenticationError: the client is refused.
         """
         ...
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """Hear that the connection is in TLS now, and what the client has shown for that.
+        """Check the client's certificate, now that the connection uses TLS.
 
         Raises:
-            AuthenticationError: refused.
+            AuthenticationError: the client is refused.
         """
         ...
 
 
 class Authenticator(Protocol):
-    """How clients of a bookie show who they are."""
+    """The method by which clients of a bookie authenticate."""
 
     def begin(self) -> AuthExchange:
-        """Return what one connection needs."""
+        """Return a new exchange, for one connection."""
         ...
 
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""
     host = str(getattr(transport.getPeer(), "host", "somebody"))
-    return host.removeprefix("::ffff:")  # One that came by IPv4 to a socket for both.
+    return host.removeprefix("::ffff:")  # An IPv4 client of a dual-stack socket.
 
 
 class Refusals:
-    """Tells of clients that are refused: each address and kind of reason once in a while.
+    """The log of refused clients: one line a minute for each address and kind of refusal.
 
     An IPv6 network counts as one address.
     """
@@ -101,7 +101,10 @@ class Refusals:
         self._reported_s: dict[tuple[str, str], float] = {}
 
     def report(self, host: str, kind: str, why: str) -> None:
-        """Log it, unless that was done lately; what the client chose is in ``why`` only."""
+        """Log a refusal, unless one of this address and kind was logged in the last minute.
+
+        Only ``why`` may contain text that the client chose.
+        """
         now_s, key = self._clock.seconds(), (group_of(host), kind)
         if now_s - self._reported_s.get(key, -REPORT_EVERY_S) < REPORT_EVERY_S:
             return
@@ -113,37 +116,37 @@ class Refusals:
 
 @attrs.frozen
 class Verdict:
-    """What becomes of a request; without a response there is none to give in its protocol."""
+    """The answer to a refused or AUTH request; None if its protocol has no answer for it."""
 
     response: Response | None
     closes: bool = False
 
 
 class AccessCheck(Protocol):
-    """Decides about requests of a client that is not authenticated yet."""
+    """The check of the requests of a client that has not authenticated yet."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the client may ask for anything."""
+        """True if the client has authenticated and may send any request."""
         ...
 
     def wait_s(self, request: Request) -> float:
-        """Return how long to wait before a request is judged; called once for each."""
+        """Return the seconds to wait before ``judge``; call this once for each request."""
         ...
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
-        """Answer a request, which is not obeyed."""
+        """Return the answer to a request, without executing the request."""
         ...
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """Hear that the connection is in TLS now."""
+        """Check the client's certificate, now that the connection uses TLS."""
         ...
 
 
 class TlsRequired:
-    """Refuses all requests before START_TLS, where nothing is served in clear, passwords included.
+    """The check that refuses all requests before START_TLS, so that no password is sent in clear.
 
-    A connection that begins TLS has another check from then on, or none.
+    After START_TLS the connection has another check, or none.
     """
 
     is_open = False
@@ -152,21 +155,21 @@ class TlsRequired:
         self._stats, self._host, self._report = stats, host, report
 
     def wait_s(self, request: Request) -> float:  # noqa: ARG002
-        """Return 0: a refusal takes no time."""
+        """Return 0: a refusal needs no delay."""
         return 0.0
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
-        """Refuse a request, whatever it is."""
+        """Refuse the request."""
         self._stats.requests_unauthenticated += 1
-        self._report(self._host, "clear", "it asks without TLS, and tlsRequired is set")
+        self._report(self._host, "clear", "it sent a request without TLS, but tlsRequired is set")
         return _refused(request, reply_to)
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """Hear of TLS: never, for then there is another check."""
+        """Do nothing; never called, because START_TLS replaces this check."""
 
 
 def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
-    """Return the refusal of what only others may ask, as Java's bookie gives it."""
+    """Return Java's answer to a request of a client that has not authenticated."""
     if reply_to.version is not ProtocolVersion.V2:
         return Verdict(ErrorResponse(ReturnCode.EUA))
     if isinstance(request, (AddRequest, ReadRequest)):
@@ -176,7 +179,7 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
 
 @attrs.define(eq=False)
 class AuthRequired:
-    """What one client may do until it has authenticated."""
+    """The check of one client that must authenticate."""
 
     _proof: AuthExchange
     _stats: RequestStats
@@ -187,11 +190,11 @@ class AuthRequired:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client may ask for anything."""
+        """True if the client has authenticated and may send any request."""
         return self._proof.user is not None
 
     def wait_s(self, request: Request) -> float:
-        """Return how long a password of this address has to wait."""
+        """Return the seconds that a password of this address has to wait."""
         if not isinstance(request, AuthRequest) or not request.payload:
             return 0.0
         wait_s = self._delays.wait_s(self._host)
@@ -199,7 +202,7 @@ class AuthRequired:
         return wait_s or 0.0
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
-        """Answer a request of a client that has not authenticated."""
+        """Return the answer to AUTH; refuse any other request."""
         if isinstance(request, AuthRequest):
             return self._authenticate(request, is_v2=reply_to.version is ProtocolVersion.V2)
         self._stats.requests_unauthenticated += 1
@@ -210,7 +213,7 @@ class AuthRequired:
     def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
         wanted = self._proof.plugin
         if request.plugin != wanted:
-            why = f"it speaks of plugin {request.plugin[:40]!r}, where {wanted} is wanted"
+            why = f"its plugin is {request.plugin[:40]!r}, but this bookie uses {wanted}"
             self._refuse("plugin", why)
             return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=is_v2)
         refused = Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=True)
@@ -227,7 +230,7 @@ class AuthRequired:
         return Verdict(AuthResponse(ReturnCode.EOK, wanted, token))
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """Hear that the connection is in TLS now."""
+        """Check the client's certificate, now that the connection uses TLS."""
         try:
             self._proof.tls_began(certificate)
         except AuthenticationError as error:

@@ -1,4 +1,4 @@
-"""The ways for clients to show who they are: by name and password (SASL), or by their certificate.
+"""The authentication methods: name and password (SASL), or a role in the client's certificate.
 
 Agree with BookKeeper 4.18.0: SASLBookieAuthProviderFactory, BookieAuthZFactory and CertUtils.
 """
@@ -22,16 +22,16 @@ from wire.messages import SASL
 from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Server
 
 CERTIFICATE_PLUGIN: Final = "BookieAuthZFactory"
-"""Its clients send no messages; the name is there for those that do."""
+"""The plugin name for certificates. Its clients send no AUTH messages."""
 
 _ROLES: Final = "0"
-"""The part of an organisational unit that has the roles: ``0:role,role;1:cluster``."""
+"""The code of the roles in an organisational unit: ``0:role,role;1:cluster``."""
 
 log = Logger()
 
 
 def open_authenticator(config: BookieConfig) -> Authenticator | None:
-    """Return what the settings ask for; ``None``: no client is asked.
+    """Return the authenticator of the settings; None if clients need not authenticate.
 
     Raises:
         SecurityError: the names and passwords cannot be read.
@@ -45,19 +45,19 @@ def open_authenticator(config: BookieConfig) -> Authenticator | None:
 
 
 def open_again(now: Authenticator, config: BookieConfig) -> Authenticator:
-    """Return what the settings and the files say now, or ``now`` where they cannot be used.
+    """Return an authenticator of the current settings and files, or ``now`` if they are unusable.
 
-    Exchanges in progress go on with what they began with.
+    Exchanges in progress keep their old names and passwords.
     """
     try:
         return open_authenticator(config) or now
     except SecurityError as error:
-        log.warn("users and passwords stay as they were: {error}", error=error)
+        log.warn("keeping the old users and passwords: {error}", error=error)
         return now
 
 
 class PasswordAuthenticator:
-    """DIGEST-MD5: those who know the password of a name that is allowed."""
+    """DIGEST-MD5: clients that know the password of an allowed user."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PasswordAuthenticator:
         allowed: re.Pattern[str],
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
-        """Let in those of ``users``, whose passwords these are, whose names are allowed."""
+        """Accept the names and passwords of ``users`` whose names match ``allowed``."""
         self._users, self._allowed, self._new_nonce = users, allowed, new_nonce
         if not any(map(allowed.fullmatch, self._users)):
             log.warn(
@@ -95,17 +95,17 @@ class _PasswordProof:
         return answer
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """A certificate is not a password."""
+        """Do nothing: a certificate does not replace the password."""
 
 
 class RoleAuthenticator:
-    """By certificate: those whose first role is one of these."""
+    """Certificates: clients whose first role is one of the allowed roles."""
 
     def __init__(self, roles: Collection[str]) -> None:
         self._roles = frozenset(roles)
 
     def begin(self) -> AuthExchange:
-        """Return what waits for a certificate."""
+        """Return an exchange that waits for a certificate."""
         return _RoleProof(self._roles)
 
 
@@ -117,7 +117,7 @@ class _RoleProof:
         self.user: str | None = None
 
     def answer(self, token: bytes) -> bytes:  # noqa: ARG002
-        raise AuthenticationError("it sends tokens, where its certificate decides")
+        raise AuthenticationError("it sent an AUTH token, but this bookie checks only certificates")
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
         roles = [] if certificate is None else roles_of(certificate)
@@ -133,5 +133,5 @@ def roles_of(certificate: x509.Certificate) -> list[str]:
     units = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     parts = str(units[0].value).split(";") if units else []
     found = [role for code, _, role in (part.partition(":") for part in parts) if code == _ROLES]
-    # Where a code is there twice, Java takes the last one.
+    # If a code appears twice, Java uses the last one.
     return [role.strip() for role in found[-1].split(",")] if found else []

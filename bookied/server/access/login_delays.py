@@ -1,7 +1,7 @@
-"""How long an address waits for the answer to its next password, after wrong ones.
+"""Delays of the answers to an address that has sent wrong passwords.
 
-Guessing is slow this way, from however many connections: the waits of one address add up. An IPv6
-network counts as one address.
+The delays slow down guessing, from any number of connections: the waits of one address add up. An
+IPv6 network counts as one address.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.server.limits.address_groups import group_of
 
 FREE_FAILURES: Final = 3
-"""Wrong passwords in a row that cost nothing: a client with an old password tries again."""
+"""Wrong passwords in a row without a delay: a client with an old password tries again."""
 
 FIRST_DELAY_S: Final = 0.25
 DELAY_S_MAX: Final = 5.0
 WAIT_S_MAX: Final = 20.0
-"""An answer that would come later than this is a refusal at once."""
+"""A password that would have to wait longer is refused at once."""
 
 FORGOTTEN_AFTER_S: Final = 300.0
 ADDRESSES_MAX: Final = 10_000
-"""Addresses that are remembered; with more, the one that failed longest ago is forgotten."""
+"""Addresses that are remembered; with more, the one with the oldest failure is forgotten."""
 
 
 @attrs.define
@@ -31,11 +31,11 @@ class _Failures:
     count: int = 0
     last_s: float = 0.0
     next_s: float = 0.0
-    """When the next answer may be given."""
+    """Earliest time of the next answer."""
 
 
 class LoginDelays:
-    """Wrong passwords by address, and what they cost."""
+    """The wrong passwords of each address, and the delays that they cause."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -49,15 +49,17 @@ class LoginDelays:
             found = _Failures()
         while len(self._failures) >= ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]
-        self._failures[group] = found  # After all others: the oldest are first.
+        self._failures[group] = found  # Moved to the end: the oldest failures are first.
         found.count += 1
         found.last_s = now_s
         found.next_s = max(found.next_s, now_s + _delay_s(found.count))
 
     def wait_s(self, host: str) -> float | None:
-        """Return how long to wait before a password is looked at; ``None``: refuse it at once.
+        """Return the seconds to wait before a password is checked.
 
-        Each call takes a turn of the address, so that passwords sent together wait in a row.
+        None: refuse the password at once.
+
+        Each call adds to the wait of the next call, so that passwords sent together wait in a row.
         """
         found, now_s = self._failures.get(group_of(host)), self._clock.seconds()
         if found is None or now_s - found.last_s > FORGOTTEN_AFTER_S:

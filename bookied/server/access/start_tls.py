@@ -1,7 +1,7 @@
-"""One connection's way from clear text to TLS.
+"""The change of one connection from clear text to TLS.
 
-Agrees with BookKeeper 4.18.0, BookieRequestProcessor.processStartTLSRequestV3, but for the second
-answer to START_TLS that Java sends where a handshake ends before the client is authenticated.
+Agrees with BookKeeper 4.18.0, BookieRequestProcessor.processStartTLSRequestV3. One difference: Java
+sends a second answer to START_TLS if the handshake ends before the client is authenticated.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from bkclient.connection.security.tls_contexts import TlsEnd
 
 HANDSHAKE_S: Final = 30.0
-"""How long a client has for the handshake from the answer to START_TLS on."""
+"""Seconds that a client has for the handshake after the answer to START_TLS."""
 
 log = Logger()
 
 
 def refuse_tls(stats: RequestStats, report: ReportRefusal, host: str, why: object) -> None:
-    """Count and log a connection that fails because of TLS; the caller closes it."""
+    """Count and log a connection that fails because of TLS; the caller closes the connection."""
     stats.tls_failures += 1
     report(host, "tls", f"no TLS: {why}")
 
 
 class TlsUpgrade:
-    """From the answer to START_TLS to the end of the handshake.
+    """The time from the answer to START_TLS to the end of the handshake.
 
-    Java's client may send one more frame in clear before its first TLS record: its first AUTH. So
-    the transport is told of TLS only when that record is there.
+    Java's client may send its first AUTH in clear after START_TLS and before its first TLS record.
+    So the transport starts TLS only when that record arrives.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class TlsUpgrade:
     ) -> None:
         self.end = end
         self.is_over = False
-        """Whether what comes and goes is in TLS."""
+        """Whether the handshake has ended and the connection uses TLS."""
         self._transport, self._stats, self._report = transport, stats, report
         self._first: bytes | None = None
         self._was_asked = False
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
 
     def insist_allowed(self, request: Request) -> None:
-        """Weigh a request without TLS after START_TLS.
+        """Allow one AUTH without TLS after START_TLS.
 
         Raises:
-            TlsOrderError: it is not the one AUTH that Java's client sends there. An attacker on the
-                way could have put it there, to be taken for the client's own.
+            TlsOrderError: the request is another one, or a second AUTH. Java's client sends only
+                one AUTH there; an attacker on the network could insert others in the client's name.
         """
         if self._was_asked or not isinstance(request, AuthRequest):
             raise TlsOrderError("a request without TLS after START_TLS")
         self._was_asked = True
 
     def begin(self, data: bytes) -> None:
-        """Take the first bytes of TLS; ``go_on`` hands them over."""
+        """Keep the first bytes of TLS for ``go_on``."""
         self._first = data
 
     def go_on(self) -> None:
-        """Begin the handshake, if its first bytes are there. May call the connection back."""
+        """Begin the handshake if ``begin`` has its first bytes. May call the connection back."""
         if self._first is None:
             return
         first, self._first = self._first, None
@@ -79,14 +79,14 @@ class TlsUpgrade:
         receive(first)
 
     def completed(self) -> None:
-        """Hear that the handshake is over."""
+        """Stop the timer and count the handshake, which has ended."""
         self.is_over = True
         self._stop_timer()
         self._stats.tls_handshakes += 1
         log.debug("{peer} uses {what}", peer=self._transport.getPeer(), what=self.end.version)
 
     def lost(self, error: BaseException | None) -> None:
-        """Hear that the connection has gone; say so where that was for TLS."""
+        """Stop the timer; report the lost connection if TLS was the reason."""
         self._stop_timer()
         why = self.end.why_lost(error)
         if why is not None:

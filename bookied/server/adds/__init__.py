@@ -1,1 +1,1 @@
-"""Adds that come many at a time, and are answered without an object for each."""
+"""Adds that are stored and answered in batches, without an object for each add."""

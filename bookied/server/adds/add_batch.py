@@ -1,8 +1,8 @@
-"""The plain adds of one read from a socket, or of several, kept apart by storage and journal.
+"""A batch of the plain adds of one or more socket reads, separated by storage and journal.
 
-A writer of many ledgers sends an add to each ledger in turn, and ledgers that follow one another
-belong to different directories. So a batch keeps one list of records for each storage, and one list
-of answers for each pair of storage and journal.
+A writer of many ledgers sends an add to each ledger in turn, and consecutive ledgers belong to
+different directories. So a batch has one list of records for each storage, and one list of answers
+for each pair of storage and journal.
 """
 
 from __future__ import annotations
@@ -26,42 +26,43 @@ _LENGTH: Final = struct.Struct(">i")
 _PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
 
 SHARED_BYTES: Final = 256 * 1024
-"""Behind frames of more bytes the next read begins another batch: the journal can have this one."""
+"""After frames of more bytes the next read begins a new batch: the journal can write this one."""
 
 log = Logger()
 
 
 class AddReplies(Protocol):
-    """Where the answers to adds go; ``Replies`` is one."""
+    """The receiver of the answers to adds; ``Replies`` is one."""
 
     def begin_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch of adds, with frames of this size, as in flight."""
+        """Count a batch of adds as in flight; ``size_bytes`` is the size of its frames."""
 
     def drop_adds(self, size_bytes: int, adds: int) -> None:
-        """Count a batch out again that cannot be stored, and close the connection."""
+        """Count a batch that cannot be stored as no longer in flight, and close the connection."""
 
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
-        """Answer a batch; it is durable."""
+        """Answer a batch that is durable."""
 
 
 TakenRead = tuple[AddReplies, bytes, int, int, int]
-"""What a journal makes durable of one read: where the answers go, and what ``adds_synced`` gets."""
+"""The adds of one read in one journal: the receiver, then the arguments of ``adds_synced``."""
 
 
 class AnswerShape(NamedTuple):
-    """How the answers to adds are joined."""
+    """The layout of the joined answers to adds."""
 
     start: bytes
     """The bytes before the parts of each answer."""
 
     parts: int
-    """How many list elements one answer has."""
+    """The number of list elements of one answer."""
 
 
 class AddBatch:
-    """The adds of some reads: one run after the other.
+    """The adds of one or more reads, as a sequence of runs.
 
-    A run is of one ledger. Space is reserved in a storage when the first run of it begins.
+    A run is consecutive adds to one ledger. The first run of a storage reserves space in the
+    storage.
     """
 
     __slots__ = (
@@ -90,21 +91,21 @@ class AddBatch:
     def __init__(
         self, bookie: Bookie, size_bytes_max: int, shape: AnswerShape, began_ns: int
     ) -> None:
-        """Begin without adds.
+        """Create an empty batch.
 
         Args:
-            bookie: its storages and journals get the adds.
-            size_bytes_max: the frames of the first read have no more. The records made of them are
-                shorter, so no more is reserved in each storage.
-            shape: how to join the answers.
-            began_ns: when the first read was.
+            bookie: the bookie whose storages and journals get the adds.
+            size_bytes_max: the size of the frames of the first read. Their records are shorter, so
+                each storage reserves at most this size.
+            shape: the layout of the answers.
+            began_ns: the time of the first read.
         """
         self._bookie, self._size_bytes_max, self._shape = bookie, size_bytes_max, shape
         self._began_ns = began_ns
         self.size_bytes = 0
-        """How many bytes the frames have that were taken."""
+        """Total bytes of the frames in the batch."""
         self._stored: dict[LedgerStorage, _Stored] = {}
-        # Ledgers whose ids leave the same remainder have one storage and one journal.
+        # Ledgers whose ids have the same remainder have the same storage and the same journal.
         self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
         self._parts: dict[int, _Part] = {}
         self._takes = bookie.adds.takes
@@ -114,12 +115,12 @@ class AddBatch:
         self.location = 0
         """The location of the run's first entry packet."""
         self.is_recovery = False
-        """Whether the adds are those of a recovery; all are of one kind."""
+        """Whether the adds are recovery adds; a batch has only one kind."""
         self.new_pages = 0
-        """How many pages of the index were made ready for them: read, or made."""
+        """Number of index pages that were read or created for the adds."""
 
     def begin_read(self, size_bytes: int, shape: AnswerShape) -> bool:
-        """Return whether adds of another read, in so many bytes of frames, can come to these."""
+        """Return whether the batch can accept another read with ``size_bytes`` of frames."""
         self._size_bytes_max = most = self.size_bytes + size_bytes
         if shape is not self._shape or self.size_bytes > SHARED_BYTES:
             return False
@@ -129,14 +130,15 @@ class AddBatch:
         return True
 
     def begin_run(self, ledger_id: int, master_key: bytes, at: int) -> CachedLedger | None:
-        """Return the ledger if plain adds with this key are what it takes, else None.
+        """Return the ledger if it accepts plain adds with this key, else None.
 
-        The run's records and answers go to ``records`` and ``answers``, from ``location`` on.
+        The caller appends the run's records and answers to ``records`` and ``answers``, and counts
+        locations from ``location`` on.
 
         Args:
             ledger_id: the ledger of all adds of the run.
-            master_key: what the adds have as their key.
-            at: where the run's first frame begins.
+            master_key: the master key in the adds.
+            at: the offset of the run's first frame.
         """
         kind = ledger_id % self._kinds
         part = self._parts.get(kind)
@@ -163,18 +165,18 @@ class AddBatch:
             try:
                 location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
             except (BookKeeperError, OSError):
-                return None  # The plain path meets the same trouble and answers for it.
+                return None  # The plain path gets the same error, and answers it.
             stored = self._stored[storage] = _Stored(location)
         part = _Part(storage, journals[kind % len(journals)], stored)
         self._parts[kind] = part
         return part
 
     def end_run(self, at: int, location: int, last_entry: int, max_lac: int) -> None:
-        """Keep what the run's adds say of their ledger.
+        """Store the results of the run: its sizes, the last entry and the LAC.
 
         Args:
-            at: where the run's last frame ends.
-            location: where the next entry packet of the storage would be.
+            at: the offset after the run's last frame.
+            location: the location of the storage's next entry packet.
             last_entry: the ledger's last entry.
             max_lac: the highest LAC of the ledger.
         """
@@ -189,33 +191,37 @@ class AddBatch:
         part.frame_bytes += at - self._begin_at
         state.last_entry = last_entry
         if max_lac > state.lac:
-            # Readers who wait for it are woken when the entries can be read.
+            # ``_store`` wakes the readers that wait for the LAC, after the entries are readable.
             self._advanced.append((state, max_lac))
         if state.new is not None and state.new.pages:
-            stored.locations += (end - self._begin) // 2  # Each add has a length and a packet.
+            # Each add has two records: a length and a packet.
+            stored.locations += (end - self._begin) // 2
             if end - self._begin > SLOTS_MAX:
-                with suppress(BookKeeperError, OSError):  # It is met again with the next add.
+                with suppress(BookKeeperError, OSError):  # The next add gets the same error.
                     state.join_many()
 
     def page(self, page_no: int) -> WritablePage | None:
-        """Return the page of the index to note locations in, None where the plain path refuses."""
+        """Return the index page to write locations to.
+
+        None if the plain path must refuse the add.
+        """
         if self._state is None or not 0 <= page_no <= _PAGE_MAX:
             return None
         changes, page = self._state.changes, None
         with suppress(BookKeeperError, OSError):
             page = self._state.page_for_write(page_no)
-        if not isinstance(page, dict):  # New locations without their page take no time.
+        if not isinstance(page, dict):  # New locations without a page cost almost nothing.
             self.new_pages += self._state.changes - changes
         return page
 
     def drop_run(self) -> None:
-        """Leave out the run that did not end."""
+        """Remove the run that has not ended."""
         if self._state is not None:
             del self.records[self._begin :], self.answers[self._answers_begin :]
             self._state = None
 
     def end_read(self, replies: AddReplies, began_ns: int) -> None:
-        """Count what was taken of a read; ``replies`` get the answers once it is on disk."""
+        """Count the adds of one read; ``replies`` gets the answers when the adds are durable."""
         for part in self._parts.values():
             adds = len(part.answers) // self._shape.parts
             if adds:
@@ -227,9 +233,9 @@ class AddBatch:
                 replies.begin_adds(size_bytes, adds)
 
     def store(self) -> None:
-        """Hand all to the storages, then to the journals, as everywhere; then note LACs.
+        """Append the batch to the storages, then to the journals, then record the LACs.
 
-        Where that fails, the clients whose adds no journal has are closed.
+        On an error the connections are closed whose adds no journal has.
         """
         parts = [part for part in self._parts.values() if part.reads]
         try:
@@ -261,21 +267,21 @@ class AddBatch:
 
 
 class _Stored:
-    """What one storage gets."""
+    """The records of the batch for one storage."""
 
     __slots__ = ("location", "locations", "records", "sizes")
 
     def __init__(self, location: int) -> None:
         self.location = location
-        """Where the next entry packet will be."""
+        """The location of the next entry packet."""
         self.locations = 0
-        """How many locations came to ledgers that have new ones."""
+        """Number of locations of ledgers that have unflushed locations."""
         self.records: list[bytes | memoryview] = []
         self.sizes: list[tuple[int, int]] = []
 
 
 class _Part:
-    """The adds of one storage that one journal gets."""
+    """The adds of one storage that are written to one journal."""
 
     __slots__ = (
         "adds",
@@ -293,15 +299,15 @@ class _Part:
         self.storage, self.journal, self.stored = storage, journal, stored
         self.hot = storage.hot
         self.answers: list[bytes] = []
-        """Those of the read that is being taken, and how large its frames are."""
+        """The answers of the current read; ``frame_bytes`` is the size of its frames."""
         self.frame_bytes = 0
         self.adds = 0
         self.reads: list[TakenRead] = []
         self.runs: list[tuple[int, int]] = []
-        """Which of the storage's records belong to the part: begin and end of each run."""
+        """The part's records among the storage's records: begin and end of each run."""
 
     def records(self, blob: bytes) -> bytes:
-        """Return the part's records of ``blob``, which has all records of the storage."""
+        """Return the part's records; ``blob`` contains all records of the storage."""
         if len(self.runs) == len(self.stored.sizes):
             return blob
         records = self.stored.records

@@ -1,15 +1,14 @@
-"""The hot path: all the plain adds of one read from a socket, in one loop.
+"""The hot path of adds: all the plain adds of one socket read, in one loop.
 
 A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
-fenced, no flags, on a bookie that takes all writes; over V3 also an add of a recovery or a repair.
-Any other frame is left to the plain path (``wire.framing`` and ``request_rules``), which is the
-authority on the rules; a test feeds the same frames to both and compares.
+fenced, no flags, on a bookie that accepts all writes; over V3 also a recovery add. Any other frame
+is left to the plain path (``wire.framing`` and ``request_rules``), which is the authority on the
+rules. A test feeds the same frames to both paths and compares.
 
-Per read, or for the reads of all clients that ask at once, there is one blob for each storage
-(``add_batch``): the joined records, each ``[i32 length][entry packet]``. It is what the journal
-appends, what the entry log appends, and what serves reads until it is flushed. Per add there is one
-``unpack``, a few comparisons and two slices; less where many that are alike come in a row
-(``uniform_adds``).
+One read, or the gathered reads of all clients, makes one blob for each storage (``add_batch``): the
+joined records, each ``[i32 length][entry packet]``. The journal and the entry log append the blob,
+and the blob serves reads until it is flushed. Each add costs one ``unpack``, a few comparisons and
+two slices; less if many adds of equal shape follow each other (``uniform_adds``).
 """
 
 from __future__ import annotations
@@ -40,36 +39,39 @@ _LENGTH: Final = struct.Struct(">i")
 
 _V2_HEADER: Final = struct.pack(">i", ADD_HEADER)
 _V2_ADD: Final = struct.Struct(">i32sqq")
-"""Frame length, then all that adds with one key to one ledger have in common, entry id, LAC."""
+"""Frame length, the bytes that are equal for one key and ledger, entry id, LAC."""
 
 _V2_HEAD: Final = struct.Struct(f">i{MASTER_KEY_BYTES}sq")
-"""What they have in common: header, master key, ledger id."""
+"""The bytes that are equal for one key and ledger: header, master key, ledger id."""
 
 _V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
-"""Where the entry packet begins in a V2 add: after prefix, header and master key."""
+"""The offset of the entry packet in a V2 add: after prefix, header and master key."""
 
 _V3_OPERATION_AT: Final = 9
 _TXN_AT: Final = 11
-"""Where the transaction id begins in a V3 add or its answer, after prefix and header fields."""
+"""The offset of the transaction id in a V3 add or its answer, after prefix and header fields."""
 
 _KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
-"""Master key and the tags before and after it; then comes the packet's length."""
+"""Length of the master key with the tags before and after it; the packet's length follows."""
 
 _KIND_BYTES: Final = 6
-"""Length prefix and header length: by these a shape is looked up."""
+"""Length prefix and header length: the key of ``FastAdds._shapes``."""
 
 _SHAPES_MAX: Final = 256
 _ALIKE_MAX: Final = 1024
-"""Shapes of one kind, which differ by ledger and key; each takes 1 to 4 KB."""
+"""Shapes that differ only by ledger and key; each takes 1 to 4 KB."""
 
 _ShapeKey = tuple[str, int, bytes, bytes]
 _Key = TypeVar("_Key", bytes, _ShapeKey)
 
 _NONE: Final = -(2**63)
-"""No frame has this length, no page this number, no ledger of ours this id."""
+"""A value that no frame length, no page number and no ledger id has."""
 
 VIEWED_BYTES_MIN: Final = 32 * 1024
-"""Packets of such frames are copied once, into the blob; two copies of a smaller one cost less."""
+"""Frames of this size are cut through a memoryview, which saves one copy of each packet.
+
+For smaller packets two copies cost less.
+"""
 
 _FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
 _V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
@@ -80,7 +82,7 @@ _V3_ANSWERS: Final = AnswerShape(b"", 4)
 
 
 class FastAdds:
-    """Takes plain adds off the front of what a connection received."""
+    """The decoder of the plain adds at the front of received bytes."""
 
     def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
@@ -91,26 +93,30 @@ class FastAdds:
         self._rows: V2Rows | None = None
         self._batch: AddBatch | None = None
         self.is_gathering = False
-        """Whether what is taken waits for ``store``."""
+        """Whether decoded adds wait for ``store``."""
         self.new_pages = 0
-        """How many pages of the index the last ``take`` began; each takes 0.01 ms and a read."""
+        """Number of index pages that the last ``take`` began.
+
+        Each costs 0.01 ms and a disk read.
+        """
 
     @property
     def unstored_bytes(self) -> int:
-        """How many bytes of frames were taken and are not stored."""
+        """Bytes of the frames that are decoded and not stored yet."""
         return self._batch.size_bytes if self._batch is not None else 0
 
     def store(self) -> None:
-        """Store and journal what was taken: entries cannot be read before."""
+        """Store and journal the decoded adds. Their entries cannot be read before."""
         batch, self._batch = self._batch, None
         if batch is not None and batch.size_bytes:
             batch.store()
 
     def take(self, data: bytes, at: int, replies: AddReplies, pages_max: int) -> int:
-        """Take the complete plain adds that begin at ``at``; return where they end.
+        """Decode the complete plain adds that begin at ``at``; return the offset after them.
 
-        ``replies`` get one answer for all that one journal gets of them, when it is on disk. It
-        ends after ``pages_max`` new pages: an add may have one to itself.
+        When a journal has synced its adds of this read, ``replies`` gets one answer for all of
+        them. The decoding stops after ``pages_max`` new pages, because each add may need a new
+        page.
         """
         self.new_pages = 0
         if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
@@ -139,13 +145,13 @@ class FastAdds:
                 self.store()
 
     def _take_v2(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
-        """Return where the plain adds end."""
+        """Return the offset after the plain adds."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
         records: list[bytes | memoryview] = []
         answers: list[bytes] = []
         page: WritablePage = []
-        # What the add before had. No add has these.
+        # The values of the previous add; no add has these initial values.
         length = page_no = last_entry = max_lac = _NONE
         location = 0
         head = prefix = b""
@@ -190,7 +196,8 @@ class FastAdds:
             records += prefix, source[body:stop]
             answers.append(data[body : body + 16])
             page[entry_id & 1023] = location
-            location += frame_length - 20  # The packet has 24 less than the frame, then a length.
+            # A packet is 24 bytes shorter than the frame; its record has a length of 4.
+            location += frame_length - 20
             if entry_id > last_entry:  # noqa: PLR1730 -- a call costs five times as much
                 last_entry = entry_id
             if lac > max_lac:  # noqa: PLR1730
@@ -200,7 +207,7 @@ class FastAdds:
         return at
 
     def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
-        """Return what takes rows of such frames, if there seems to be one."""
+        """Return the decoder of rows of this frame size, if a row seems to begin at ``at``."""
         if not is_worth_a_try(data, at, frame_bytes, 0, V2_ALIKE_BYTES):
             return None
         if self._rows is None or self._rows.frame_bytes != frame_bytes:
@@ -208,9 +215,9 @@ class FastAdds:
         return self._rows
 
     def _shape_at(self, data: bytes, at: int, end: int, tried: _V3Shape) -> _V3Shape | None:
-        """Return a shape for the add at ``at``: one that was of use before, else its own.
+        """Return a known or a new shape for the add at ``at``, which does not match ``tried``.
 
-        ``tried`` does not fit. None if there is no plain add, or not all of it.
+        Return None if the frame is incomplete or not a plain add.
         """
         if end - at < _FRAME_BYTES_MIN:
             return None
@@ -218,8 +225,8 @@ class FastAdds:
         if kind != tried.start[:_KIND_BYTES]:
             known = self._shapes.get(kind)
         else:
-            # An add to another ledger, as clients take turns. What is found has the fields of
-            # ``tried``: if it does not fit either, the search from it finds itself, and ends.
+            # An add to another ledger, as clients take turns. The shape found has the fields of
+            # ``tried``. If it does not match either, the next lookup returns that shape itself.
             known = self._alike.get(tried.key_at(data, at))
         if known is not None and known is not tried:
             return known
@@ -230,11 +237,11 @@ class FastAdds:
         return shape
 
     def _take_v3(self, data: bytes, at: int, batch: AddBatch, pages_max: int) -> int:
-        """Return where the plain adds end, as ``_take_v2`` does.
+        """Return the offset after the plain adds, as ``_take_v2`` does.
 
-        What Java's client sends differs from one add to the next only in transaction id, entry id
-        and packet: once protobuf's rules have been applied to one, the rest of its kind are
-        compared with it. Whatever does not compare is looked at afresh.
+        The adds of Java's client differ only in transaction id, entry id and packet. So one add is
+        parsed by protobuf's rules, and the next adds are compared with it. An add that differs is
+        parsed anew.
         """
         end = len(data)
         shape = self._shape or _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
@@ -274,7 +281,7 @@ class FastAdds:
             if ledger_id != ledger or not is_run:
                 batch.end_run(at, location, last_entry, max_lac)
                 if (at > begin_at or batch.size_bytes) and bool(tail) is not batch.is_recovery:
-                    break  # The caller comes back with the rest.
+                    break  # The caller calls again with the rest.
                 batch.is_recovery = bool(tail)
                 state = batch.begin_run(ledger_id, shape.master_key, at)
                 if state is None:
@@ -316,12 +323,12 @@ def _put(shapes: dict[_Key, _V3Shape], most: int, key: _Key, shape: _V3Shape) ->
 
 
 def _source(data: bytes, frame_bytes: int) -> bytes | memoryview:
-    """Return what packets are cut from, where frames have so many bytes."""
+    """Return the buffer to cut packets from, for frames of ``frame_bytes``."""
     return memoryview(data) if frame_bytes >= VIEWED_BYTES_MIN else data
 
 
 class _V3Shape:
-    """What plain adds of one ledger, size and key have in common, and where they differ."""
+    """The equal bytes of plain adds of one ledger, size and key, and the offsets of the others."""
 
     __slots__ = (
         "_key_part_at",
@@ -347,12 +354,12 @@ class _V3Shape:
     )
 
     def __init__(self, head: bytes, packet_bytes: int, add: v3.MatchedAdd, size: bytes) -> None:
-        """Measure an add.
+        """Build the layout from one add.
 
         Args:
             head: the frame up to its packet.
-            packet_bytes: how long that is.
-            add: what was matched.
+            packet_bytes: the length of the packet.
+            add: the result of ``v3.match_add``.
             size: the varint of ``packet_bytes``, with which the head ends.
         """
         txn_end = _TXN_AT + len(add.txn)
@@ -377,7 +384,7 @@ class _V3Shape:
         self.answer_middle = answer[txn_end : len(answer) - len(add.entry)]
 
     def key_at(self, data: bytes, at: int) -> _ShapeKey:
-        """Return what is common to all adds as the one at ``at``, if it has these fields."""
+        """Return the key of the add at ``at`` in ``FastAdds._alike``, if it has this layout."""
         middle, key_part = self._middle_at, self._key_part_at
         return (
             self._layout,
@@ -387,7 +394,7 @@ class _V3Shape:
         )
 
     def rows_for(self, data: bytes, at: int) -> V3Rows | None:
-        """Return what takes rows of such adds, if there seems to be one at ``at``."""
+        """Return the decoder of rows of this shape, if a row seems to begin at ``at``."""
         if self.tail:
             return None
         begin = self.packet_at - len(self.key_part)
@@ -400,7 +407,7 @@ class _V3Shape:
 
     @classmethod
     def of(cls, data: bytes, at: int, end: int) -> _V3Shape | None:
-        """Take the shape of the add at ``at``; None if it is not a plain add, or not all there."""
+        """Return the shape of the add at ``at``; None if it is incomplete or not a plain add."""
         if end - at < _FRAME_BYTES_MIN:
             return None
         stop = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -412,5 +419,5 @@ class _V3Shape:
         packet_bytes = add.packet_end - add.packet_at
         size = encode_varint(packet_bytes)
         if not data.endswith(size, at, add.packet_at):
-            return None  # Not how anyone writes it: left to protobuf.
+            return None  # No known client encodes the size like this: left to protobuf.
         return cls(data[at : add.packet_at], packet_bytes, add, size)

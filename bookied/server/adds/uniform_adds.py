@@ -1,8 +1,8 @@
-"""Adds that are all alike, taken apart by columns: ``ROWS`` frames with a few calls in all.
+"""Adds of equal shape, decoded in rows: ``ROWS`` frames with a few calls in all.
 
-What a writer sends in one go has mostly one size, key and ledger. Such frames lie at even
-distances, so that one ``unpack`` gives a number of every frame, and one comparison looks at all of
-them. Where any frame differs nothing is taken: ``fast_adds`` goes through them one by one.
+Most adds that a writer sends together have one size, key and ledger. Their frames begin at equal
+distances. So one ``unpack`` reads a field of every frame, and one comparison checks all frames. If
+any frame differs, the row is not used: ``fast_adds`` decodes the frames one by one.
 """
 
 from __future__ import annotations
@@ -14,26 +14,31 @@ from typing import Final
 from bookied.storage.index.unflushed_locations import WritablePage
 
 ROWS: Final = 16
-"""Frames taken together. With twice as many a frame costs little less, and more are left over."""
+"""Frames in one row.
+
+Twice as many would make a frame little cheaper, and leave more frames over.
+"""
 
 CONTINUES: Final = bytes([0] * 128 + [1] * 128)
-"""Turns a varint into 1 for each byte that another follows and 0 for its last."""
+"""A translation table: a varint becomes 1 for each byte that another byte follows, and 0 for
+the last.
+"""
 
 Taken = tuple[int, int]
-"""The highest entry id and the highest LAC of what was taken."""
+"""The highest entry id and the highest LAC of the decoded adds."""
 
 LEDGER_BYTES: Final = 8
 _LENGTH: Final = Struct(">i")
 _IDS_BYTES: Final = 16
 _NUMBERS_BYTES: Final = 24
 V2_ALIKE_BYTES: Final = 36
-"""Of a V2 add: length, header, master key and ledger id."""
+"""Bytes of a V2 add up to its entry id: length, header, master key and ledger id."""
 
 _V2_PACKET_AT: Final = 28
 
 
 class _Rows:
-    """The packets of alike frames, and where they go."""
+    """The packets of frames of equal shape, and their records."""
 
     def __init__(self, packet_at: int, packet_bytes: int) -> None:
         self.frame_bytes = packet_at + packet_bytes
@@ -61,14 +66,14 @@ class _Rows:
 
 
 def is_worth_a_try(data: bytes, at: int, frame_bytes: int, begin: int, end: int) -> bool:
-    """Whether the frames at ``at`` may be alike: the second and the last are like the first.
+    """Return whether the second and the last frame of a row are like the first.
 
     Args:
-        data: at least a row from ``at`` on.
-        at: where the first frame begins.
-        frame_bytes: how long it is.
-        begin: of what to compare in each frame: key and ledger at least.
-        end: of it.
+        data: at least one row from ``at`` on.
+        at: the offset of the first frame.
+        frame_bytes: the length of the first frame.
+        begin: the first byte to compare in each frame; key and ledger must be included.
+        end: the byte after the last one to compare.
     """
     first = data[at + begin : at + end]
     second, last = at + frame_bytes, at + (ROWS - 1) * frame_bytes
@@ -76,7 +81,7 @@ def is_worth_a_try(data: bytes, at: int, frame_bytes: int, begin: int, end: int)
 
 
 class V2Rows(_Rows):
-    """V2 adds of one length."""
+    """Rows of V2 adds of one length."""
 
     def __init__(self, frame_bytes: int) -> None:
         packet_bytes = frame_bytes - _V2_PACKET_AT
@@ -96,16 +101,16 @@ class V2Rows(_Rows):
         records: list[bytes | memoryview],
         answers: list[bytes],
     ) -> Taken | None:
-        """Take the frames at ``at`` if all are alike and all entries lie in this page.
+        """Decode the row at ``at`` if all frames are alike and all entries are in this page.
 
         Args:
             data: at least ``size_bytes`` from ``at`` on.
-            at: where the first begins; it is a plain add.
-            location: of the first packet.
-            page_no: of the page.
+            at: the offset of the first frame, which is a plain add.
+            location: the location of the first packet.
+            page_no: the number of ``page``.
             page: gets the locations.
-            records: get the records.
-            answers: get the ids that the answers end with.
+            records: gets the records.
+            answers: gets the ids with which the answers end.
         """
         numbers = self._numbers(data, at)
         entries = numbers[1::3]
@@ -122,17 +127,17 @@ class V2Rows(_Rows):
 
 
 class V3Rows(_Rows):
-    """V3 adds of one shape: see ``fast_adds``."""
+    """Rows of V3 adds of one shape: see ``fast_adds``."""
 
     def __init__(
         self, parts: Sequence[bytes], packet_bytes: int, answer: tuple[bytes, bytes]
     ) -> None:
-        """Measure.
+        """Build the layout of a row.
 
         Args:
             parts: one add up to its packet: start, transaction id, middle, entry id, key part.
-            packet_bytes: how long each packet is.
-            answer: what stands before the transaction id of an answer, and between the ids.
+            packet_bytes: the length of each packet.
+            answer: the answer before the transaction id, and the answer between the two ids.
         """
         super().__init__(sum(map(len, parts)), packet_bytes)
         start, txn, middle, entry, key_part = parts
@@ -154,9 +159,10 @@ class V3Rows(_Rows):
         records: list[bytes | memoryview],
         answers: list[bytes],
     ) -> Taken | None:
-        """Take the frames at ``at``, as ``V2Rows.take`` does; ``answers`` get the whole answers.
+        """Decode the row at ``at``, as ``V2Rows.take`` does; ``answers`` gets complete answers.
 
-        The first is of the shape, and its ledger takes it: the others have to be like it.
+        The caller has checked that the first add has this shape and that its ledger accepts the
+        add.
         """
         fields = self._fields(data, at)
         start, _, middle, _, key_and_ledger = fields[:5]

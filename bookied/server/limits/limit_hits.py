@@ -68,7 +68,7 @@ class LimitHits(Generic[L]):
         self._logged[limit] = self.counts[limit], now_s
         log.emit(
             LogLevel.info if limit is Limit.IN_FLIGHT else LogLevel.warn,
-            "{what}limit {limit}: {meaning}; {times} since the last word{who}{why}",
+            "{what}limit {limit}: {meaning}; {times} since the last line{who}{why}",
             limit=limit.label,
             what=self._what,
             meaning=limit.meaning,

@@ -394,7 +394,7 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
     assert [ask("PUT", "/api/v1/bookie/gc", one)[0] for one in ("old", "new")] == [401, 200]
     assert bookie.stop() == 0
     output = bookie.output.read_text()
-    assert "; 1 since the last word, now 127.0.0.1: PUT /api/v1/bookie/gc" in output
+    assert "; 1 since the last line, now 127.0.0.1: PUT /api/v1/bookie/gc" in output
     assert "Traceback" not in output
 
 

@@ -265,7 +265,7 @@ def token_of_a_megabyte(intruder: Intruder) -> object:
 
 STRANGER, CLEAR = (
     "it sent a request before it authenticated",
-    "it asks without TLS, and tlsRequired is set",
+    "it sent a request without TLS, but tlsRequired is set",
 )
 AUTH, ASKED = "bookied_auth_failures_total", "bookied_unauthenticated_requests_total"
 TLS, KEYS = "bookied_tls_failures_total", "bookied_ledger_keys_refused_total"
@@ -293,7 +293,7 @@ NAME_WAYS: dict[str, tuple[Way, object, str, str]] = {
     ),
     "another plugin": (
         lambda i: i.begin_tls().ask(AuthRequest("kerberos", b"")), [EUA],
-        AUTH, "it speaks of plugin 'kerberos', where sasl is wanted",
+        AUTH, "its plugin is 'kerberos', but this bookie uses sasl",
     ),
     "another ledger password": (
         wrong_key, ([ReturnCode.EOK], [EUA]),

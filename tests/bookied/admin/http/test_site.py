@@ -120,7 +120,7 @@ def test_refused_requests_are_counted_and_told_once_in_a_while(status: int) -> N
     finally:
         globalLogPublisher.removeObserver(events.append)
     (told,) = [one for one in map(formatEvent, events) if "limit token" in one]
-    assert told.endswith("; 1 since the last word, now 192.168.1.1: PUT /api/v1/bookie/gc")
+    assert told.endswith("; 1 since the last line, now 192.168.1.1: PUT /api/v1/bookie/gc")
     assert server.counts._hits.counts[HttpLimit.TOKEN] == 50
 
 

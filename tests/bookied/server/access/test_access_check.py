@@ -302,7 +302,7 @@ def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[s
     path.write_text("nothing")
     read_again(stage)
     assert Connection(stage, greeting, V3).is_greeted
-    assert [line for line in logs if "users and passwords stay as they were" in line]
+    assert [line for line in logs if "keeping the old users and passwords" in line]
 
 
 def test_who_is_let_in_is_read_again_too(stage: Stage) -> None:
@@ -556,7 +556,7 @@ def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names
         assert client.is_closed
     assert stage.stats.requests_unauthenticated == 7
     assert stage.serving.storage.ledgers.count == 0
-    why = "it asks without TLS, and tlsRequired is set"
+    why = "it sent a request without TLS, but tlsRequired is set"
     assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
 
 

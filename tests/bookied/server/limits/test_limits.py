@@ -95,8 +95,8 @@ def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: lis
     assert accept(server, "10.0.0.4") is None
     meaning = Limit.CONNECTIONS.meaning
     assert said == [
-        f"limit connections: {meaning}; 1 since the last word, now 10.0.0.3: 2 are open",
-        f"limit connections: {meaning}; 3 since the last word, now 10.0.0.4: 2 are open",
+        f"limit connections: {meaning}; 1 since the last line, now 10.0.0.3: 2 are open",
+        f"limit connections: {meaning}; 3 since the last line, now 10.0.0.4: 2 are open",
     ]
     assert server.hits.counts[Limit.CONNECTIONS] == 4
     first.connectionLost(Failure(ConnectionDone()))
