@@ -33,7 +33,7 @@ from bkclient.metadata.tree.nodes import (
     StandingWatch,
     children_or_creation,
     create_with_parents,
-    delete_if_there,
+    delete_own,
     get_if_there,
     make_path,
     retry_until_answered,
@@ -60,7 +60,7 @@ class TreeBookies(TreePart):
         if read_only:
             await make_path(self._tree, zk_paths.READ_ONLY)
         await self._announce(zk_paths.registration(bookie_id, read_only=read_only), value)
-        await self._delete_own(zk_paths.registration(bookie_id, read_only=not read_only))
+        await delete_own(self._tree, zk_paths.registration(bookie_id, read_only=not read_only))
 
     async def _announce(self, path: str, value: bytes) -> None:
         deadline_s = self._clock.seconds() + self._registration_wait_s
@@ -92,15 +92,9 @@ class TreeBookies(TreePart):
             else:
                 return
 
-    async def _delete_own(self, path: str) -> None:
-        """Delete what this session has made. What another one made goes with that session."""
-        stat = await self._tree.stat(path)
-        if stat is not None and stat.owner == self._tree.session_id:
-            await delete_if_there(self._tree, path)
-
     async def unregister(self, bookie_id: BookieId) -> None:
         for read_only in (False, True):
-            await self._delete_own(zk_paths.registration(bookie_id, read_only=read_only))
+            await delete_own(self._tree, zk_paths.registration(bookie_id, read_only=read_only))
 
     async def writable_bookies(self) -> frozenset[BookieId]:
         return await self._bookies_in(zk_paths.AVAILABLE) - {BookieId(zk_paths.READ_ONLY_NAME)}

@@ -263,6 +263,22 @@ async def is_own(tree: Tree, path: str) -> bool:
     return stat is not None and stat.owner == tree.session_id
 
 
+async def delete_own(tree: Tree, path: str) -> None:
+    """Delete a node that belongs to the tree's session; what another session made stays.
+
+    Where an answer is lost, the session may have ended, and another may have made the node anew.
+    """
+
+    async def look_and_delete() -> None:
+        if await is_own(tree, path):
+            await tree.delete(path)
+
+    try:
+        await retry_until_answered(look_and_delete)
+    except NoNodeError:
+        return
+
+
 async def children_if_there(
     tree: Tree, path: str, fired: Fired | None = None, *, fresh: bool = False
 ) -> list[str]:

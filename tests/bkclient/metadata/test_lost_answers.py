@@ -459,6 +459,66 @@ def test_a_lock_that_the_next_session_made_is_ended_like_any_other() -> None:
     assert stage.run(stage.witness.lock_owner(L1)) is None
 
 
+@pytest.mark.parametrize(
+    ("path", "own", "give_back"),
+    [
+        (zk_paths.lock(L1), lambda s: s.acquire_lock(L1), lambda s: s.release_lock(L1)),
+        (
+            zk_paths.registration(B1, read_only=False),
+            lambda s: s.register(B1, info(B1), read_only=False),
+            lambda s: s.unregister(B1),
+        ),
+        (
+            zk_paths.registration(B1, read_only=False),
+            lambda s: s.register(B1, info(B1), read_only=False),
+            lambda s: s.register(B1, info(B1), read_only=True),
+        ),
+    ],
+    ids=["lock", "registration", "mode"],
+)
+def test_what_a_session_has_lost_to_another_one_is_not_deleted(
+    path: str, own: Callable[[Any], Any], give_back: Callable[[Any], Any]
+) -> None:
+    """A bookie that is held up at its end would take its successor off the list for good."""
+    stage = Stage()
+    stage.run(own(stage.store))
+    lost: list[TreeOperation] = []
+
+    def expire(operation: TreeOperation) -> Fault:
+        if operation.name != "delete" or operation.path != path or lost:
+            return Fault.NONE
+        lost.append(operation)
+        stage.store.session.expire()
+        stage.cluster.create(path, b"of the next", stage.witness.session_id)
+        return Fault.REQUEST_LOST
+
+    stage.cluster.faults = expire
+    stage.run(give_back(stage.store))
+    assert lost
+    assert stage.cluster.get(path).value == b"of the next"
+
+
+def test_a_mark_made_again_is_not_taken_for_the_one_whose_deletion_had_no_answer() -> None:
+    stage = Stage()
+    stage.run(marked(stage))
+    assert stage.run(stage.store.poll_underreplicated()) == L1
+    lost: list[TreeOperation] = []
+
+    def mark_again(operation: TreeOperation) -> Fault:
+        if operation.name == "delete" and operation.path == zk_paths.mark(L1) and not lost:
+            lost.append(operation)
+            return Fault.ANSWER_LOST
+        if len(lost) == 1:
+            lost.append(operation)
+            stage.run(marked(stage))
+        return Fault.NONE
+
+    stage.cluster.faults = mark_again
+    stage.run(stage.store.mark_replicated(L1))
+    assert len(lost) == 2
+    assert stage.run(stage.witness.underreplicated(L1)) is not None
+
+
 def test_nobody_is_elected_by_a_vote_that_is_gone() -> None:
     stage = Stage()
     expired: list[TreeOperation] = []

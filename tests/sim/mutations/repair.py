@@ -10,7 +10,9 @@ from twisted.internet.task import deferLater
 
 from bkclient.admin import cookies
 from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
-from bkclient.metadata.api import ANY, Version
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import ANY
+from bkclient.metadata.tree.nodes import Stat, retry_until_answered
 from bkclient.metadata.tree.underreplication import locks as repair_locks
 from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
@@ -165,8 +167,18 @@ def _silent_once(stack: Stack) -> None:
 def _mark_without_version(stack: Stack) -> None:
     usual = TreeMarks._delete_mark
 
-    async def delete(self: Any, ledger_id: LedgerId, _version: Version) -> None:
-        await usual(self, ledger_id, ANY)
+    async def delete(self: Any, ledger_id: LedgerId, mark: Stat) -> None:
+        await usual(self, ledger_id, attrs.evolve(mark, version=ANY))
+
+    put(stack, TreeMarks, _delete_mark=delete)
+
+
+def _deletes_again_without_a_look(stack: Stack) -> None:
+    """A mark is deleted again after a lost answer, also where it was made again."""
+
+    async def delete(self: Any, ledger_id: LedgerId, mark: Stat) -> None:
+        path = zk_paths.mark(ledger_id)
+        await retry_until_answered(lambda: self._tree.delete(path, mark.version))
 
     put(stack, TreeMarks, _delete_mark=delete)
 
@@ -395,6 +407,15 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "I20",
         _mark_without_version,
         f"{WORKER}:test_s31_a_mark_that_is_renewed_during_the_repair_stays_and_is_seen_to",
+        0,
+    ),
+    "marks-deleted-again": switch(
+        "a mark is deleted again after a lost answer, whoever made it since",
+        "13.4",
+        "I20",
+        _deletes_again_without_a_look,
+        "tests.bkclient.metadata.test_lost_answers:"
+        "test_a_mark_made_again_is_not_taken_for_the_one_whose_deletion_had_no_answer",
         0,
     ),
     "expired-lock": switch(

@@ -7,15 +7,16 @@ from typing import Any
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import HeldLock, Version
+from bkclient.metadata.api import HeldLock
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
     NodeExistsError,
+    Stat,
     Tree,
     create_with_parents,
-    delete_if_there,
+    delete_own,
     get_if_there,
     is_own,
 )
@@ -26,10 +27,10 @@ from wire.records.underreplication import LockData, decode_lock, encode_lock
 
 @attrs.frozen
 class OwnLock:
-    """A lock of this session. ``mark_version`` is ``None`` where no mark was looked for."""
+    """A lock of this session. ``mark`` is ``None`` where no mark was looked for."""
 
     session_id: int
-    mark_version: Version | None
+    mark: Stat | None
 
 
 class TreeLocks(RepairPart):
@@ -51,17 +52,17 @@ class TreeLocks(RepairPart):
         await self._prepare_repair()
         return await self._lock(ledger_id, None)
 
-    async def _lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+    async def _lock(self, ledger_id: LedgerId, mark: Stat | None) -> bool:
         """Lock a ledger; return ``False`` where it is locked, by whatever session."""
         if ledger_id in self._own_locks() or ledger_id in self._locking:
             return False
         self._locking.add(ledger_id)
         try:
-            return await self._create_lock(ledger_id, mark_version)
+            return await self._create_lock(ledger_id, mark)
         finally:
             self._locking.discard(ledger_id)
 
-    async def _create_lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+    async def _create_lock(self, ledger_id: LedgerId, mark: Stat | None) -> bool:
         value, path = encode_lock(LockData(self._lock_owner)), zk_paths.lock(ledger_id)
         for _ in range(ATTEMPTS_MAX):
             session_id = self._tree.session_id
@@ -76,7 +77,7 @@ class TreeLocks(RepairPart):
                     return False
             if session_id != self._tree.session_id:
                 continue
-            self._locks[ledger_id] = OwnLock(session_id, mark_version)
+            self._locks[ledger_id] = OwnLock(session_id, mark)
             return True
         raise MetadataUnavailableError(f"{self._tree.uri}: too many answers lost")
 
@@ -88,8 +89,7 @@ class TreeLocks(RepairPart):
         """Delete this session's lock, even one whose creation it has not heard of."""
         if ledger_id in self._locking:
             return
-        if await self._still_has_lock(ledger_id):
-            await delete_if_there(self._tree, zk_paths.lock(ledger_id))
+        await delete_own(self._tree, zk_paths.lock(ledger_id))
         self._locks.pop(ledger_id, None)
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:

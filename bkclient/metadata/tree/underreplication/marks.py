@@ -12,7 +12,7 @@ import attrs
 from bkclient.concurrency import for_each, wall_ms
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, Missing, Version
+from bkclient.metadata.api import DamagedMark, Missing
 from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
@@ -21,6 +21,7 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     NoNodeError,
     NotEmptyError,
+    Stat,
     Tree,
     children_if_there,
     create_with_parents,
@@ -210,11 +211,21 @@ class TreeMarks(RepairPart):
         node = await get_if_there(self._tree, zk_paths.mark(ledger_id))
         return None if node is None else node.value
 
-    async def _delete_mark(self, ledger_id: LedgerId, version: Version) -> None:
+    async def _delete_mark(self, ledger_id: LedgerId, mark: Stat) -> None:
         """Delete a mark and the levels above that got empty, unless it was renewed."""
         path = zk_paths.mark(ledger_id)
+
+        async def look_and_delete() -> None:
+            stat = await self._tree.stat(path)
+            if stat is not None and stat.created != mark.created:
+                raise NodeVersionError(f"{path} was created again")
+            await self._tree.delete(path, mark.version)
+
         try:
-            await retry_until_answered(lambda: self._tree.delete(path, version))
+            try:
+                await self._tree.delete(path, mark.version)
+            except AnswerLostError:
+                await retry_until_answered(look_and_delete)
         except NodeVersionError:
             return
         except NoNodeError:

@@ -44,8 +44,8 @@ class TreeQueue(TreeMarks, TreeLocks):
         own = self._own_locks().get(ledger_id)
         if own is None:
             return  # Without a lock that is still ours the mark stays.
-        if own.mark_version is not None and await self._still_has_lock(ledger_id):
-            await self._delete_mark(ledger_id, own.mark_version)
+        if own.mark is not None and await self._still_has_lock(ledger_id):
+            await self._delete_mark(ledger_id, own.mark)
         await self.release_lock(ledger_id)
 
     async def _poll_below(self, path: str, depth: int) -> LedgerId | None:
@@ -68,7 +68,7 @@ class TreeQueue(TreeMarks, TreeLocks):
             return None
         # The version first: a mark renewed after it was read must outlive our repair.
         stat = await self._tree.stat(path)
-        if stat is None or not await self._lock(ledger_id, stat.version):
+        if stat is None or not await self._lock(ledger_id, stat):
             return None
         return ledger_id
 
