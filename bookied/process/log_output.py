@@ -122,7 +122,7 @@ class RepeatLimiter:
         kind = (str(event.get("log_namespace")), str(event.get("log_format")))
         now_s: float = event["log_time"]
         seen = self._seen.setdefault(kind, _Repeats(now_s))
-        if now_s - seen.began_s >= REPEAT_S:
+        if not 0 <= now_s - seen.began_s < REPEAT_S:  # The clock may have been set back.
             if seen.count > REPEATS_MAX:
                 event = {**event, "suppressed": seen.count - REPEATS_MAX}
             seen.began_s, seen.count = now_s, 0

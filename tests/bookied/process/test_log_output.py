@@ -121,6 +121,15 @@ def test_repeats_are_counted_rather_than_written() -> None:
     assert seen[-1]["suppressed"] == 7
 
 
+def test_a_clock_that_was_set_back_silences_no_log() -> None:
+    seen: list[dict[str, object]] = []
+    limiter = RepeatLimiter(cast("ILogObserver", seen.append))
+    for number in range(REPEATS_MAX + 7):
+        limiter(event(ledger_id=number))
+    limiter({**event(ledger_id=1), "log_time": 1_600_000_000.0})
+    assert seen[-1].get("suppressed") == 7
+
+
 def test_lines_of_several_threads_do_not_mix() -> None:
     out = io.StringIO()
     observer = LineObserver(out, text_line)
