@@ -97,12 +97,13 @@ class BookieConnection(Protocol):
         self._is_reading = True
         self._turns = 0  # Turns since the last start of disk reads.
         self._host = ""
+        self._reader: Any = None
 
     # Called by the transport -------------------------------------------------------------------
 
     def connectionMade(self) -> None:
         """Begin to serve the client."""
-        transport = self._transport()
+        self._reader = transport = self._transport()
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(self._shared.tcp_keep_alive)
@@ -168,7 +169,7 @@ class BookieConnection(Protocol):
         self._owner.connection_lost(self, self._host, broken=broken)
         # The remaining objects refer to each other and may wait long for a full garbage collection.
         # A TLS transport has 50 KB, and an error keeps the frames of its traceback.
-        self.transport = None
+        self.transport = self._reader = None
         reason.cleanFailure()
 
     def pauseProducing(self) -> None:
@@ -215,8 +216,8 @@ class BookieConnection(Protocol):
             transport.resumeProducing() if wanted else transport.pauseProducing()
 
     def _update_read_size(self) -> None:
-        # Only Twisted's own transports use ``bufferSize``.
-        self._transport().bufferSize = self._shared.backpressure.read_bytes_max(self._load)
+        # Only transports of Twisted use ``bufferSize``; in TLS it is the one below ``transport``.
+        self._reader.bufferSize = self._shared.backpressure.read_bytes_max(self._load)
 
     def take_turn(self, requests_max: int) -> int:
         """Handle some of the received requests; return how many."""

@@ -78,6 +78,12 @@ That takes as long as an add. A request counts as its bytes and a page of an ind
 READ_BYTES: Final = 128 * 1024
 """The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
 
+READS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What one read of each connection brings at most, over all connections: requests wait for their
+turn in memory. Reads get shorter with more connections than this has ``READ_BYTES``."""
+
+READ_BYTES_MIN: Final = 4 * 1024
+
 LARGE_READ_BYTES: Final = 512 * 1024
 """The same for the only client that adds, with large entries: of these it takes no longer.
 
@@ -146,6 +152,7 @@ class Backpressure:
         self._rechecking = False
         self._loads: dict[ConnectionLoad, None] = {}
         self._read_large: ConnectionLoad | None = None
+        self._read_bytes = READ_BYTES
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
@@ -160,11 +167,11 @@ class Backpressure:
         The one that had ``LARGE_READ_BYTES`` is told when another gets it.
         """
         if self.level is PressureLevel.SHARED:
-            return SHARED_READ_BYTES
+            return min(SHARED_READ_BYTES, self._read_bytes)
         is_alone = load.adds_bytes == self._shared_adds.size_bytes
         is_large = load.adds_bytes > LARGE_ADD_BYTES * load.adds
         if not (is_alone and is_large):
-            return READ_BYTES
+            return self._read_bytes
         before, self._read_large = self._read_large, load
         if before is not None and before is not load:
             before.update()
@@ -179,12 +186,23 @@ class Backpressure:
         """Take in a new connection."""
         self._loads[load] = None
         load.is_held = self.level is PressureLevel.FULL
+        is_over = len(self._loads) * self._read_bytes > READS_BYTES_MAX
+        if is_over and self._read_bytes > READ_BYTES_MIN:
+            self._read_bytes //= 2
+            for one in list(self._loads):
+                one.update()
 
     def end(self, load: ConnectionLoad) -> None:
         """Forget a connection; what it has in flight still counts."""
         self._loads.pop(load, None)
         if self._read_large is load:
             self._read_large = None
+        # At a quarter of what is too much: connections that come and go change nothing.
+        if (
+            self._read_bytes < READ_BYTES
+            and len(self._loads) * self._read_bytes * 4 <= READS_BYTES_MAX
+        ):
+            self._read_bytes *= 2
 
     def received(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
         """Count a connection's request, or a batch of its adds."""

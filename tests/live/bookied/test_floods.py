@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bookied.server.limits.backpressure import READ_BYTES, READS_BYTES_MAX
 from bookied.server.listener import UNSENT_BYTES
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.attacked_bookie import Live, WellBehaved, kept_service
@@ -31,6 +32,7 @@ from tests.live.bookied.floods import (
     bomb,
     churn,
     many_reads,
+    missing_ledgers,
     wrong_keys,
 )
 from tests.live.bookied.floods import flooded as sending
@@ -47,6 +49,9 @@ REQUESTS = 400
 """Adds and reads of the well-behaved client during each flood."""
 
 ESTABLISHED = "01"
+
+CROWD = 2000
+"""Connections of one address; each could have ``READ_BYTES`` of requests in memory."""
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +179,19 @@ def test_clients_that_connect_and_leave_do_not_keep_others_waiting(
     with churn(live.port):
         goes_on(service)
     until(lambda: live.metrics()["bookied_connections"] == 1)
+
+
+def test_requests_that_wait_for_their_turn_take_little_memory_over_all_connections(
+    live: Live, service: WellBehaved
+) -> None:
+    requests = missing_ledgers(is_v3=True)
+    requests *= READ_BYTES // len(requests) + 1
+    memory_kib = live.process.rss_kib()
+    with live.hostiles(CROWD):
+        for sock in live.of:
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.send(requests[:READ_BYTES])
+        until(lambda: live.metrics()["bookied_connections"] > CROWD)
+        goes_on(service)
+        assert live.process.rss_kib() - memory_kib < 2 * READS_BYTES_MAX // 1024

@@ -13,6 +13,7 @@ from bookied.server.limits.backpressure import (
     LARGE_READ_BYTES,
     LOOKS,
     READ_BYTES,
+    READS_BYTES_MAX,
     RECHECK_S,
     SHARED_READ_BYTES,
     Backpressure,
@@ -232,6 +233,23 @@ def test_reads_are_short_while_clients_share() -> None:
     world.unwritten_bytes = 490
     world.clock.advance(RECHECK_S)
     assert told == [SHARED_READ_BYTES, READ_BYTES]
+
+
+def test_reads_get_shorter_with_the_number_of_connections() -> None:
+    world = World()
+    some = READS_BYTES_MAX // READ_BYTES
+    told: list[int] = []
+    loads = [ConnectionLoad(lambda: None) for _ in range(4 * some)]
+    first = ConnectionLoad(lambda: told.append(world.pressure.read_bytes_max(first)))
+    world.pressure.begin(first)
+    for load in loads[1:]:
+        world.pressure.begin(load)
+        count = len(world.pressure._loads)
+        assert count * world.pressure.read_bytes_max(load) <= READS_BYTES_MAX
+    assert told == [READ_BYTES // 2, READ_BYTES // 4]
+    for load in loads[1:]:
+        world.pressure.end(load)
+    assert world.pressure.read_bytes_max(first) == READ_BYTES
 
 
 def test_once_the_limit_is_not_reached_those_within_their_share_do_not_wait_for_more() -> None:
