@@ -1,4 +1,4 @@
-"""What goes into the requests of one ledger, and its adds as frames."""
+"""The keys for the requests of one ledger, and its adds as frames."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from wire.messages import AddRequest
 
 @attrs.frozen(kw_only=True)
 class LedgerKeys:
-    """What goes into every request of one ledger."""
+    """The ledger id, master key and digester of one ledger's requests."""
 
     ledger_id: LedgerId
     master_key: bytes = attrs.field(repr=False)
     digester: Digester = attrs.field(repr=False)
 
     def packet_of(self, entry: Entry) -> bytes:
-        """Return an entry that was read as the packet it was, LAC and length included."""
+        """Return the packet of an entry that was read, with its LAC and length."""
         package = self.digester.package
         return package(self.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload)
 
 
 class FrameMaker:
-    """Add frames of one ledger, in either protocol, with the keys of their answers."""
+    """An encoder of one ledger's adds in either protocol, with the keys of their answers."""
 
     def __init__(self, keys: LedgerKeys, flags: AddFlag, txn_ids: Callable[[int], range]) -> None:
         self._keys, self._flags, self._txn_ids = keys, flags, txn_ids
@@ -64,7 +64,7 @@ class FrameMaker:
 
 
 class AddBatch:
-    """Entries that go out together; frames are made once for each protocol that asks."""
+    """Entries that are sent together; frames are made once for each protocol."""
 
     def __init__(self, packed: Sequence[Packed], frames: FrameMaker) -> None:
         self.packed, self._frames = packed, frames

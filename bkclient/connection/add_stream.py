@@ -1,6 +1,6 @@
 """The adds of one writer to one bookie: many frames in one write, acks in lists.
 
-``AddStreams`` are the writers of one connection: whose ack each answer to an add is.
+``AddStreams`` are the writers of one connection and pass each ack to its writer.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from wire.messages import AddResponse, Answer, ErrorResponse
 
 @implementer(IPushProducer)
 class Writability:
-    """Whether one connection takes more bytes: its transport reports that to its producer.
+    """The state of one connection's write buffer, as its transport reports it to its producer.
 
-    A connection is writable before it has a transport, and after the transport has gone.
+    A connection is writable before it has a transport, and after it has lost its transport.
     """
 
     def __init__(self) -> None:
         """Begin writable."""
         self.is_writable = True
-        """Whether the transport takes more without piling it up."""
+        """True if the transport sends more bytes without piling them up."""
         self._transport: Any = None
         self._waiters = Waiters()
 
     def connect(self, transport: Any) -> None:
-        """Learn from now on when the transport is full."""
+        """Register with the transport, which reports when its buffer is full."""
         self._transport = transport
         transport.registerProducer(self, True)
 
     def end(self) -> None:
-        """Stay writable: the connection is of no use any more."""
+        """Stay writable: the connection has ended."""
         self._transport = None
         self.resumeProducing()
 
     def when_writable(self) -> Deferred[None]:
-        """Return a Deferred that fires when the transport takes more, or has gone."""
+        """Return a Deferred that fires when the transport accepts more bytes, or is lost."""
         return succeed(None) if self.is_writable else self._waiters.wait()
 
     # Twisted calls these
@@ -58,10 +58,10 @@ class Writability:
         self.is_writable = self._transport is None
 
     def resumeProducing(self) -> None:
-        """There is space again.
+        """The buffer has space again.
 
-        Where the peer ended TLS while there was none, Twisted has only waited for that: the
-        connection ends once nothing is produced any more.
+        If the peer ended TLS while the buffer was full, Twisted has waited for this: the connection
+        ends when nothing more is written.
         """
         transport = self._transport
         if transport is not None and getattr(transport, "disconnecting", False):
@@ -70,12 +70,12 @@ class Writability:
         self._waiters.wake()
 
     def stopProducing(self) -> None:
-        """The transport is closing; ``connectionLost`` comes."""
+        """The transport is closing; ``connectionLost`` follows."""
         self.resumeProducing()
 
 
 class StreamChannel(Protocol):
-    """What a stream needs of its connection."""
+    """The connection of a stream."""
 
     bookie_id: BookieId
     protocol: ProtocolVersion
@@ -95,8 +95,8 @@ class AddStream:
     """The adds of one writer to one bookie, as one member of an ensemble.
 
     Args:
-        acked: called with entry ids that the bookie has stored, in the order of its answers.
-        failed: called with entry ids and why; the connection's loss reports all at once.
+        acked: called with the entry ids that the bookie has stored, in the order of its answers.
+        failed: called with entry ids and the error; once for all if the connection is lost.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class AddStream:
         self.channel, self.ledger_id = channel, ledger_id
         self.acked, self.failed = acked, failed
         self.outstanding: dict[Key, int] = {}
-        """Entry by key."""
+        """The entry id of each unanswered key."""
         self._clock, self._timeout_s = clock, timeout_s
         self._sent: deque[tuple[float, Sequence[Key]]] = deque()
         self._timer: IDelayedCall | None = None
 
     def send(self, frames: bytes, keys: Sequence[Key], entries: Sequence[int]) -> None:
-        """Write whole add frames; ``keys`` are the ids their answers are matched by.
+        """Write complete add frames; their answers are matched by ``keys``.
 
-        Nothing is called back before this returns.
+        No callback runs before this returns.
         """
         if self.channel.lost is not None:
             self._clock.callLater(0, self.failed, list(entries), self.channel.lost)
@@ -131,7 +131,7 @@ class AddStream:
         self.channel.write(frames)
 
     def take_acks(self, keys: Sequence[Key]) -> None:
-        """Take answers that say EOK; keys that are not awaited are ignored."""
+        """Handle EOK answers; unknown keys are ignored."""
         outstanding, sent = self.outstanding, self._sent
         pop = outstanding.pop
         known = [entry for key in keys if (entry := pop(key, None)) is not None]
@@ -145,18 +145,18 @@ class AddStream:
         return not any(key in outstanding for key in keys)
 
     def take_refusal(self, key: Key, error: ClientError) -> None:
-        """Take an answer that says no."""
+        """Handle an answer with an error."""
         self.failed([self.outstanding.pop(key)], error)
 
     def lose(self, error: ClientError) -> None:
-        """The connection has gone: everything in flight fails."""
+        """Fail all entries in flight: the connection is lost."""
         lost = list(self.outstanding.values())
         self._forget()
         if lost:
             self.failed(lost, error)
 
     def close(self) -> None:
-        """Take no more answers."""
+        """Ignore all later answers."""
         self._forget()
         self.channel.forget_stream(self)
 
@@ -168,7 +168,7 @@ class AddStream:
             self._timer = None
 
     def _expire(self) -> None:
-        """Fail what is overdue; look again when the next is due."""
+        """Fail overdue entries; check again when the next is due."""
         self._timer = None
         now_s, overdue = self._clock.seconds(), []
         while self._sent:
@@ -191,11 +191,11 @@ class AddStream:
 
 
 class AddStreams:
-    """The streams that are open, by ledger.
+    """The open streams, by ledger.
 
     Args:
         bookie_id: the bookie at the other end; for messages only.
-        protocol: what the connection speaks.
+        protocol: the protocol of the connection.
     """
 
     def __init__(self, bookie_id: BookieId, protocol: ProtocolVersion) -> None:
@@ -203,18 +203,24 @@ class AddStreams:
         self._take_acks = take_acks_v2 if self._is_v2 else take_acks_v3
         self._streams: dict[int, list[AddStream]] = {}
         self.asked = 0
-        """How many adds are out as requests, so that acks may not be for streams."""
+        """The adds sent as single requests.
+
+        While there are any, an ack may not belong to a stream.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._streams)
 
     @property
     def in_flight(self) -> int:
-        """How many adds wait for an answer."""
+        """The number of unanswered adds."""
         return sum(len(stream.outstanding) for stream in self._all())
 
     def add(self, stream: AddStream) -> None:
-        """Give a stream its acks from now on; on V2 one a ledger, for their acks look alike."""
+        """Pass acks to a stream from now on.
+
+        V2 allows one a ledger, because their acks are alike.
+        """
         streams = self._streams.setdefault(stream.ledger_id, [])
         assert not (self._is_v2 and streams), f"two writers of ledger {stream.ledger_id}"
         streams.append(stream)
@@ -224,7 +230,7 @@ class AddStreams:
         return ledger_id in self._streams
 
     def forget(self, stream: AddStream) -> None:
-        """Drop a stream; late answers to it are ignored."""
+        """Remove a stream; late answers to it are ignored."""
         streams = self._streams.get(stream.ledger_id, [])
         if stream in streams:
             streams.remove(stream)
@@ -232,7 +238,7 @@ class AddStreams:
             self._streams.pop(stream.ledger_id, None)
 
     def end(self) -> list[AddStream]:
-        """Forget all of them, and return them."""
+        """Remove all streams and return them."""
         streams, self._streams = self._all(), {}
         return streams
 
@@ -240,12 +246,12 @@ class AddStreams:
         return list(itertools.chain.from_iterable(self._streams.values()))
 
     def answered(self, result: Any) -> Any:
-        """Note that an add that was asked as a request has its answer; a callback."""
+        """Note the answer to an add that was sent as a request; a callback."""
         self.asked -= 1
         return result
 
     def take_plain(self, buffer: bytearray) -> None:
-        """Take the plain acks at the start of a buffer, run by run."""
+        """Handle the plain acks at the start of a buffer, run by run."""
         if self.asked:
             return
         while runs := self._take_acks(buffer):
@@ -254,7 +260,7 @@ class AddStreams:
                     stream.take_acks(keys)
 
     def take(self, answer: Answer) -> bool:
-        """Give an add's answer to its stream; ``False`` when it was asked as a request."""
+        """Pass an add's answer to its stream; return ``False`` if the add was sent as a request."""
         response = answer.response
         assert isinstance(response, (AddResponse, ErrorResponse))
         ledger_id = None if isinstance(response, ErrorResponse) else response.ledger_id

@@ -1,7 +1,7 @@
-"""Which bookies failed or were slow lately: asked later by readers, avoided by writers.
+"""The bookies that failed or were slow recently: readers ask them later, writers avoid them.
 
-Who gets no new entries at all is in ``quarantine``; in which order readers ask is in
-``placement.policy.read_order``.
+``quarantine`` has the bookies that get no new entries; ``placement.policy.read_order`` has the
+order of reads.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wire.ids import BookieId
 
 
 class BookieHealth:
-    """Failures and slowness of bookies, remembered for a while.
+    """Recent failures and slowness of bookies.
 
-    One for each client. Bounded by the number of bookies that a client ever talked to.
+    One for each client. Bounded by the number of bookies that the client has ever used.
     """
 
     def __init__(
@@ -29,7 +29,10 @@ class BookieHealth:
         *,
         minds_slow: bool = True,
     ) -> None:
-        """Remember for ``memory_s``, 0 for not at all; damage counts for ``quarantine``, too."""
+        """Remember for ``memory_s`` seconds, 0 for not at all.
+
+        Damage counts for ``quarantine``, too.
+        """
         self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
         self._minds_slow = minds_slow
         self._failed_s: dict[BookieId, float] = {}
@@ -41,9 +44,9 @@ class BookieHealth:
         self._latest_s = self._failed_s[bookie] = self._clock.seconds()
 
     def read_failed(self, bookie: BookieId, error: ClientError) -> None:
-        """Note that a bookie failed a read in a way that no sound one does.
+        """Note a failed read that shows a fault of the bookie.
 
-        What it says itself, or does not, the pool has counted.
+        The pool has counted the bookie's own errors, and missing answers.
         """
         self.failed(bookie)
         if self._quarantine is not None and isinstance(error, ClientDigestMismatchError):
@@ -55,13 +58,16 @@ class BookieHealth:
             self._latest_s = self._slow_s[bookie] = self._clock.seconds()
 
     def fine(self, bookie: BookieId) -> None:
-        """Note that a bookie did what it was asked."""
+        """Note that a bookie answered a request well."""
         if bookie in self._failed_s:
             del self._failed_s[bookie]
 
     @property
     def any_lately(self) -> bool:
-        """Whether any bookie has given trouble within memory; cheap, for each read asks."""
+        """Return whether any bookie has failed or been slow recently.
+
+        Cheap, because each read asks.
+        """
         return self._clock.seconds() - self._latest_s < self._memory_s
 
     def level(self, bookie: BookieId) -> int:

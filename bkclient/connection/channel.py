@@ -1,6 +1,6 @@
-"""One connection to one bookie: bytes in and out, and what its silence or its end means.
+"""One connection to one bookie: bytes in and out, time-outs, and the end of the connection.
 
-Everything but plain adds is a request with a Deferred (``requests``). Plain adds go through an
+Everything except plain adds is a request with a Deferred (``requests``). Plain adds use an
 ``AddStream``: many frames in one write, acks reported as lists, no object for an add.
 
 Agrees with BookKeeper 4.18.0, PerChannelBookieClient.
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 log = Logger()
 
 READ_BYTES: Final = 256 * 1024
-"""How much is read of a socket at once: answers with many entries are as large."""
+"""Bytes of one read of a socket: answers with many entries are as large."""
 
 
 @attrs.frozen(kw_only=True)
 class ChannelSettings:
-    """What holds for each connection of a client."""
+    """The settings of each connection of a client."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     add_timeout_s: float = 5.0
-    """How long an add may take."""
+    """Seconds that an add may take."""
     read_timeout_s: float = 5.0
-    """How long anything else may take, unless the request says."""
+    """Seconds that any other request may take, unless the request says otherwise."""
     no_delay: bool = True
     keepalive: bool = True
     keepalive_times: KeepAlive = attrs.field(factory=KeepAlive)
 
     @classmethod
     def of(cls, config: ClientConfig) -> ChannelSettings:
-        """Return them as a client is configured."""
+        """Return the settings of a client's configuration."""
         return cls(
             frame_bytes_max=config.frame_bytes_max,
             add_timeout_s=config.add_timeout_s,
@@ -75,9 +75,9 @@ class BookieChannel(Protocol):
     Args:
         clock: for time-outs.
         bookie_id: the bookie at the other end; for messages only.
-        protocol: V2 or V3, for the whole life of the connection.
-        next_txn_id: where transaction ids come from; shared by all channels of a client.
-        settings: what holds for each connection.
+        protocol: V2 or V3, for the life of the connection.
+        next_txn_id: returns transaction ids; shared by all channels of a client.
+        settings: the settings of each connection.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class BookieChannel(Protocol):
     ) -> None:
         self.bookie_id, self.protocol, self.settings = bookie_id, protocol, settings
         self.lost: ClientError | None = None
-        """Why the connection is of no use any more."""
+        """The reason why the connection has ended; None while it is usable."""
         self.writability = Writability()
-        """Whether the transport takes more."""
+        """The state of the transport's buffer."""
         self._clock = clock
         self._connection = ClientConnection(protocol, settings.frame_bytes_max)
         self._decode = self._connection.decode
@@ -102,18 +102,18 @@ class BookieChannel(Protocol):
             clock, bookie_id, self._connection, self.next_txn_id, self.write, self.timed_out
         )
         self.streams = AddStreams(bookie_id, protocol)
-        """The writers that use it."""
+        """The writers that use the connection."""
         self._silence = ConnectionSilence()
         self._tls_end: TlsEnd | None = None
         self._handshake: Deferred[None] | None = None
         self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None
         self.trace: RequestTrace | None = None
-        """Who hears of each request; streams that are open by then go on as they are."""
+        """Logs each request; streams that are already open are not traced."""
 
     # Twisted calls these
 
     def connectionMade(self) -> None:
-        """Set the socket up, and learn when it is full."""
+        """Set up the socket, and register for its full buffer."""
         transport: Any = self.transport
         settings = self.settings
         if hasattr(transport, "setTcpNoDelay"):
@@ -124,7 +124,7 @@ class BookieChannel(Protocol):
         self.writability.connect(transport)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Fail everything in flight: what was asked may have been done."""
+        """Fail everything in flight: the bookie may have executed the requests."""
         why = None if self._tls_end is None else self._tls_end.why_lost(reason.value)
         if why is not None:
             self._fail_all(SecurityError(f"no TLS with bookie {self.bookie_id}: {why}"))
@@ -133,7 +133,7 @@ class BookieChannel(Protocol):
         self._fail_all(BookieUnavailableError(text))
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
-        """TLS is there: what is sent from now on is in it."""
+        """Note that TLS protects everything sent from now on."""
         handshake, self._handshake = self._handshake, None
         if handshake is not None and self.lost is None:
             handshake.callback(None)
@@ -156,12 +156,12 @@ class BookieChannel(Protocol):
             transport.abortConnection()
 
     def start_tls(self, end: TlsEnd) -> Deferred[None]:
-        """Go on in TLS, as the bookie has agreed to; the Deferred fires when the handshake is over.
+        """Start TLS, to which the bookie has agreed; the Deferred fires after the handshake.
 
         Raises (through the Deferred):
-            SecurityError: it failed, or something came in clear after the bookie had agreed:
-                anybody on the way could have sent it.
-            BookieUnavailableError: the connection went.
+            SecurityError: the handshake failed, or bytes arrived in clear after the bookie had
+                agreed: an attacker on the way could have sent them.
+            BookieUnavailableError: the connection was lost.
         """
         if self._connection.buffer:
             return fail(SecurityError(f"bookie {self.bookie_id} did not begin TLS when it should"))
@@ -173,9 +173,9 @@ class BookieChannel(Protocol):
         return handshake
 
     def is_usable(self) -> bool:
-        """Return whether to send anything more.
+        """Return whether more requests may be sent.
 
-        A connection that nothing came on for too long is closed here, if nothing is in flight.
+        A connection that has been silent for too long is closed here, if nothing is in flight.
         """
         silence = self._silence
         if silence.is_doubted and silence.is_over(self._clock.seconds()) and not self.in_flight:
@@ -184,19 +184,19 @@ class BookieChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for an answer."""
+        """The number of unanswered requests."""
         return len(self._requests) + self.streams.in_flight
 
     # Requests
 
     def request(self, request: Request, *, timeout_s: float | None = None) -> Deferred[Any]:
-        """Send a request; the Deferred fires with its ``Response``, whatever its code says.
+        """Send a request; the Deferred fires with its ``Response``, whatever its code.
 
-        Cancelling it lets go of the answer, not of what the bookie does.
+        Its cancellation ends only the wait, not the bookie's work.
 
         Raises (through the Deferred, never before this returns):
             RequestTimeoutError: no answer in time.
-            BookieUnavailableError: the connection went.
+            BookieUnavailableError: the connection was lost.
         """
         adds = isinstance(request, AddRequest)
         if timeout_s is None:
@@ -215,7 +215,7 @@ class BookieChannel(Protocol):
         return deferred
 
     def write(self, data: bytes) -> None:
-        """Write whole frames."""
+        """Write complete frames."""
         assert self.transport is not None, "not connected"
         self.transport.write(data)
 
@@ -226,8 +226,8 @@ class BookieChannel(Protocol):
     ) -> Deferred[dict[int, BulkAnswer]]:
         """Read entries with one write, over V2; the Deferred fires with the answers by entry id.
 
-        It never fails. Entries that were not answered in time, or before the connection went, are
-        not in the result; nor are those that another read of this connection is out for.
+        It never fails. The result lacks entries that were not answered in time, or before the
+        connection was lost, and entries that another read of this connection waits for.
         """
         bulk, frames = self._requests.bulk(ledger_id, entries)
         asked = bulk.entries
@@ -247,9 +247,9 @@ class BookieChannel(Protocol):
         acked: Callable[[list[int]], None],
         failed: Callable[[list[int], ClientError], None],
     ) -> AddStream:
-        """Begin to send a ledger's plain adds.
+        """Start to send a ledger's plain adds.
 
-        On a V2 connection there can be one stream a ledger: their acks look alike.
+        A V2 connection can have one stream a ledger, because their acks are alike.
         """
         make = AddStream if self.trace is None else self.trace.stream
         timeout_s = self.settings.add_timeout_s
@@ -258,13 +258,13 @@ class BookieChannel(Protocol):
         return stream
 
     def forget_stream(self, stream: AddStream) -> None:
-        """Drop a stream; late answers to it are ignored."""
+        """Remove a stream; late answers to it are ignored."""
         self.streams.forget(stream)
 
     # Answers
 
     def dataReceived(self, data: bytes) -> None:
-        """Match what came in: runs of plain acks and entries at once, all else one by one."""
+        """Match received answers: runs of plain acks and entries together, others one by one."""
         connection, take_runs = self._connection, self._take_runs
         self._silence.heard_s = self._clock.seconds()
         connection.receive_data(data)
@@ -289,10 +289,10 @@ class BookieChannel(Protocol):
     # Time-outs and the end
 
     def timed_out(self, waited_s: float) -> None:
-        """Note that something had no answer; all in flight fails where nothing came for too long.
+        """Note a request without an answer; fail everything in flight after too long a silence.
 
         After a time-out that is shorter than others, the bookie still has the usual time; that of
-        adds, where there is a writer who may wait so long.
+        adds, if a writer may wait that long.
         """
         now_s, usual_s = self._clock.seconds(), self.settings.read_timeout_s
         if self.streams:
@@ -302,7 +302,7 @@ class BookieChannel(Protocol):
             self._give_up()
 
     def _give_up(self) -> None:
-        """End a connection that nothing comes on; the next request makes a new one."""
+        """Close a silent connection; the next request makes a new one."""
         silent_s = self._silence.lasts_s(self._clock.seconds())
         text = f"bookie {self.bookie_id} has sent nothing for {silent_s:.1f} s, though it was asked"
         log.warn("{text}: closing its connection", text=text)

@@ -1,7 +1,7 @@
-"""Host names resolved in threads of their own, many at a time.
+"""Resolution of host names in separate threads, many in parallel.
 
-For a name whose server does not answer, the system's resolver takes 10 s and more, and nothing can
-interrupt it. In the reactor's thread pool ten such names would hold up the requests to ZooKeeper.
+For a name whose server does not answer, the system's resolver takes 10 s and more, and cannot be
+interrupted. In the reactor's thread pool ten such names would delay the requests to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from twisted.internet.interfaces import (
 from zope.interface import implementer
 
 LOOKUPS_MAX: Final = 512
-"""Names resolved at a time. Most threads only wait: each costs some 50 KB."""
+"""Names that are resolved in parallel. Most threads only wait: each costs about 50 KB."""
 
 _ADDRESSES: Final = {socket.AF_INET: IPv4Address, socket.AF_INET6: IPv6Address}
 
 
 @implementer(IHostnameResolver)
 class NameLookup:
-    """Twisted's resolver of host names, for a reactor. A process ends without its lookups."""
+    """Twisted's resolver of host names, for a reactor. A process ends without waiting for it."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -43,7 +43,7 @@ class NameLookup:
         addressTypes: Sequence[type[IAddress]] | None = None,  # noqa: N803
         transportSemantics: str = "TCP",  # noqa: N803
     ) -> IHostResolution:
-        """Give the receiver the addresses of a name, none where it does not resolve."""
+        """Pass the addresses of a name to the receiver; none if it cannot be resolved."""
 
         def done(addresses: list[IPv4Address | IPv6Address]) -> None:
             for address in addresses:
@@ -86,7 +86,7 @@ def _addresses(name: str, port: int, transport: str) -> list[IPv4Address | IPv6A
     kind = socket.SOCK_STREAM if transport == "TCP" else socket.SOCK_DGRAM
     try:
         found = socket.getaddrinfo(name, port, type=kind)
-    except (OSError, ValueError, OverflowError):  # The last for a port that no number of C holds.
+    except (OSError, ValueError, OverflowError):  # OverflowError is for a port beyond C's numbers.
         return []
     return [
         _ADDRESSES[family](transport, *where)

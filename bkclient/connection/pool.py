@@ -54,11 +54,11 @@ log = Logger()
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_MAX_S: Final = 1.0
 SERVICE: Final = "bookie"
-"""Id of the endpoint that serves reads and adds; Java names its protocol ``bookie-rpc``."""
+"""The id of the endpoint for reads and adds; Java names its protocol ``bookie-rpc``."""
 
 
 class Connect(Protocol):
-    """How a connection is made: the one thing that a simulation replaces."""
+    """A function that connects; a simulation replaces it."""
 
     def __call__(
         self, host: str, port: int, make_protocol: Callable[[], TwistedProtocol], timeout_s: float
@@ -69,7 +69,7 @@ class Connect(Protocol):
 
 @attrs.define(eq=False)
 class _Slot:
-    """The connection to one bookie in one protocol, or the way to the next."""
+    """The connection to one bookie in one protocol, or the attempt to connect."""
 
     channel: BookieChannel | None = None
     connecting: list[Deferred[BookieChannel]] | None = None
@@ -79,7 +79,7 @@ class _Slot:
     last_error: ClientError | None = None
 
     def usable(self) -> BookieChannel | None:
-        """Return the connection, unless it is of no use any more."""
+        """Return the connection, unless it has ended."""
         channel = self.channel
         return channel if channel is not None and channel.is_usable() else None
 
@@ -88,12 +88,12 @@ class BookiePool:
     """All connections of one client.
 
     Args:
-        connect: how to reach a host and port.
+        connect: connects to a host and port.
         clock: for time-outs and back-off.
-        registry: where addresses are looked up.
-        protocol: what reads and adds are spoken in; what V2 cannot say goes over V3 beside it.
+        registry: looks up addresses.
+        protocol: the protocol of reads and adds; V3 carries the requests that V2 does not have.
         rng: for jitter.
-        greeting: what is said on each connection before it is used; ``None`` for nothing.
+        greeting: TLS and authentication of each new connection; ``None`` for neither.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class BookiePool:
         """Bookies that answered a batch read without its stride, as Java's do."""
 
     def trace(self, trace: RequestTrace | None) -> None:
-        """Have every connection tell of its requests from now on, or no more."""
+        """Start or stop the trace of every connection's requests."""
         self._trace = trace
         for slot in self._slots.values():
             if slot.channel is not None:
                 slot.channel.trace = trace
 
     def anew(self) -> BookiePool:
-        """Return a pool like this one without connections; its owner closes it."""
+        """Return a pool with the same settings without connections; its owner closes it."""
         pool = BookiePool(
             self._connect,
             self.clock,
@@ -151,12 +151,12 @@ class BookiePool:
         return range(first, first + count)
 
     def protocol_of(self, request: Request) -> ProtocolVersion:
-        """Return what a request has to be spoken in.
+        """Return the protocol of a request.
 
-        On V2 only the entry distinguishes answers. A late answer to a plain read must not pass for
-        the answer to a fencing one, so a recovery asks over V3. Batch reads go
-        over V2 always: V3 has none, every bookie serves both on its port, and a connection that an
-        old bookie closes on one carries no adds then.
+        In V2 answers differ only by their entry. A late answer to a plain read must not pass for
+        the answer to a fencing read, so recovery uses V3. Batch reads always use V2: V3 does not
+        have them, every bookie serves both on its port, and an old bookie that closes the
+        connection closes one without adds.
         """
         if isinstance(request, BatchReadRequest) and not request.flags & ReadFlag.FENCE:
             return ProtocolVersion.V2
@@ -173,9 +173,9 @@ class BookiePool:
     def send(
         self, bookie: BookieId, request: Request, *, timeout_s: float | None = None
     ) -> Deferred[Any]:
-        """Send a request to a bookie, connecting first where needed.
+        """Send a request to a bookie; connect first if needed.
 
-        The Deferred fires with the ``Response``; it never fires before this returns.
+        The Deferred fires with the ``Response``, never before this returns.
 
         Raises (through the Deferred):
             BookieUnavailableError: no connection could be made, or it was lost.
@@ -195,7 +195,7 @@ class BookiePool:
         return sent
 
     def _count(self, outcome: Any, bookie: BookieId) -> Any:
-        """Note errors, whatever was asked."""
+        """Count errors of a bookie, for any request."""
         if not isinstance(outcome, Failure):
             if outcome.rc is not ReturnCode.EOK:
                 self.quarantine.count(bookie, refusal(outcome.rc, ReadFailedError, ""))
@@ -211,7 +211,7 @@ class BookiePool:
         return None if slot is None else slot.usable()
 
     def pending(self, bookie: BookieId) -> int:
-        """Return how many requests wait for a bookie's answer, over all connections to it."""
+        """Return the number of a bookie's unanswered requests, over all connections to it."""
         pending = 0
         for protocol in ProtocolVersion:
             for number in range(self.config.channels_per_bookie):
@@ -239,7 +239,7 @@ class BookiePool:
             return deferred
         if slot.connecting is None:
             slot.connecting = []
-            # Not inside this call: a connection may fail at once.
+            # In a later turn: a connection may fail at once.
             slot.attempt = Deferred.fromCoroutine(self._make(key, slot))
             slot.attempt.addErrback(lambda failure: log.failure("connecting", failure))
         if slot.connecting is None:
@@ -279,7 +279,7 @@ class BookiePool:
             await self._greeting.say(channel, host)
         except ClientError as error:
             if str(error) != str(slot.last_error):
-                # Who waits may only hear that there are too few bookies.
+                # The waiting caller may only report too few bookies.
                 log.warn("{error}", error=error)
             raise
 
@@ -299,7 +299,7 @@ class BookiePool:
         return channel
 
     async def address(self, bookie: BookieId) -> tuple[str, int]:
-        """Return where a bookie listens: by its registration, else by its id.
+        """Return a bookie's host and port: from its registration, else from its id.
 
         Raises:
             BookieUnavailableError: it is not registered, and its id is not a ``host:port``.
@@ -331,7 +331,7 @@ class BookiePool:
             deferred.callback(channel)
 
     def _lost(self, slot: _Slot, channel: BookieChannel) -> None:
-        self.without_stripes.discard(channel.bookie_id)  # It may come back as a newer one.
+        self.without_stripes.discard(channel.bookie_id)  # The bookie may return as a newer version.
         if slot.channel is channel:
             slot.channel = None
 
@@ -345,7 +345,7 @@ class BookiePool:
             deferred.errback(error)
 
     def close(self) -> None:
-        """Close every connection; what is in flight fails with ``ClientClosedError``."""
+        """Close every connection; requests in flight fail with ``ClientClosedError``."""
         self._closed = ClientClosedError("the client is closed")
         for slot in list(self._slots.values()):
             if slot.channel is not None:

@@ -1,6 +1,6 @@
-"""Which bookies failed too often lately and get no new entries for a time.
+"""The bookies that failed too often recently, and get no new entries for a time.
 
-Which are asked later by readers is in ``bookie_health``.
+``bookie_health`` has the bookies that readers ask later.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ EXPECTED: Final = (
     ClientLedgerFencedError,
     ReadOnlyBookieClientError,
 )
-"""What does not show that a bookie is ill: PerChannelBookieClient.EXPECTED_BK_OPERATION_ERRORS.
+"""Errors that do not show a fault: PerChannelBookieClient.EXPECTED_BK_OPERATION_ERRORS.
 
-A connection that is gone tells of itself; ``unreachable`` counts where connecting fails.
+A lost connection is not counted; ``unreachable`` counts failures to connect.
 """
 
 
 class Quarantine:
-    """Counts errors of each bookie over an interval; too many, and it is left out for a time.
+    """A count of each bookie's errors in an interval.
 
-    Whatever it was asked counts, as in Java: the pool sees all requests but adds, each ``Member``
-    the adds. Entries that fail their digest count here, and do not in Java.
+    With too many, the bookie is left out for a time.
+
+    All requests count, as in Java: the pool counts all except adds, each ``Member`` the adds.
+    Entries that fail their digest count here, but not in Java.
 
     Nothing runs by itself: an interval ends at the next question or count.
     """
@@ -53,20 +55,20 @@ class Quarantine:
         self._until_s: dict[BookieId, float] = {}
 
     def count(self, bookie: BookieId, error: ClientError, requests: int = 1) -> None:
-        """Note that a bookie failed some requests, unless this answer is usual."""
+        """Count failed requests of a bookie, unless the error is usual."""
         if not self._config.health_check or isinstance(error, EXPECTED):
             return
         self._end_intervals()
         self._errors[bookie] = self._errors.get(bookie, 0) + requests
 
     def unreachable(self, bookie: BookieId) -> None:
-        """Note that no connection could be made; counts with the setting for it only."""
+        """Count a failure to connect, if the settings ask for it."""
         if self._config.health_check and self._config.quarantine_on_connect_error:
             self._end_intervals()
             self._errors[bookie] = self._errors.get(bookie, 0) + 1
 
     def members(self) -> frozenset[BookieId]:
-        """Return who is in quarantine now."""
+        """Return the bookies that are in quarantine now."""
         if not self._config.health_check:
             return frozenset()
         self._end_intervals()
@@ -75,7 +77,7 @@ class Quarantine:
         return frozenset(self._until_s)
 
     def clear(self) -> None:
-        """Let everybody out."""
+        """End the quarantine of all bookies."""
         self._until_s.clear()
 
     def _end_intervals(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests to bookies as lines, one for each request; it costs nothing while it is off."""
+"""A trace of requests to bookies, one line for each; it costs nothing while it is off."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NO_ANSWER = "no answer"
 
 @attrs.frozen
 class RequestTrace:
-    """Hears of each request that is answered, or will not be any more.
+    """A trace that gets each request after its answer or failure.
 
-    Of what goes out as many, plain adds and bulk reads, a line tells as many as went out together;
-    with ``each`` there is one for every entry. Passwords and payloads are not told.
+    Plain adds and bulk reads that are sent together have one line; with ``each`` every entry has
+    one. Passwords and payloads are not traced.
     """
 
     tell: Callable[[str], object]
@@ -39,7 +39,7 @@ class RequestTrace:
     def request(
         self, bookie: BookieId, clock: IReactorTime, request: Request, deferred: Any
     ) -> None:
-        """Tell of one request once its Deferred fires; what it fires with goes on."""
+        """Trace one request when its Deferred fires; the result is passed on."""
         deferred.addBoth(
             self._answered, partial(self.line, bookie, clock, clock.seconds()), request
         )
@@ -52,7 +52,7 @@ class RequestTrace:
         self, bookie: BookieId, clock: IReactorTime, ledger_id: int, entries: Sequence[int],
         deferred: Any,
     ) -> None:  # fmt: skip
-        """Tell of a bulk read once its Deferred fires."""
+        """Trace a bulk read when its Deferred fires."""
         line = partial(self.line, bookie, clock, clock.seconds())
         deferred.addCallback(self._bulk_answered, line, ledger_id, entries)
 
@@ -67,13 +67,13 @@ class RequestTrace:
         return answers
 
     def stream(self, *args: Any) -> AddStream:
-        """Return a stream that tells of its batches."""
+        """Return a stream that traces its batches."""
         return TracedStream(self, *args)
 
     def many(
         self, line: Callable[..., None], name: str, ledger_id: int, codes: Mapping[int, str]
     ) -> None:
-        """Tell of entries that went out together, by what was answered."""
+        """Trace entries that were sent together, by their answers."""
         if self.each or len(codes) == 1:
             for entry, code in codes.items():
                 line(f"{name}({ledger_id}, {entry})", code)
@@ -83,7 +83,7 @@ class RequestTrace:
     def line(
         self, bookie: BookieId, clock: IReactorTime, began_s: float, call: str, ended: str
     ) -> None:
-        """Tell of one request that began then; it goes on if that fails."""
+        """Write the line of one request; errors of the trace are ignored."""
         text = f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}"
         try:
             self.tell(text)
@@ -92,13 +92,13 @@ class RequestTrace:
 
 
 class TracedStream(AddStream):
-    """A stream of adds that tells of each batch, once all of it is answered."""
+    """A stream of adds that traces each batch when all of it is answered."""
 
     def __init__(self, trace: RequestTrace, *args: Any) -> None:
         super().__init__(*args)
         self._trace = trace
         self._batches: dict[int, _TracedBatch] = {}
-        """By the entries that are out."""
+        """The batch of each unanswered entry."""
         self._tell_acked, self.acked = self.acked, self._heard_acked
         self._tell_failed, self.failed = self.failed, self._heard_failed
 
@@ -130,7 +130,7 @@ class TracedStream(AddStream):
 
 @attrs.define
 class _TracedBatch:
-    """Adds that went out together, and what was answered so far."""
+    """Adds that were sent together, and their answers so far."""
 
     began_s: float
     size: int
@@ -138,7 +138,7 @@ class _TracedBatch:
 
 
 def _call(request: Request) -> str:
-    """Return a request as its operation and what tells it from others."""
+    """Return a request as its operation and the fields that identify it."""
     words = [
         str(getattr(request, name)) for name in ("ledger_id", "entry_id") if hasattr(request, name)
     ]
@@ -165,7 +165,7 @@ def _code(answer: BulkAnswer | None) -> str:
 
 
 def _range(entries: Iterable[int]) -> str:
-    """Return the entries of a batch in few words: of a striped ledger it has every second."""
+    """Return the entries of a batch in few words: those of a striped ledger have gaps."""
     some = sorted(entries)
     whole = some[-1] - some[0] + 1 == len(some)
     return f"{some[0]}-{some[-1]}" if whole else f"{len(some)} of {some[0]}-{some[-1]}"

@@ -1,8 +1,8 @@
-"""The requests of one connection that wait for answers, and which answer is whose.
+"""The unanswered requests of one connection, and the match of answers to requests.
 
-V3 answers are matched by transaction id. V2 has none: its answers are matched by what they echo,
-so on a V2 connection only things may be in flight whose answers cannot be mistaken for each other.
-The pool therefore sends fencing reads and recovery adds over V3.
+V3 answers are matched by transaction id. V2 has none: answers are matched by the echoed fields, so
+a V2 connection may have only requests in flight whose answers differ. The pool therefore sends
+fencing reads and recovery adds over V3.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from wire.messages import (
 )
 
 BulkAnswer = Union[bytes, Response]
-"""The entry packet, or what else came."""
+"""The entry packet, or another response."""
 
 
 class BulkRead:
-    """Collects answers; fires with those that came, when all have or none will any more.
+    """A collection of answers; it fires with those that arrived, when no more can arrive.
 
-    What is missing then, or refused, the caller asks for one by one.
+    The caller requests missing and refused entries one by one.
     """
 
     def __init__(self, entries: Sequence[int]) -> None:
         self.deferred: Deferred[dict[int, BulkAnswer]] = Deferred(lambda _: self._stop_timer())
         self.entries = entries
-        """What was asked for, each once."""
+        """The requested entries, each once."""
         self._answers: dict[int, BulkAnswer] = {}
         self._timer: IDelayedCall | None = None
 
     def wait(self, clock: IReactorTime, timeout_s: float, timed_out: Callable[[], object]) -> None:
-        """Wait for answers so long, and no longer; ``timed_out`` hears of it if there are none."""
+        """Wait for answers for a limited time; ``timed_out`` is called if some are missing then."""
         self._timer = clock.callLater(timeout_s, self._expire, timed_out)
 
     def take(self, entry_id: int, answer: BulkAnswer) -> None:
-        """Take the answer for an entry that was asked for."""
+        """Note the answer for a requested entry."""
         self._answers[entry_id] = answer
         if len(self._answers) == len(self.entries):
             self.finish()
@@ -103,17 +103,17 @@ RequestKey = Union[int, tuple[int, int], None]
 
 @attrs.define(eq=False, slots=True)
 class SentRequest:
-    """A request whose answer is awaited."""
+    """An unanswered request."""
 
     request: Request
     deferred: Deferred[Any]
     timeout_s: float
     due_s: float = 0.0
-    """When it may go out no more, where it has to wait for others."""
+    """The time after which it is not sent any more, if it has to wait for others."""
 
 
 class RequestsInFlight:
-    """Sends requests and bulk reads, each as soon as its answer cannot be another's."""
+    """Requests and bulk reads, each sent when its answer cannot be confused with another's."""
 
     def __init__(
         self,
@@ -130,16 +130,16 @@ class RequestsInFlight:
             clock: for time-outs.
             bookie_id: the bookie at the other end; for messages only.
             connection: encodes requests.
-            next_txn_id: where transaction ids come from.
+            next_txn_id: returns transaction ids.
             write: sends frames.
-            timed_out: hears of each request without an answer, and after how many seconds.
+            timed_out: called with the seconds of each request without an answer.
         """
         self._clock, self._bookie_id, self._connection = clock, bookie_id, connection
         self._next_txn_id, self._write, self._timed_out = next_txn_id, write, timed_out
         self._is_v2 = connection.protocol is ProtocolVersion.V2
         self._pending: dict[RequestKey, SentRequest] = {}
         self._waiting: dict[RequestKey, deque[SentRequest]] = {}
-        self._bulks: dict[RequestKey, BulkRead] = {}  # The one that waits for each key.
+        self._bulks: dict[RequestKey, BulkRead] = {}  # The bulk read that waits for each key.
         self._alarms: KeyedTimers[RequestKey] = KeyedTimers(clock, self._expire)
         self._has_ended = False
 
@@ -147,7 +147,7 @@ class RequestsInFlight:
         return len(self._pending) + len(self._bulks)
 
     def send(self, pending: SentRequest) -> None:
-        """Send a request, on V2 once no other with the same key is in flight."""
+        """Send a request; in V2 when no other with the same key is in flight."""
         if not self._is_v2:
             txn_id = self._next_txn_id()
             self._send(txn_id, pending, self._connection.send(pending.request, txn_id))
@@ -170,7 +170,7 @@ class RequestsInFlight:
     def bulk(self, ledger_id: LedgerId, entries: Sequence[int]) -> tuple[BulkRead, bytes]:
         """Return a bulk read and its frames, for ``send_bulk``; V2 only.
 
-        It leaves out what another read of this connection is out for.
+        It leaves out the entries that another read of this connection waits for.
         """
         assert self._is_v2, "bulk reads go over V2"
         asked = [entry for entry in dict.fromkeys(entries) if not self._is_out((ledger_id, entry))]
@@ -181,13 +181,13 @@ class RequestsInFlight:
     def send_bulk(
         self, ledger_id: LedgerId, bulk: BulkRead, frames: bytes, timeout_s: float
     ) -> None:
-        """Send it; it ends by itself once the time is over."""
+        """Send a bulk read; it ends itself when the time is over."""
         self._bulks.update(((ledger_id, entry), bulk) for entry in bulk.entries)
         bulk.wait(self._clock, timeout_s, lambda: self._timed_out(timeout_s))
         self._write(frames)
 
     def _forget_bulk(self, result: Any, ledger_id: LedgerId, bulk: BulkRead) -> Any:
-        """Take no more answers for it; reads that waited for these keys go out."""
+        """Ignore later answers to a bulk read; send the reads that waited for its keys."""
         for entry_id in bulk.entries:
             key = ledger_id, entry_id
             if self._bulks.get(key) is bulk:
@@ -196,7 +196,7 @@ class RequestsInFlight:
         return result
 
     def take_reads(self, buffer: bytearray) -> None:
-        """Take the plain answers at the start of a buffer while a bulk read waits for some."""
+        """Handle the plain answers at the start of a buffer while a bulk read waits for some."""
         if not self._bulks:
             return
         for ledger_id, entry_id, packet in take_reads_v2(buffer, self._connection.frame_bytes_max):
@@ -211,7 +211,7 @@ class RequestsInFlight:
                 self.take(Answer(response, Operation.READ_ENTRY, 0))
 
     def take(self, answer: Answer) -> None:
-        """Give an answer to who asked; one that comes too late, or was never asked for, is lost."""
+        """Pass an answer to its request; late and unexpected answers are ignored."""
         key = self._key_of(answer)
         response = answer.response
         if isinstance(response, ReadResponse) and (bulk := self._bulks.pop(key, None)) is not None:
@@ -237,9 +237,10 @@ class RequestsInFlight:
         return None
 
     def _send_waiting(self, key: RequestKey) -> None:
-        """Send what has waited longest for a key, unless that is out again.
+        """Send the request that has waited longest for a key, unless the key is in flight again.
 
-        What has waited for its whole time-out fails: each that went out then would take its own.
+        A request that has waited for its time-out fails: otherwise each would take its own time-out
+        in turn.
         """
         waiting = self._waiting.get(key)
         if waiting is None or self._has_ended:
@@ -270,7 +271,7 @@ class RequestsInFlight:
         )
 
     def end(self) -> Callable[[ClientError], None]:
-        """Send nothing more; return what fails all that is in flight, for the caller's moment."""
+        """Send nothing more; return a function that fails everything in flight."""
         self._has_ended = True
         self._alarms.stop()
         requests = [*self._pending.values(), *itertools.chain(*self._waiting.values())]
@@ -290,6 +291,6 @@ def _key_v2(request: Request) -> RequestKey:
     if isinstance(request, BatchReadRequest):
         return -request.request_id
     if isinstance(request, (ReadRequest, AddRequest)):
-        # Plain adds do not come this way, so an add and a read of one entry never meet.
+        # Plain adds are not sent as requests, so an add and a read of one entry never meet.
         return request.ledger_id, request.entry_id
     return None

@@ -1,4 +1,4 @@
-"""Connections to bookies over TCP, and when a silent connection counts as lost."""
+"""Connections to bookies over TCP, and the rule about silent connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REASONS: Final[Mapping[type[BaseException], str]] = {
 
 
 class TcpConnect:
-    """How a bookie is reached in earnest; implements ``bkclient.connection.pool.Connect``."""
+    """Connects over TCP; implements ``bkclient.connection.pool.Connect``."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -33,7 +33,7 @@ class TcpConnect:
     ) -> Deferred[IProtocol]:
         """Connect; see ``Connect``."""
         connecting = self._endpoint(host, port, timeout_s).connect(_OneProtocol(make_protocol))
-        # Twisted's own limit begins once the name is resolved.
+        # Twisted's own time limit begins when the name is resolved.
         return connecting.addTimeout(timeout_s, self._reactor, _too_late)
 
     def _endpoint(self, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
@@ -43,7 +43,7 @@ class TcpConnect:
             TCP6ClientEndpoint,
         )
 
-        # An address needs no resolver, and the resolver is a thread pool.
+        # An address needs no resolver, which is a thread pool.
         if isIPAddress(host):
             return TCP4ClientEndpoint(self._reactor, host, port, timeout_s)
         if isIPv6Address(host):
@@ -58,7 +58,7 @@ def _too_late(failure: IProtocol | Failure, timeout_s: float) -> IProtocol:
 
 
 class _OneProtocol(Factory):
-    """Builds what it is told to; Twisted's endpoints want a factory."""
+    """A factory of one protocol, for Twisted's endpoints."""
 
     noisy = False
 
@@ -72,36 +72,36 @@ class _OneProtocol(Factory):
 
 @attrs.define(eq=False, slots=True)
 class ConnectionSilence:
-    """Whether a peer is silent altogether, or only slow.
+    """The rule that tells a silent peer from a slow one.
 
-    A time-out in which no byte came casts doubt. Where none comes for about as long again, it is
-    over; any byte ends the doubt. One time-out alone says nothing: after a pause of our own process
-    all timers come before what lies in the socket.
+    A time-out during which no byte arrived makes the connection doubtful. If no byte arrives for
+    about as long again, the connection is over. Any byte ends the doubt. One time-out alone proves
+    nothing: after a pause of this process all timers fire before the bytes in the socket are read.
     """
 
     heard_s: float = float("-inf")
-    """When bytes last came; the reader of the connection sets it."""
+    """The time of the last received bytes; the reader of the connection sets it."""
     _since_s: float = 0.0
     _doubted_s: float = float("-inf")
     _over_s: float = float("inf")
 
     @property
     def is_doubted(self) -> bool:
-        """Whether something has timed out, and nothing came in that time or since."""
+        """True if a request has timed out, and no byte has arrived during that time or since."""
         return self._doubted_s > self.heard_s
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether it has lasted too long."""
+        """Return whether the silence has lasted too long."""
         return self.is_doubted and now_s >= self._over_s
 
     def lasts_s(self, now_s: float) -> float:
-        """Return how long nothing has come, although something was asked."""
+        """Return the seconds of silence after a request."""
         return now_s - self._since_s
 
     def timed_out(self, now_s: float, waited_s: float, grace_s: float) -> None:
-        """Note that what was asked ``waited_s`` ago has no answer.
+        """Note that a request sent ``waited_s`` ago has no answer.
 
-        ``grace_s`` is how long it may go on.
+        The silence may last ``grace_s`` longer.
         """
         asked_s = now_s - waited_s
         if self.heard_s < asked_s and not self.is_doubted:
@@ -109,7 +109,7 @@ class ConnectionSilence:
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Return why a connection failed or ended, in the system's words where there are any."""
+    """Return why a connection failed or ended, in the system's words if there are any."""
     number = getattr(error, "osError", None) or getattr(error, "errno", None)
     if isinstance(number, int):
         text = os.strerror(number)

@@ -1,1 +1,1 @@
-"""How a connection proves the identity of both ends: TLS, key stores, and the login before use."""
+"""The security of a connection: TLS, key stores, and authentication."""

@@ -1,4 +1,4 @@
-"""What is odd about the files that settings name: findings of a look before a start."""
+"""Checks of the files in the settings: findings before a start."""
 
 from __future__ import annotations
 

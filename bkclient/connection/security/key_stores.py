@@ -1,13 +1,12 @@
 """Keys and certificates from files: PEM, and PKCS12, JKS and JCEKS as keytool writes them.
 
-Everything raises ``SecurityError`` with the setting and the file that is wrong. No password is ever
-part of a message.
+Every error is a ``SecurityError`` with the setting and the file. No message contains a password.
 
-Key and trust stores of Java's own two forms, JKS and JCEKS, read by the library pyjks.
+The library pyjks reads key and trust stores of Java's own forms, JKS and JCEKS.
 
 Agrees with the JDK's JavaKeyStore and JceKeyStore, and with BookKeeper 4.18.0, TLSContextFactory,
-which opens a store and its keys with one password. A wrong password is seen by the checksum over
-the file, before anything in it is used.
+which opens a store and its keys with one password. The checksum over the file shows a wrong
+password before anything in the file is used.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.errors import SecurityError
 
 MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""How a JKS and a JCEKS file begin."""
+"""The first bytes of a JKS and a JCEKS file."""
 
 ITERATIONS_MAX: Final = 5_000_000
-"""How often a password is hashed at most, by a JCEKS file's own word: the limit of the JDK."""
+"""The largest number of hash rounds in a JCEKS file that is accepted: the limit of the JDK."""
 
 
 def is_java_store(data: bytes) -> bool:
-    """Return whether a file begins as a JKS or JCEKS store does."""
+    """Return whether a file begins like a JKS or JCEKS store."""
     return data.startswith(MAGICS)
 
 
@@ -55,7 +54,7 @@ def key_in_java_store(
             entry.decrypt(password)
             key = serialization.load_der_private_key(entry.pkey_pkcs8, None)
         certificates = tuple(map(_certificate, entry.cert_chain))
-    except Exception as error:  # Those of three libraries, which have no class in common.
+    except Exception as error:  # The errors of three libraries, which have no common class.
         raise SecurityError(
             f"{store.key}: the key {alias!r} in {store.path} cannot be read with the password of"
             " the store"
@@ -87,7 +86,7 @@ def trusted_in_java_store(
 
 
 def _entries(store: StoreFile, data: bytes, password: str) -> Any:
-    """Return the store, its keys still locked: opening them is bounded work of its own."""
+    """Return the store with its keys still encrypted: their decryption is bounded separately."""
     try:
         import jks
     except ImportError as error:
@@ -104,12 +103,12 @@ def _entries(store: StoreFile, data: bytes, password: str) -> Any:
             where = f" in {store.password_path}" if store.password_path else ""
             text = f"is damaged, or the password{where} is wrong"
         raise SecurityError(f"{store.key}: {store.path} {text}") from error
-    except Exception as error:  # The library leaves errors of its decoders as they are.
+    except Exception as error:  # The library passes on the errors of its decoders.
         raise SecurityError(f"{store.key}: {store.path} is a damaged JKS or JCEKS file") from error
 
 
 def _iterations(entry: Any) -> int:
-    """Return how often the password of a key is hashed: once with JKS, as it says with JCEKS."""
+    """Return the hash rounds of a key's password: one for JKS, the file's number for JCEKS."""
     from jks.rfc2898 import PBEParameter
     from jks.sun_crypto import SUN_JCE_ALGO_ID
     from pyasn1.codec.ber import decoder
@@ -134,7 +133,7 @@ _PEM: Final = b"-----BEGIN "
 
 @attrs.frozen
 class OwnKey:
-    """A private key, its certificate, and the certificates between that and an authority."""
+    """A private key, its certificate, and the intermediate certificates."""
 
     key: Any = attrs.field(repr=False)
     certificate: x509.Certificate
@@ -142,7 +141,7 @@ class OwnKey:
 
 
 def read_own_key(settings: TlsSettings) -> OwnKey:
-    """Return what one end shows of itself."""
+    """Return the key and certificates of this end."""
     store = settings.key_store
     if store.type is StoreType.PEM:
         return _own_key_in_pem(store, settings)
@@ -158,7 +157,7 @@ def read_own_key(settings: TlsSettings) -> OwnKey:
 
 
 def read_trusted(store: StoreFile) -> tuple[x509.Certificate, ...]:
-    """Return the certificates that others must come from; at least one."""
+    """Return the trusted certificates; at least one."""
     if not store.path:
         raise SecurityError(f"{store.key} is not set, so that no certificate could be trusted")
     if store.type is StoreType.PEM:
@@ -196,7 +195,7 @@ def _own_key_in_pem(store: StoreFile, settings: TlsSettings) -> OwnKey:
     try:
         key = serialization.load_pem_private_key(data, password or None)
     except TypeError as error:
-        # So it says of a password that is missing, and of one that is given where none is needed.
+        # The library reports a missing password, and an unnecessary one, in this way.
         raise SecurityError(f"{store.key}: {store.path}: {error}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SecurityError(
@@ -233,7 +232,7 @@ def _pkcs12(store: StoreFile, data: bytes) -> Any:
 
 
 def _insist_readable(store: StoreFile, data: bytes) -> None:
-    """Refuse a file whose first bytes are those of another type."""
+    """Refuse a file whose first bytes belong to another type."""
     is_pem = data.lstrip().startswith(_PEM)
     if is_pem and store.type is not StoreType.PEM:
         raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.type_key}=PEM")
@@ -242,7 +241,7 @@ def _insist_readable(store: StoreFile, data: bytes) -> None:
 
 
 def _password(store: StoreFile) -> bytes | None:
-    """Return what the password file holds, without the line's end, as Java's trim() leaves it."""
+    """Return the content of the password file, trimmed as by Java's trim()."""
     if store.password:
         return store.password.encode()
     if not store.password_path:
@@ -251,7 +250,7 @@ def _password(store: StoreFile) -> bytes | None:
 
 
 def _java_password(store: StoreFile) -> str:
-    """Return the password as Java's characters; one that cannot be had is empty, as there."""
+    """Return the password as Java's characters; empty if there is none, as in Java."""
     try:
         return (_password(store) or b"").decode()
     except UnicodeDecodeError as error:

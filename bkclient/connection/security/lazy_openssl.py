@@ -1,6 +1,6 @@
-"""Twisted without OpenSSL until a connection begins TLS: loading it is a fifth of a short command.
+"""Twisted without OpenSSL until a connection uses TLS: its import takes a fifth of a command.
 
-Twisted's modules of TCP import those of TLS, and these import OpenSSL with all that belongs to it.
+Twisted's TCP modules import its TLS modules, and these import OpenSSL.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 
 
 class _LateModule(ModuleType):
-    """Stands for a module until something of it is used."""
+    """A placeholder for a module that is imported at its first use."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # The import system asks, and would load it at once.
+        # The import system reads these names, and would import the module at once.
+        if name.startswith("__"):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
@@ -28,7 +29,7 @@ class _LateTls(_LateModule):
 
 
 def load_openssl_late() -> None:
-    """Have OpenSSL loaded with the first use of TLS. For programs, before they import Twisted."""
+    """Import OpenSSL at the first use of TLS. Programs call this before they import Twisted."""
     if "twisted.internet.tcp" not in sys.modules:
         for late in (_LateTls("twisted.protocols.tls"), _LateModule("twisted.internet.ssl")):
             sys.modules.setdefault(late.__name__, late)

@@ -1,8 +1,8 @@
-"""What is said on a new connection before the first request: START_TLS, then the login by SASL.
+"""The start of a new connection, before the first request: START_TLS, then SASL.
 
 Agrees with BookKeeper 4.18.0, PerChannelBookieClient, AuthHandler.ClientSideHandler and
-SASLClientAuthProvider, but for the order: TLS is there before the first word about who we are,
-which Java's client sends in clear.
+SASLClientAuthProvider, except for the order: TLS starts before authentication, whose first message
+Java's client sends in clear.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ if TYPE_CHECKING:
     from bkclient.connection.security.tls_contexts import TlsContexts
 
 AUTH_S: Final = 10.0
-"""How long each answer of a bookie may take while we show who we are."""
+"""Seconds for each answer of a bookie during authentication."""
 
 log = Logger()
 
 
 class Greeting:
-    """How each connection of a client begins.
+    """The start of each connection of a client.
 
     Args:
-        clock: for time-outs. tls: our end of TLS; ``None`` to speak in clear. read_login: gives who
-        we are; ``None`` to say nothing about it. insists: whether a bookie that requires no
-        authentication will not do.
+        clock: for time-outs.
+        tls: this end of TLS; ``None`` for connections in clear.
+        read_login: returns the name and password; ``None`` for no authentication.
+        insists: True to refuse a bookie that requires no authentication.
     """
 
     def __init__(
@@ -58,17 +59,17 @@ class Greeting:
         *,
         insists: bool = False,
     ) -> None:
-        """Read who we are.
+        """Read the name and password.
 
         Raises:
-            SecurityError: it cannot be read.
+            SecurityError: they cannot be read.
         """
         self._clock, self._tls = clock, tls
         self._read_login, self._insists = read_login, insists
         self._login = None if read_login is None else read_login()
 
     def reload(self) -> None:
-        """Read keys, certificates and passwords again, for the connections to come."""
+        """Read keys, certificates and passwords again, for new connections."""
         if self._tls is not None:
             self._tls.reload()
         if self._read_login is not None:
@@ -78,13 +79,13 @@ class Greeting:
                 log.warn("the old identity stays in use: {error}", error=error)
 
     async def say(self, channel: BookieChannel, host: str) -> None:
-        """Say it on a connection that was just made to ``host``; close it where that fails.
+        """Start TLS and authenticate on a new connection to ``host``; close it on failure.
 
         Raises:
-            SecurityError: TLS could not be set up.
+            SecurityError: TLS failed.
             ClientUnauthorizedError: the bookie refuses the login, or has another identity.
             RequestTimeoutError: it took too long.
-            BookieUnavailableError: the connection went.
+            BookieUnavailableError: the connection was lost.
         """
         try:
             if self._tls is not None:
@@ -114,7 +115,7 @@ class Greeting:
             raise RequestTimeoutError(text) from error
 
     async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
-        """Exchange tokens until each side knows the other, or the bookie asks for no user."""
+        """Exchange tokens until both ends are authenticated, or the bookie requires no login."""
         who = f"bookie {channel.bookie_id} rejects user {login.user!r}"
         exchange, token = DigestMd5Client(login.user, login.password, secrets.token_urlsafe), b""
         while not exchange.is_done:
@@ -144,7 +145,7 @@ class Greeting:
                 "if they require Kerberos (GSSAPI)"
             ) from error
         except BookieUnavailableError as error:
-            # In V2 that is how strangers are refused; but it may have died as well.
+            # V2 bookies refuse a client in this way; but the bookie may have died as well.
             raise LoginCutOffError(
                 f"{who}: it closed the connection. In V2 bookies do that after a wrong password,"
                 " for unknown or refused users, and without TLS if they require TLS"
@@ -158,7 +159,7 @@ class Greeting:
 
 
 def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
-    """Return how a client's connections begin; ``None``: with the first request.
+    """Return the start of a client's connections; ``None`` without TLS and authentication.
 
     Raises:
         SecurityError: keys, certificates or passwords cannot be used.

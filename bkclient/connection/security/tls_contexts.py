@@ -1,4 +1,4 @@
-"""Keys, certificates and settings as Twisted needs them, made anew when the files change."""
+"""TLS contexts for Twisted from keys, certificates and settings, renewed when files change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CERTIFICATE_FAULTS: Final = {
     26: "is not meant for this end of a connection (extended key usage)",
     28: "is not trusted for this",
 }
-"""OpenSSL's numbers, X509_V_ERR_…; others are named by their number."""
+"""Messages for OpenSSL's numbers, X509_V_ERR_…; messages of others contain the number."""
 
 _FAULTS_OF_TIME: Final = frozenset({9, 10})
 
@@ -70,11 +70,11 @@ _REASONS: Final = (
     ("http request", "it speaks HTTP"),
     ("certificate verify failed", "its certificate cannot be trusted"),
 )
-"""What OpenSSL says, in lower case, and what that means; the first that is found counts."""
+"""OpenSSL's texts, in lower case, and their meanings; the first match counts."""
 
 
 def certificate_fault(number: int) -> str:
-    """Return what is wrong with a certificate, by OpenSSL's number."""
+    """Return the fault of a certificate, by OpenSSL's number."""
     return CERTIFICATE_FAULTS.get(number, f"cannot be trusted (OpenSSL's error {number})")
 
 
@@ -83,7 +83,7 @@ def _now() -> dt.datetime:
 
 
 def _outside(certificate: x509.Certificate) -> str:
-    """Return which date keeps a certificate from being valid now; empty where none does."""
+    """Return the date because of which a certificate is not valid now; empty if it is valid."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     now = _now()
     if now < begin:
@@ -92,9 +92,9 @@ def _outside(certificate: x509.Certificate) -> str:
 
 
 def reason(error: BaseException | None, *, shows: bool = True) -> str | None:
-    """Return why a handshake or a connection in TLS failed; ``None``: it was not for TLS.
+    """Return why a handshake or a connection failed; ``None`` if TLS is not the reason.
 
-    ``shows``: whether we have a certificate; Java calls one that is missing a bad one.
+    ``shows`` is True if this end has a certificate; Java calls a missing one a bad one.
     """
     if not isinstance(error, SSL.Error):
         return None
@@ -108,10 +108,10 @@ def reason(error: BaseException | None, *, shows: bool = True) -> str | None:
 
 
 EXPIRY_WARNING_DAYS: Final = 30
-"""How long before its own certificate's end a process begins to warn."""
+"""Days before its own certificate expires on which a process begins to warn."""
 
 DEFAULT_SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL"
-"""TLS 1.2 where no suites are set: with forward secrecy, and without CBC."""
+"""The suites of TLS 1.2 by default: with forward secrecy, and without CBC."""
 
 _NUMBERS: Final = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 _OPTIONS: Final = SSL.OP_NO_COMPRESSION | SSL.OP_NO_TICKET | SSL.OP_CIPHER_SERVER_PREFERENCE
@@ -121,17 +121,18 @@ log = Logger()
 
 
 class TlsContexts:
-    """One end's TLS: gives each connection a ``TlsEnd``, all of one context until files change.
+    """The TLS of one end, which makes a ``TlsEnd`` for each connection.
 
-    The files are looked at when a connection is made, as Java does (``refresh_s``), or when told
-    (``reload``). What cannot be read then is told and the old context stays.
+    All connections share one context until the files change. The files are checked when a
+    connection is made, as in Java (``refresh_s``), and by ``reload``. If they cannot be read then,
+    an error is logged and the old context stays.
     """
 
     def __init__(self, settings: TlsSettings, clock: IReactorTime, *, is_client: bool) -> None:
         """Read the files.
 
         Raises:
-            SecurityError: they cannot be used; it says which and why.
+            SecurityError: a file cannot be used, with the reason.
         """
         self.settings, self._clock = settings, clock
         self._is_client = is_client
@@ -141,7 +142,7 @@ class TlsContexts:
         self._context = self._make()
 
     def end(self, host: str | None = None) -> TlsEnd:
-        """Return our end of a new connection; ``host`` is the bookie's, for a client."""
+        """Return this end of a new connection; ``host`` is the bookie's, for a client."""
         self._refresh()
         settings, shows = self.settings, self._shows
         return TlsEnd(
@@ -157,7 +158,7 @@ class TlsContexts:
         return not self._is_client or self.settings.client_authentication
 
     def reload(self) -> bool:
-        """Read the files again; return whether what they hold can be used."""
+        """Read the files again; return whether they can be used."""
         self._seen = self._times()
         try:
             self._context = self._make()
@@ -191,7 +192,7 @@ class TlsContexts:
         return context
 
     def _show(self, context: SSL.Context) -> None:
-        """Have our own certificate sent."""
+        """Use this end's certificate."""
         own = read_own_key(self.settings)
         self._own = own.certificate
         left = (own.certificate.not_valid_after_utc - _now()).days
@@ -214,10 +215,11 @@ class TlsContexts:
             context.add_extra_chain_cert(certificate)
 
     def _insist(self, context: SSL.Context) -> None:
-        """Have the peer's certificate checked; a client may come without where it may."""
+        """Check the peer's certificate; if allowed, a client may have none."""
         settings, store = self.settings, context.get_cert_store()
         assert store is not None
-        # As Java has it: what is in a trust store is trusted, also where it is not an authority.
+        # As in Java: every certificate in a trust store is trusted, even if it is not an
+        # authority's.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         for certificate in read_trusted(settings.trust_store):
             store.add_cert(crypto.X509.from_cryptography(certificate))
@@ -233,7 +235,7 @@ class TlsContexts:
 
 
 class _HalfClosable(SSL.Connection):
-    """An end that still sends after the peer's close_notify, where Twisted would close at once."""
+    """An end that can still send after the peer's close_notify; Twisted's would close at once."""
 
     def __init__(self, context: SSL.Context, ended: Callable[[], None]) -> None:
         super().__init__(context, None)
@@ -249,7 +251,7 @@ class _HalfClosable(SSL.Connection):
 
 @implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
 class TlsEnd:
-    """Our end of one connection: what Twisted needs to begin TLS, and what has come of it."""
+    """This end of one connection: the TLS object for Twisted, and the result of the handshake."""
 
     def __init__(
         self,
@@ -268,14 +270,14 @@ class TlsEnd:
         self._connection: SSL.Connection | None = None
 
     def clientConnectionForTLS(self, _protocol: object) -> SSL.Connection:  # noqa: N802 - Twisted's
-        """Return what begins the handshake."""
+        """Return an object that starts the handshake."""
         connection = self._made()
         if self._host is not None and not _is_address(self._host):
             connection.set_tlsext_host_name(self._host.encode("idna"))
         return connection
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:  # noqa: N802 - Twisted's
-        """Return what waits for the handshake."""
+        """Return an object that waits for the handshake."""
         behind = protocol.wrappedProtocol
         ended = behind.ended if isinstance(behind, TlsReads) else None
         return self._made(ended)
@@ -293,18 +295,18 @@ class TlsEnd:
 
     @property
     def version(self) -> str:
-        """What is spoken, once the handshake is over: ``TLSv1.3 TLS_AES_256_GCM_SHA384``."""
+        """The version and suite after the handshake: ``TLSv1.3 TLS_AES_256_GCM_SHA384``."""
         assert self._connection is not None
         name = self._connection.get_protocol_version_name()
         return f"{name} {self._connection.get_cipher_name()}"
 
     def peer_certificate(self) -> x509.Certificate | None:
-        """Return what the peer has shown and what was verified; ``None`` where none was asked."""
+        """Return the peer's verified certificate; ``None`` if none was required."""
         assert self._connection is not None
         return self._connection.get_peer_certificate(as_cryptography=True)
 
     def why_lost(self, error: BaseException | None) -> str | None:
-        """Return why the connection failed; ``None``: it was not for TLS."""
+        """Return why the connection failed; ``None`` if TLS is not the reason."""
         if self._fault is not None and isinstance(error, SSL.Error):
             return self._fault
         why = reason(error, shows=self._shows)
@@ -314,7 +316,7 @@ class TlsEnd:
     def _verified(
         self, _connection: object, certificate: crypto.X509, number: int, depth: int, fine: int
     ) -> bool:
-        """Weigh one certificate of the peer's chain; its own comes last, with depth 0."""
+        """Check one certificate of the peer's chain; the peer's own is last, with depth 0."""
         shown = certificate.to_cryptography()
         if not fine:
             whose = "its certificate" if depth == 0 else "a certificate in its chain"
@@ -330,7 +332,7 @@ class TlsEnd:
 
 
 def _host_fault(certificate: x509.Certificate, host: str) -> str | None:
-    """Return why a certificate is not for a host; ``None``: it is."""
+    """Return why a certificate does not match a host; ``None`` if it does."""
     try:
         if _is_address(host):
             verify_certificate_ip_address(certificate, host)
@@ -358,7 +360,7 @@ def _is_address(host: str) -> bool:
 
 
 def _limit(context: SSL.Context, settings: TlsSettings) -> None:
-    """Set versions and cipher suites. Java takes a suite for leave to speak its version only."""
+    """Set versions and cipher suites. In Java a suite allows only its own version."""
     names = versions(settings.versions)
     suites = [openssl_suite(name) for name in split(settings.suites)]
     new = [name for name in suites if name is not None and is_tls13(name)]
@@ -384,7 +386,7 @@ def _limit(context: SSL.Context, settings: TlsSettings) -> None:
 
 
 def _changed_ns(path: str) -> int:
-    """Return when a file was changed; 0 where there is none now."""
+    """Return the time of a file's last change; 0 if it does not exist."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

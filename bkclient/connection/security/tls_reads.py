@@ -1,4 +1,4 @@
-"""How much one read of a connection in TLS takes, and how its plain text reaches the protocol."""
+"""The size of one read of a connection with TLS, and the delivery of its plain text."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 RECORDS_MAX: Final = 64
-"""About so many records are decrypted in one turn of the reactor: 0.25 ms."""
+"""The approximate number of records that one turn of the reactor decrypts: 0.25 ms."""
 
 READ_BYTES_MIN: Final = 1024
 
 HEAD_BYTES: Final = 5
-"""What a record begins with: type, version, length."""
+"""The header of a record: type, version, length."""
 
 TINY_RECORDS_MIN: Final = 16
 TINY_BYTES: Final = 16
-"""Every request is longer: so many records with less plain text in each bring no request."""
+"""Every request is longer: a record with less plain text brings no request."""
 
 
 class Records:
-    """Where the records of a stream begin."""
+    """The borders of the records in a stream."""
 
     def __init__(self) -> None:
         self._left = 0
-        """Bytes of the record at hand that are still to come."""
+        """Bytes of the present record that are still missing."""
         self._head = b""
-        """The begin of a head, less than ``HEAD_BYTES``."""
+        """The begin of a header, less than ``HEAD_BYTES``."""
 
     def fitting(self, data: bytes | memoryview) -> int:
-        """Return how many bytes of ``data`` to take so that at most ``RECORDS_MAX`` begin there."""
+        """Return the number of bytes of ``data`` in which at most ``RECORDS_MAX`` records begin."""
         return self._walk(data, RECORDS_MAX)[0]
 
     def take(self, data: bytes) -> int:
-        """Take what comes next; return how many records begin there."""
+        """Note the next bytes; return the number of records that begin in them."""
         _, records, self._left, self._head = self._walk(data, len(data))
         return records
 
@@ -54,9 +54,9 @@ class Records:
 
 
 def start_tls(transport: Any, end: object) -> None:
-    """Put TLS between a connection of the reactor's and its protocol, with ``TlsReads`` behind it.
+    """Put TLS between a connection of the reactor and its protocol, with ``TlsReads`` behind it.
 
-    For a transport whose ``bufferSize`` is how much it reads at once, as Twisted's clients have it.
+    The ``bufferSize`` of the transport is the size of its reads, as for Twisted's clients.
     """
     reads, read_bytes_max = TlsReads(transport.protocol), transport.bufferSize
     transport.protocol = reads
@@ -73,9 +73,9 @@ def start_tls(transport: Any, end: object) -> None:
 
 @implementer(IProtocol, IHandshakeListener)
 class TlsReads:
-    """Stands between TLS and a connection's protocol: each read is one call, not each record.
+    """A layer between TLS and a connection's protocol: one call for each read, not for each record.
 
-    A record may hold a single byte. Without this a read of 128 KiB made 5,700 calls.
+    A record may have a single byte. Without this layer a read of 128 KiB made 5,700 calls.
     """
 
     def __init__(self, protocol: Any) -> None:
@@ -83,13 +83,13 @@ class TlsReads:
         self._records: list[bytes] = []
         self._has_ended = False
         self.read_bytes_max = READ_BYTES_MIN
-        """How much to read next, by how long the records of the last read were."""
+        """The size of the next read, by the lengths of the records of the last read."""
         self.stream = Records()
         self.is_greeted = False
-        """Whether the handshake is over."""
+        """True after the handshake."""
 
     def end_read(self, read_bytes: int) -> int:
-        """Hand over what a read of so many bytes brought; return how long the plain text is."""
+        """Deliver the plain text of a read of ``read_bytes``; return its length."""
         records, self._records = self._records, []
         plain_bytes = sum(map(len, records))
         if records:
@@ -109,7 +109,7 @@ class TlsReads:
         """Do nothing: the protocol was connected before TLS."""
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
-        """Tell the protocol, if it wants to hear of it."""
+        """Notify the protocol, if it has a method for that."""
         self.is_greeted = True
         if IHandshakeListener.providedBy(self._protocol):
             self._protocol.handshakeCompleted()
@@ -123,6 +123,6 @@ class TlsReads:
         self._has_ended = True
 
     def connectionLost(self, reason: Failure) -> None:
-        """Tell the protocol; plain text that it has not been given is dropped."""
+        """Notify the protocol; undelivered plain text is dropped."""
         self._records.clear()
         self._protocol.connectionLost(reason)
