@@ -15,7 +15,7 @@ from bkctl.errors import UsageError
 from bkctl.parse_quantities import parse_duration, parse_moment_ms, parse_size
 
 _COMPARISON: Final = re.compile(
-    r"\s*([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*(==|!=|!~|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
+    r"\s*([A-Za-z0-9_][A-Za-z0-9_. /-]*?)\s*(==|!=|!~|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
 )
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
@@ -122,6 +122,19 @@ class Comparison:
         """
         if self.text.lower() not in _NOTHING:
             self._number()
+
+    def insist_limit(self) -> None:
+        """Check that the comparison of a measured number is a limit: equality hardly ever holds.
+
+        Raises:
+            UsageError: it is an equality.
+        """
+        if self.sign in _EQUAL and self.text.lower() not in _NOTHING:
+            above, below = (shlex.quote(str(attrs.evolve(self, sign=sign))) for sign in "><")
+            raise UsageError(
+                f"{self}: a measured number is hardly ever equal to a limit",
+                next_step=f"write {above} to fail above the limit, or {below} to fail below it",
+            )
 
     def insist_unit(self) -> None:
         """Check that the text of a field that has durations names a unit: 50 may be 50 ms or 50 s.

@@ -147,6 +147,7 @@ def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
     for one in limits:
         if view[one.field].kind in _NUMBERS:
             one.insist_number()
+            one.insist_limit()
         if one.in_seconds:
             one.insist_unit()
     return Thresholds(view, limits)

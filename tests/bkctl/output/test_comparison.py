@@ -64,7 +64,7 @@ def test_a_field_is_compared_by_what_it_holds(text: str, value: Any, *, holds: b
     assert parse_comparison(text).holds({"x": value}) == holds
 
 
-@pytest.mark.parametrize("text", ["", "x", "=3", "x/y=3"])
+@pytest.mark.parametrize("text", ["", "x", "=3", "x#y=3"])
 def test_what_compares_nothing_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="is not a comparison"):
         parse_comparison(text)

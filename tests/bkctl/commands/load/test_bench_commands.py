@@ -307,13 +307,24 @@ def test_a_threshold_that_is_broken_is_status_10_and_nothing_stays(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["p98>50ms", "p99", "p99>fast", "p99>50MiB", "p99>50"])
+@pytest.mark.parametrize("text", ["p98>50ms", "p99", "p99>fast", "p99>50MiB", "p99>50", "p99=50ms"])
 def test_a_threshold_that_says_nothing_is_refused_before_anything_is_written(text: str) -> None:
     world = World(3)
     refused = run_in(world, "bench", "write", *SMALL, "--fail-if", text, ok=False)
     assert refused.status == ExitStatus.USAGE
     assert "entries" not in refused.out
     assert not any(bookie.ledgers for bookie in world.bookies.values())
+
+
+def test_an_equality_with_a_measured_number_names_the_comparisons_to_use() -> None:
+    refused = run_in(World(1), "bench", "write", *SMALL, "--fail-if", "entries/s=9", ok=False)
+    assert "write 'entries_per_s>9' to fail above the limit, or 'entries_per_s<9'" in refused.err
+
+
+def test_a_threshold_names_a_field_as_the_table_does() -> None:
+    told = run_in(World(3), "bench", "write", *SMALL, "--fail-if", "entries/s>=0", ok=False)
+    assert told.status == ExitStatus.PROBLEMS
+    assert "entries_per_s is" in told.err
 
 
 def test_dry_runs_measure_nothing(tmp_path: Path) -> None:
