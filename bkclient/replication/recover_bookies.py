@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final
 
 import attrs
@@ -44,7 +44,7 @@ PASSES_MAX: Final = 3
 class RecoverOptions:
     """What to move, and how.
 
-    ``ledger_id``: this ledger only. ``dry_run``: change nothing, say what would be done.
+    ``ledger_ids``: these ledgers only. ``dry_run``: change nothing, say what would be done.
     ``skip_open``: leave ledgers alone that have a writer, or had one and were not recovered.
     ``spare_writers``: leave only the fragments alone that a writer may still add to.
     ``skip_unrecoverable``: go on after a ledger that fails. ``bytes_per_s``: limit on copying;
@@ -52,7 +52,7 @@ class RecoverOptions:
     ``to``: the only bookie that may take a place. ``at_once``: ledgers in progress at a time.
     """
 
-    ledger_id: LedgerId | None = None
+    ledger_ids: Sequence[LedgerId] | None = None
     dry_run: bool = False
     skip_open: bool = False
     spare_writers: bool = False
@@ -180,10 +180,10 @@ async def ledgers_on_bookies(
     client: Client,
     bookies: Collection[BookieId],
     *,
-    ledger_id: LedgerId | None = None,
+    ledger_ids: Sequence[LedgerId] | None = None,
     unreadable: Callable[[LedgerId, ClientError], None] = _insist_readable,
 ) -> AsyncIterator[BookieLedger]:
-    """Yield the ledgers that list one of these bookies, ascending; of all, or only this one.
+    """Yield the ledgers that list one of these bookies, ascending; ``None`` is all ledgers.
 
     ``unreadable`` gets those whose metadata cannot be read; by default that ends it.
 
@@ -191,7 +191,7 @@ async def ledgers_on_bookies(
         MetadataSerializationError: a ledger's metadata cannot be read.
         MetadataStoreError: the store failed.
     """
-    async for one in _stored(client, ledger_id):
+    async for one in _stored(client, ledger_ids):
         if one.error is not None:
             unreadable(one.ledger_id, one.error)
         elif one.metadata is not None:
@@ -201,12 +201,14 @@ async def ledgers_on_bookies(
                 yield BookieLedger(one.ledger_id, one.metadata, tuple(firsts))
 
 
-async def _stored(client: Client, ledger_id: LedgerId | None) -> AsyncIterator[StoredLedger]:
-    if ledger_id is None:
+async def _stored(
+    client: Client, ledger_ids: Sequence[LedgerId] | None
+) -> AsyncIterator[StoredLedger]:
+    if ledger_ids is None:
         async for one in walk(client.store):
             yield one
     else:
-        for one in await read_ledgers(client.store, (ledger_id,)):
+        for one in await read_ledgers(client.store, sorted(set(ledger_ids))):
             yield one
 
 
@@ -239,9 +241,9 @@ async def recover_bookies(
         raise IncorrectParameterError("which bookies?")
     if options.to in bookies:
         raise IncorrectParameterError(f"{options.to} cannot take over from itself")
-    if options.delete_cookies and (options.dry_run or options.ledger_id is not None):
+    if options.delete_cookies and (options.dry_run or options.ledger_ids is not None):
         raise IncorrectParameterError(
-            "cookies can go only when all ledgers were moved: not in a dry run, nor for one ledger"
+            "cookies can go only when all ledgers were moved: not in a dry run, nor for a few"
         )
     if options.delete_cookies:
         await insist_gone(client, bookies)
@@ -279,7 +281,7 @@ class _Recovery:
         found = ledgers_on_bookies(
             self._client,
             self._bookies,
-            ledger_id=self._options.ledger_id,
+            ledger_ids=self._options.ledger_ids,
             unreadable=lambda ledger_id, error: self._leave(_failed(ledger_id, error)),
         )
         ids = [one.ledger_id async for one in found]

@@ -110,7 +110,7 @@ def test_one_ledger_can_be_moved_alone() -> None:
     one, other = closed_ledger(world, client), closed_ledger(world, client)
     lost = min(set(world.stored(one).ensemble) & set(world.stored(other).ensemble))
     world.kill(lost)
-    Recover(world, [lost], ledger_id=one).finish()
+    Recover(world, [lost], ledger_ids=[one]).finish()
     assert lost not in world.stored(one).all_bookies()
     assert lost in world.stored(other).all_bookies()
 
@@ -562,7 +562,7 @@ def test_s10_a_cookie_stays_while_a_ledger_that_is_not_closed_lists_its_bookie()
     assert world.run(delete_cookies(client, [lost])) == (lost,)
 
 
-@pytest.mark.parametrize("options", [{"dry_run": True}, {"ledger_id": 3}])
+@pytest.mark.parametrize("options", [{"dry_run": True}, {"ledger_ids": [3]}])
 def test_cookies_do_not_go_with_less_than_everything(options: dict[str, Any]) -> None:
     world = World(3)
     with pytest.raises(IncorrectParameterError):

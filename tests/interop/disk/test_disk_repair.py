@@ -196,7 +196,7 @@ def test_a_format_leaves_what_java_s_leaves(peers: Peers, *, delete: bool) -> No
     words = ("bookieformat", "-nonInteractive", "-force", *options)
     done = java_shell(peers.vm, by_java.bookie.conf_path, *words)
     assert done.returncode == 0, done.stderr
-    bkctl(by_us, "bookieformat", "-nonInteractive", "-force", *options)
+    bkctl(by_us, *words, "--override", "only-copies")
     assert tree(by_us.directory) == tree(by_java.directory) == ["journal", "ledgers"]
     assert has_cookie(by_us) is has_cookie(by_java) is not delete
 

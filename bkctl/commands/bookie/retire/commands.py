@@ -23,7 +23,13 @@ AT_ONCE: Final = 4
 """Ledgers that are moved at a time."""
 
 _RECOVERY: Final = (
-    option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
+    option(
+        "--ledger",
+        "ledger_ids",
+        type=LEDGER_ID,
+        multiple=True,
+        help="Only this ledger; repeatable.",
+    ),
     flag("--query", help="Only show the ledgers that list the bookies."),
     flag("--skip-open", help="Skip open ledgers: no writer is fenced."),
     option(

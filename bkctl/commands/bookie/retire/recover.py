@@ -52,7 +52,7 @@ def recover(
     session: Session,
     bookies: Sequence[BookieId],
     *,
-    ledger_id: LedgerId | None,
+    ledger_ids: Sequence[LedgerId] = (),
     query: bool,
     skip_open: bool,
     skip_unrecoverable: bool,
@@ -72,14 +72,14 @@ def recover(
     bookies = tuple(dict.fromkeys(bookies))
     session.about = f"bookie {', '.join(bookies)}"
     if query:
-        _query(session, bookies, ledger_id)
+        _query(session, bookies, ledger_ids)
         return
     if delete_cookie:
         refuse_registered(session, *bookies)
     if to is not None:
         _check_target(session, to, bookies, delete_cookie=delete_cookie)
     options = RecoverOptions(
-        ledger_id=ledger_id,
+        ledger_ids=ledger_ids or None,
         dry_run=session.dry_run,
         skip_open=skip_open,
         skip_unrecoverable=skip_unrecoverable or session.dry_run,
@@ -93,12 +93,12 @@ def recover(
         session.iterate(
             ledgers_on_bookies,
             bookies,
-            ledger_id=ledger_id,
+            ledger_ids=ledger_ids or None,
             unreadable=unreadable.__setitem__,
         )
     )
-    if ledger_id is not None and not found:
-        session.call(lambda client: client.read_metadata(ledger_id))
+    for ledger_id in sorted({*ledger_ids} - {one.ledger_id for one in found}):
+        session.call(operations.read_metadata, ledger_id)
         session.note(
             f"no fragment of ledger {ledger_id} lists {', '.join(bookies)}: its entries are on "
             f"other bookies, which `bkctl ledger map {ledger_id}` shows"
@@ -174,25 +174,30 @@ def resume_text(session: Session) -> str:
     )
 
 
-def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
+def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[LedgerId]) -> None:
     """List what lists the bookies, as it is found; then say which of them nothing knows.
 
     Raises:
         NothingFoundError: there is no such bookie, or no such ledger.
     """
     listed: set[BookieId] = set()
+    left = {*ledger_ids}
     unreadable: dict[LedgerId, ClientError] = {}
 
     def rows() -> Iterator[BookieLedger]:
         for one in session.iterate(
-            ledgers_on_bookies, bookies, ledger_id=ledger_id, unreadable=unreadable.__setitem__
+            ledgers_on_bookies,
+            bookies,
+            ledger_ids=ledger_ids or None,
+            unreadable=unreadable.__setitem__,
         ):
+            left.discard(one.ledger_id)
             listed.update(one.metadata.all_bookies())
             yield one
 
     session.emit_all(rows(), BookieLedger)
-    if ledger_id is not None and not listed:
-        session.call(lambda client: client.read_metadata(ledger_id))
+    for ledger_id in sorted(left):
+        session.call(operations.read_metadata, ledger_id)
     _insist_known(session, bookies, listed)
     for error in unreadable.values():
         session.warn(str(error))  # It names the ledger.

@@ -282,6 +282,21 @@ class TestRecover:
         again = run_in(world, "recover", "b2", "--ledger", ledger_id, "--to", spare, "--yes")
         assert f"no fragment of ledger {ledger_id} lists b2: its entries are on" in again.err
 
+    def test_all_ledgers_that_are_named_are_moved(self) -> None:
+        world = World(4)
+        client = world.client()
+        sizes = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        ids = [closed_ledger(world, client, 4, **sizes) for _ in range(12)]
+        on_b2 = [one for one in ids if "b2" in world.stored(one).all_bookies()]
+        first, second, *others = on_b2
+        words = ("recover", "b2", "--ledger", second, "--ledger", first)
+        asked = run_in(world, *words, "--query", "-o", "id").out.split()
+        assert asked == [str(first), str(second)]
+        assert run_in(world, *words, "--ledger", 99, "--yes", ok=False).status == 3
+        assert "moved 2 ledgers" in run_in(world, *words, "--yes").out
+        left = [one for one in on_b2 if "b2" in world.stored(one).all_bookies()]
+        assert left == others
+
     def test_the_cookie_goes_last_and_wants_the_bookies_id(self) -> None:
         world = World(5)
         lost(world)
