@@ -1,4 +1,4 @@
-"""How addresses of clients are written, and which of them count as one client's."""
+"""The normal form of client addresses, and the groups that count as one client."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 PREFIX_BITS: Final = 64
-"""What one machine, or one customer, has of IPv6 at least: it can take any address below."""
+"""Smallest IPv6 network of one machine or customer, which can use any address in it."""
 
 ADDRESSES_KEPT: Final = 1024
-"""Connections come and go in numbers from few addresses; to parse one takes 20 µs."""
+"""Cached addresses: many connections come from few addresses, and parsing one takes 20 µs."""
 
 
 def plain(host: str) -> str:
-    """Return an address as people write it: an IPv4 address is one on a port for both kinds too."""
+    """Return an address as people write it, also an IPv4 address of a dual-stack port."""
     try:
         mapped = IPv6Address(host).ipv4_mapped
     except ValueError:
@@ -24,9 +24,10 @@ def plain(host: str) -> str:
 
 @lru_cache(maxsize=ADDRESSES_KEPT)
 def group_of(host: str) -> str:
-    """Return an IPv4 address as it is, of an IPv6 address the network; anything else unchanged.
+    """Return the group of an address: an IPv4 address itself, the network of an IPv6 address.
 
-    A port that serves both has IPv4 clients as ``::ffff:192.0.2.1``; each of them counts alone.
+    Any other text is returned unchanged. A dual-stack port has IPv4 clients as
+    ``::ffff:192.0.2.1``; each of these addresses is a group of its own.
     """
     try:
         address = ip_address(host.partition("%")[0])

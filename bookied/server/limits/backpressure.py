@@ -1,4 +1,4 @@
-"""When to stop reading from clients: too much received that is not yet answered or written out."""
+"""Back pressure: stop reading from clients when too much is unanswered or not yet written."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from bookied.server.limits.journal_queue_shares import SharedAdds
 from bookied.storage.index.format import PAGE_BYTES
 
 RECHECK_S: Final = 0.01
-"""How often to look whether the entry log has caught up; nothing calls us when it has."""
+"""Seconds between two checks whether the entry log has caught up, which no event reports."""
 
 SHARED_ADDS_BYTES: Final = 2 * 1024 * 1024
-"""Of each journal: enough to write one group while the next gathers, and not many milliseconds."""
+"""Bytes for each journal: enough to write one group while the next gathers, in few milliseconds."""
 
 
 SHARED_ADD_BYTES: Final = 512
-"""What an add counts beside its bytes: small ones are more work than their bytes say."""
+"""Bytes that an add counts besides its own: small adds cost more work than their bytes say."""
 
 
 @attrs.frozen(kw_only=True)
 class ServerLimits:
-    """What a bookie takes on before it lets clients wait, and what it refuses outright.
+    """The limits at which a bookie makes clients wait or refuses requests.
 
-    At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
-    not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
-    stops. From three quarters of each on, reading stops from clients that have more than their
-    share, which grows again while entries are written; at half of each all are read again.
-    ``HalfFrames`` and ``UnsentAnswers`` keep the last two limits; beside them each connection may
-    hold one read, and what its transport takes before it is full. ``None`` means no limit.
+    Reading from every client stops at ``in_flight_bytes_max`` of unanswered requests, at
+    ``unwritten_bytes_max`` of entries that are not in an entry log yet, or at ``adds_max``
+    unanswered adds. From three quarters of a limit on, reading stops from clients that exceed their
+    share; the shares grow again while entries are written. At half of each limit all clients are
+    read again. ``HalfFrames`` and ``UnsentAnswers`` enforce the last two limits. Besides, each
+    connection may occupy memory for one read and a full transport buffer. None means no limit.
 
-    Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,
-    reading stops from those that have more than their share of it (``SharedAdds``). There an add
-    counts ``shared_add_bytes`` more than it has.
+    If several connections add, and more than ``shared_adds_bytes_max`` of adds are unanswered,
+    reading stops from connections that exceed their share (``SharedAdds``). There an add counts
+    ``shared_add_bytes`` more than its size.
 
-    Reads that wait for the disk beyond ``reads_pending_max`` are answered ETOOMANYREQUESTS, but for
-    a few of each connection.
+    If more than ``reads_pending_max`` reads wait for the disk, further reads are answered
+    ETOOMANYREQUESTS, except a few of each connection.
     """
 
     in_flight_bytes_max: int = 32 * 1024 * 1024
@@ -53,7 +53,7 @@ class ServerLimits:
 
 
 class PressureLevel(Enum):
-    """How near a bookie is to its limits, and so who is read."""
+    """The pressure on a bookie's limits, which decides from which clients it reads."""
 
     NONE = "all are read"
     SHARED = "clients with more than their share wait"
@@ -61,22 +61,22 @@ class PressureLevel(Enum):
 
 
 _OVER: Final = {PressureLevel.NONE: 0.5, PressureLevel.SHARED: 0.75, PressureLevel.FULL: 1.0}
-"""Above this part of a limit a level begins, or, for ``NONE``, some clients still wait."""
+"""Part of a limit above which a level begins; for ``NONE``, above which some clients still wait."""
 
 FULL_ENDS: Final = 0.9
-"""Below so much of a limit those within their share are read again."""
+"""Part of a limit below which clients within their share are read again."""
 
 NEW_PART: Final = 0.125
-"""Of the entries not yet written, the part that clients may add while they share, all together."""
+"""Part of ``unwritten_bytes_max`` that all clients together may add while they share."""
 
 LOOKS: Final = 64
-"""So often, while a limit's worth of entries comes, is it looked at how many are not written.
+"""Checks of the unwritten bytes while a limit's worth of entries arrives.
 
-That takes as long as an add. A request counts as its bytes and a page of an index for each entry.
+A check takes as long as an add. A request counts as its bytes and an index page for each entry.
 """
 
 READ_BYTES: Final = 128 * 1024
-"""The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
+"""Bytes of one read at most. Twice Twisted's 64 KiB: fewer turns, wake-ups and journal records."""
 
 READS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What one read of each connection brings at most, over all connections: requests wait for their
@@ -85,24 +85,29 @@ turn in memory. Reads get shorter with more connections than this has ``READ_BYT
 READ_BYTES_MIN: Final = 4 * 1024
 
 LARGE_READ_BYTES: Final = 512 * 1024
-"""The same for the only client that adds, with large entries: of these it takes no longer.
+"""Bytes of one read from the only client that adds, with large entries: it takes no longer.
 
-One connection has it at a time, and keeps it while it adds nothing and no other gets it.
+One connection has this size at a time. It keeps the size while it adds nothing, until another
+connection gets the size.
 """
 
 LARGE_ADD_BYTES: Final = 4096
-"""What an add has at least on average where entries are large."""
+"""Mean bytes of an add above which entries count as large."""
 
 SHARED_READ_BYTES: Final = 16 * 1024
-"""The same while clients share: a share can end with each read only, and what small requests leave
-in memory is up to a hundred times as much as they are."""
+"""Bytes of one read while clients share. A share is checked only after a read, and small requests
+can leave a hundred times their size in memory.
+"""
 
 REFILL_PART: Final = 0.5
-"""Of what is written while clients share, the part that they may add; what waits still shrinks."""
+"""Part of the bytes written while clients share that they may add.
+
+The unwritten rest still shrinks.
+"""
 
 
 class ConnectionLoad:
-    """What one connection has in flight, and whether it has to wait."""
+    """The requests in flight of one connection, and whether the connection has to wait."""
 
     __slots__ = (
         "added_in",
@@ -115,26 +120,26 @@ class ConnectionLoad:
     )
 
     def __init__(self, update: Callable[[], object]) -> None:
-        """Begin with nothing; ``update`` is called when ``is_held`` has changed."""
+        """Begin with nothing in flight; ``update`` is called when ``is_held`` has changed."""
         self.update = update
         self.size_bytes = self.adds = self.adds_bytes = self.added_in = 0
         self.new_bytes = 0
-        """What has come since clients share, or what the bookie keeps because of it, if more.
+        """Bytes received since clients share, or the memory used because of them, if that is more.
 
-        Less what ``REFILL_PART`` gives back.
+        ``REFILL_PART`` reduces them as entries are written.
         """
         self.is_held = False
         """Whether the connection must not be read."""
 
 
 class Backpressure:
-    """Counts what is in flight, and says from which connections not to read.
+    """The count of everything in flight, and the decision what connections are not read.
 
-    One connection that fills a limit leaves a quarter of it to the others: it waits, they are read.
-    ``limited`` is called when the first have to wait, and ``freed`` when all are read again. One
-    read of each connection may still arrive after that, so a limit is exceeded by that much. While
-    any wait, ``write_soon`` is called every ``RECHECK_S``: entry logs are written in large pieces,
-    and one that still grows may be all that clients wait for.
+    A connection that fills a limit waits, and leaves a quarter of the limit to the others, which
+    are read. ``limited`` is called when the first clients have to wait, and ``freed`` when all are
+    read again. One read of each connection may still arrive after that, and exceed a limit by its
+    size. While any client waits, ``write_soon`` is called every ``RECHECK_S``: entry logs are
+    written in large pieces, and the clients may be waiting only for a piece that still grows.
     """
 
     def __init__(
@@ -162,9 +167,10 @@ class Backpressure:
         self.level = PressureLevel.NONE
 
     def read_bytes_max(self, load: ConnectionLoad) -> int:
-        """How much to read from a connection that has received something, or has been told to ask.
+        """Return the size of the next read from a connection.
 
-        The one that had ``LARGE_READ_BYTES`` is told when another gets it.
+        Call this after a read, and when ``update`` is called: the connection that had
+        ``LARGE_READ_BYTES`` gets an ``update`` when another one gets them.
         """
         if self.level is PressureLevel.SHARED:
             return min(SHARED_READ_BYTES, self._read_bytes)
@@ -179,11 +185,11 @@ class Backpressure:
 
     @property
     def held(self) -> int:
-        """How many connections are not read."""
+        """The number of connections that are not read."""
         return sum(load.is_held for load in self._loads)
 
     def begin(self, load: ConnectionLoad) -> None:
-        """Take in a new connection."""
+        """Register a new connection."""
         self._loads[load] = None
         load.is_held = self.level is PressureLevel.FULL
         is_over = len(self._loads) * self._read_bytes > READS_BYTES_MAX
@@ -193,7 +199,7 @@ class Backpressure:
                 one.update()
 
     def end(self, load: ConnectionLoad) -> None:
-        """Forget a connection; what it has in flight still counts."""
+        """Remove a connection; its requests in flight still count."""
         self._loads.pop(load, None)
         if self._read_large is load:
             self._read_large = None
@@ -223,7 +229,7 @@ class Backpressure:
             self._judge(load)
 
     def answered(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
-        """Count what ``received`` counted out again."""
+        """Count out what ``received`` has counted."""
         self.in_flight_bytes -= size_bytes
         self.adds_in_flight -= adds
         load.size_bytes -= size_bytes
@@ -237,24 +243,27 @@ class Backpressure:
             self._judge(load)
 
     def begin_read(self, load: ConnectionLoad) -> int | None:
-        """Note what is not written before a connection is read, for ``end_read``."""
+        """Return the unwritten bytes before a connection is read, for ``end_read``.
+
+        None: not needed.
+        """
         is_sharing = self.level is PressureLevel.SHARED
         return self._unwritten_bytes() - load.new_bytes if is_sharing else None
 
     def end_read(self, load: ConnectionLoad, before: int | None) -> None:
-        """Count what a read has left in memory against its connection.
+        """Count the memory that a read has used as new bytes of its connection.
 
-        That can be much more than the requests: an entry of a few bytes may need a page of an
-        index for itself.
+        The memory can be much larger than the requests: an entry of a few bytes may need an index
+        page.
         """
         if before is not None and self.level is PressureLevel.SHARED and load in self._loads:
             load.new_bytes = max(load.new_bytes, self._unwritten_bytes() - before)
             self._judge(load)
 
     def adds_wait(self, *, wait: bool) -> None:
-        """Count no adds while those in flight wait for space on a disk and no more are taken.
+        """Stop counting adds while the adds in flight wait for disk space and no more are accepted.
 
-        Their number cannot grow, and their clients may ask for entries on the same connections.
+        Their number cannot grow, and their clients may read entries on the same connections.
         """
         self._adds_wait = wait
         if self._is_over(_OVER[PressureLevel.SHARED]):
@@ -265,7 +274,7 @@ class Backpressure:
             self._judge(load)
 
     def _grow(self) -> None:
-        """Have clients wait: all at the limit, those with more than their share before it."""
+        """Make clients wait: all at the limit, before it only those that exceed their share."""
         if self.level is PressureLevel.FULL:
             return
         if self.level is PressureLevel.NONE:
@@ -279,7 +288,7 @@ class Backpressure:
         self._set(PressureLevel.FULL if is_full else PressureLevel.SHARED)
 
     def _shrink(self) -> None:
-        """Read from clients again: all at half of the limits, those within their share before."""
+        """Read from clients again: all at half of the limits, before only those in their share."""
         if not self._is_over(_OVER[PressureLevel.NONE]):
             self._set(PressureLevel.NONE)
             self._freed()
@@ -292,7 +301,7 @@ class Backpressure:
             self._judge(load, is_new=is_new)
 
     def _judge(self, load: ConnectionLoad, *, is_new: bool = False) -> None:
-        """Hold a connection or not, as things stand; tell it of a change, or also of none."""
+        """Decide whether a connection waits; call its ``update`` on a change, or if ``is_new``."""
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
             load, self.limits.shared_adds_bytes_max, self.limits.shared_add_bytes
         )
@@ -318,7 +327,10 @@ class Backpressure:
         )
 
     def _may_be_over(self) -> bool:
-        """Whether to look at all limits; what is not written may be a little above its own."""
+        """Return whether to check all limits.
+
+        The unwritten bytes may slightly exceed theirs unseen.
+        """
         limits, part = self.limits, _OVER[PressureLevel.SHARED]
         unwritten_max, adds_max = limits.unwritten_bytes_max, limits.adds_max
         is_unseen = unwritten_max is not None and self._unseen_bytes * LOOKS >= unwritten_max
@@ -358,7 +370,7 @@ class Backpressure:
             self._recheck_later()
 
     def _refill(self) -> None:
-        """Give clients back a part of what was written, or modest ones would wait for all of it."""
+        """Refund a part of the written bytes, so that modest clients need not wait for all."""
         self._sharers = max(self._sharers, sum(load.new_bytes > 0 for load in self._loads))
         now = self._unwritten_bytes()
         written, self._last_unwritten_bytes = self._last_unwritten_bytes - now, now

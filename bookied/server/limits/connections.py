@@ -1,4 +1,4 @@
-"""How many connections there may be, and how many of one address."""
+"""The limits of open connections, in total and of one address."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from bookied.server.limits.timeouts import Timeouts, WatchedConnection
 from wire.codes import FRAME_BYTES_MAX
 
 SILENT_S: Final = 5.0
-"""A client that has sent or read nothing for so long may be closed for one of another address."""
+"""Seconds without a byte or read after which a client may be closed in favour of another
+address.
+"""
 
 LOOKED_AT_MAX: Final = 64
-"""How many connections are looked at for one that can go."""
+"""Connections that are checked to find one that can be closed."""
 
 
 @attrs.frozen(kw_only=True)
 class ConnectionSettings:
-    """What holds for every connection. The first three may change while the bookie runs."""
+    """The settings of every connection. The first three may change while the bookie runs."""
 
     count_max: int | None = None
-    """Further clients are turned away, or their descriptors would be those that journals and logs
-    need; None for no limit."""
+    """Connections at which clients are turned away, because journals and logs need the remaining
+    file descriptors; None for no limit.
+    """
     of_address_max: int | None = None
-    """The same for the clients of one address; see ``group_of``."""
+    """The same limit for the clients of one address; see ``group_of``."""
     timeouts: Timeouts = attrs.field(factory=Timeouts)
-    """How long clients may keep the bookie waiting; for ever where it is not given."""
+    """Seconds that clients may keep the bookie waiting; no limit by default."""
     frame_bytes_max: int = FRAME_BYTES_MAX
     """``nettyMaxFrameSizeBytes``; a longer frame closes its connection."""
     tcp_keep_alive: bool = True
@@ -39,15 +42,15 @@ class ConnectionSettings:
 
 
 class HeldConnection(WatchedConnection, Hashable, Protocol):
-    """What a connection is here."""
+    """The interface of a connection for ``ConnectionCounts``."""
 
 
 class ConnectionCounts:
-    """Which connections are open, by group of addresses.
+    """The open connections by address group.
 
-    Where there may be no more, one of the address with most is closed for one of an address with
-    fewer, if the client has been silent or has read nothing for a while. So clients that only hold
-    connections keep no other address out.
+    At the limit, a connection of an address with fewer connections replaces one of the address with
+    most, if that client has been silent or has read nothing for a while. So clients that only keep
+    connections open do not lock out other addresses.
     """
 
     def __init__(self, hits: LimitHits[Limit], clock: IReactorTime) -> None:
@@ -56,7 +59,7 @@ class ConnectionCounts:
         self._count = 0
 
     def refuses(self, host: str, settings: ConnectionSettings) -> bool:
-        """Whether one more of this host is too many; says so if it is."""
+        """Return whether a new connection of this host exceeds a limit; log it if so."""
         group = group_of(host)
         own_count = len(self._by_group.get(group, ()))
         has_its_share = _is_full(own_count, settings.of_address_max)
@@ -80,7 +83,7 @@ class ConnectionCounts:
                 connection.time_is_up(Limit.CROWD)
                 return True
             del crowd[connection]
-            crowd[connection] = None  # Others are looked at first next time.
+            crowd[connection] = None  # The next call checks others first.
         return False
 
     def opened(self, connection: HeldConnection, host: str) -> None:
@@ -89,7 +92,7 @@ class ConnectionCounts:
         self._count += 1
 
     def closed(self, connection: HeldConnection, host: str) -> None:
-        """Count it no more; nothing happens the second time."""
+        """Count out a connection; a second call does nothing."""
         group = group_of(host)
         mine = self._by_group.get(group, {})
         if connection not in mine:

@@ -1,4 +1,4 @@
-"""How often a TLS handshake begins, and whose is next."""
+"""The rate of TLS handshakes, and the order of the clients that wait for one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from bookied.server.limits.address_groups import group_of
 from bookied.server.limits.request_turns import TurnTaker
 
 HANDSHAKE_GAP_S: Final = 0.004
-"""From one handshake to the next.
+"""Seconds from one handshake to the next.
 
-A handshake takes 1 to 3 ms of the reactor with all that belongs to it: accept, keys, close.
+With accept, keys and close, a handshake takes 1 to 3 ms of the reactor.
 """
 
 
 class HandshakeTurns:
-    """Connections that wait to begin TLS: one each ``HANDSHAKE_GAP_S``, of each address in turn.
+    """The connections that wait to begin TLS: one each ``HANDSHAKE_GAP_S``, round robin by address.
 
-    So clients that do nothing but handshakes leave most of the reactor's time to others, and a
-    client of another address waits for one of theirs.
+    So clients that do nothing but handshakes leave most of the reactor's time to others. A client
+    of another address waits for only one of their handshakes.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -30,14 +30,14 @@ class HandshakeTurns:
         self._next_s = 0.0
 
     def wait(self, client: TurnTaker, host: str) -> None:
-        """Call a connection's ``take_turn`` once, when a handshake may begin."""
+        """Call the connection's ``take_turn`` once, when a handshake may begin."""
         self._waiting.setdefault(group_of(host), {}).setdefault(client)
         if self._turn is None:
             wait_s = max(0.0, self._next_s - self._clock.seconds())
             self._turn = self._clock.callLater(wait_s, self._take_turn)
 
     def leave(self, client: TurnTaker, host: str) -> None:
-        """Forget a connection that is closed."""
+        """Remove a connection that is closed."""
         self._waiting.get(group_of(host), {}).pop(client, None)
 
     def _take_turn(self) -> None:
@@ -53,7 +53,7 @@ class HandshakeTurns:
                 self._turn = self._clock.callLater(HANDSHAKE_GAP_S, self._take_turn)
 
     def _next(self) -> TurnTaker | None:
-        """Take out the client that waits longest of the address that is next."""
+        """Remove and return the client that has waited longest at the next address."""
         while self._waiting:
             group = next(iter(self._waiting))
             clients = self._waiting.pop(group)
@@ -61,6 +61,6 @@ class HandshakeTurns:
                 client = next(iter(clients))
                 del clients[client]
                 if clients:
-                    self._waiting[group] = clients  # After the others.
+                    self._waiting[group] = clients  # To the end, after the other addresses.
                 return client
         return None

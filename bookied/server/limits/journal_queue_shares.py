@@ -1,8 +1,8 @@
-"""Whose adds wait so that those of others do not wait long: a queue that connections share.
+"""Shares of the connections in the journals' queue, so that no client's adds wait long.
 
-An add waits for all that the journal was given before it. A connection that sends without pause
-would fill that queue up to the limit of what may be in flight, and every other connection's adds
-would stand behind tens of megabytes.
+An add waits for all adds that the journal got before. A connection that sends without pause would
+fill the queue up to the in-flight limit, and the adds of every other connection would wait for tens
+of megabytes.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final, Protocol
 from twisted.internet.interfaces import IReactorTime
 
 ADDS_LATELY_S: Final = 1.0
-"""For so long, and up to twice that, a connection that has added is one of those that add."""
+"""Seconds, at most doubled, that a connection counts as adding after its last add."""
 
 
 class Adder(Protocol):
     """A connection that adds."""
 
     adds: int
-    """How many of its adds have no answer."""
+    """Number of its unanswered adds."""
     adds_bytes: int
-    """What they take."""
+    """Total bytes of these adds."""
     added_in: int
-    """The period in which it added last; 0 for never."""
+    """The period of its last add; 0 for never."""
 
 
 class SharedAdds:
-    """Adds without an answer of all connections, and which connections have more than their share.
+    """The unanswered adds of all connections, and the check whether one exceeds its share.
 
-    One that adds alone has no limit here: what waits is its own.
+    A connection that adds alone has no limit: only its own adds wait.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -39,7 +39,7 @@ class SharedAdds:
         self._adders = self._adders_before = 0
 
     def received(self, adder: Adder, size_bytes: int, adds: int) -> None:
-        """Count adds of a connection, which ``adder.adds`` has already."""
+        """Count adds of a connection, which ``adder.adds`` already includes."""
         if self._clock.seconds() >= self._ends_s:
             self._begin_period()
         if adder.added_in != self._period:
@@ -51,15 +51,15 @@ class SharedAdds:
         self._adds += adds
 
     def answered(self, adder: Adder, size_bytes: int, adds: int) -> None:
-        """Count what ``received`` counted out again."""
+        """Count out what ``received`` has counted."""
         adder.adds_bytes -= size_bytes
         self.size_bytes -= size_bytes
         self._adds -= adds
 
     def is_over_share(self, adder: Adder, bytes_max: int, add_bytes: int) -> bool:
-        """Whether more than ``bytes_max`` wait, of several, and too much of it is this one's.
+        """Return whether several connections exceed ``bytes_max`` and this one exceeds its share.
 
-        Each add counts ``add_bytes`` beside its own.
+        Each add counts ``add_bytes`` more than its size.
         """
         if self.size_bytes + self._adds * add_bytes <= bytes_max:
             return False

@@ -1,4 +1,4 @@
-"""Which limits were hit, how often, and a word about it in the log once in a while."""
+"""The count of hits of each limit, with an occasional log line."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from twisted.logger import Logger, LogLevel
 from bookied.server.limits.address_groups import plain
 
 TELL_EVERY_S: Final = 10.0
-"""How often the log has a line about one limit."""
+"""Seconds between two log lines about one limit."""
 
 log = Logger()
 
 
 class NamedLimit(Enum):
-    """What a client can run into: the label of the metric, and what the log says of it."""
+    """A limit that a client can hit: the label of the metric, and the text of the log line."""
 
     def __init__(self, label: str, meaning: str) -> None:
         self.label, self.meaning = label, meaning
 
 
 class Limit(NamedLimit):
-    """What a client of the bookie protocol can run into."""
+    """The limits of clients of the bookie protocol."""
 
     CONNECTIONS = "connections", "refused connections: no more are allowed"
     ADDRESS = "connections_of_address", "refused connections: their address has its share"
@@ -50,16 +50,16 @@ L = TypeVar("L", bound=NamedLimit)
 
 
 class LimitHits(Generic[L]):
-    """Counts each time a limit held; a flood of them is one line in ``TELL_EVERY_S``."""
+    """The number of hits of each limit; many hits are one log line in ``TELL_EVERY_S``."""
 
     def __init__(self, clock: IReactorTime, limits: type[L], *, what: str = "") -> None:
-        """Begin at 0; ``limits`` are those there are, ``what`` is put before "limit"."""
+        """Begin at 0 for each of ``limits``; log lines have ``what`` before the word "limit"."""
         self._clock, self._what = clock, what
         self.counts = dict.fromkeys(limits, 0)
         self._logged: dict[L, tuple[int, float]] = {}
 
     def hit(self, limit: L, who: str = "", why: object = "") -> None:
-        """Count one; ``who`` and ``why`` are told of the one that gets its line."""
+        """Count a hit; if this hit is logged, the line has ``who`` and ``why``."""
         self.counts[limit] += 1
         now_s = self._clock.seconds()
         logged, logged_s = self._logged.get(limit, (0, now_s - TELL_EVERY_S))

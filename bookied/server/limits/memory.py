@@ -1,7 +1,7 @@
-"""What all connections together may hold of frames half received and of answers not taken.
+"""The memory of all connections together for incomplete frames and for unread answers.
 
-A connection alone is bounded: by the size of a frame, by the transport's buffer and by a few
-fetches. Thousands of them are not, were it not for these. Both belong to the reactor's thread.
+One connection is bounded by the frame size, the transport's buffer and a few fetches. These limits
+bound thousands of connections. All methods belong to the reactor's thread.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from bookied.server.limits.limit_hits import Limit
 
 FREE_BYTES: Final = 4 * 1024
-"""What each connection may hold of a frame without being counted."""
+"""Bytes of a frame that each connection may have without being counted."""
 
 LOOK_S: Final = 1.0
 LOOKS_MAX: Final = 3
-"""How often a half frame may be met while others wait for the memory that it has."""
+"""Checks that an incomplete frame survives while other frames wait for its memory."""
 
 WAITING_LOOKS_MAX: Final = 5
-"""The same for one that waits itself: so those that do not grow do not take turns for ever."""
+"""The same for a frame that waits itself: so frames that do not grow cannot take turns for ever."""
 
 STUCK_S: Final = 2.0
-"""How long a client may leave its answers while they all are more than half of what may be."""
+"""Seconds that a client may leave its answers unread while all unread answers exceed half the
+limit.
+"""
 
 
 class ClientMemory(Protocol):
-    """What a connection is here."""
+    """The interface of a connection for the memory limits."""
 
     def update_reading(self) -> None:
-        """Look again whether to read."""
+        """Decide again whether to read from the client."""
 
     def time_is_up(self, limit: Limit) -> None:
         """Cut the connection."""
@@ -46,25 +48,25 @@ class _Half:
 
 
 class HalfFrames:
-    """What is here of frames that are not whole, over all connections.
+    """The incomplete frames of all connections.
 
-    Beyond the bound a client whose half frame grows is not read until there is memory again; it
-    loses nothing. The one whose frame began first always goes on, or none would. Those that do
-    not end their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little
-    later where they are among those that wait.
+    Above the limit, a client whose frame grows is not read until memory is free; no bytes are lost.
+    The client whose frame began first is always read, so that at least one frame completes. If a
+    frame does not complete while others wait, its client is cut after ``LOOKS_MAX`` seconds, or
+    after ``WAITING_LOOKS_MAX`` if the client waits itself.
     """
 
     def __init__(
         self, clock: IReactorTime, *, bytes_max: int, is_reading: Callable[[], bool] = lambda: True
     ) -> None:
-        """Begin with all space free; time in which ``is_reading`` says no does not count."""
+        """Begin without frames; time in which ``is_reading`` returns False does not count."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
         self._halves: dict[ClientMemory, _Half] = {}
         self._timer: IDelayedCall | None = None
         self.held_bytes = 0
 
     def note(self, client: ClientMemory, size_bytes: int) -> None:
-        """Note how much is here by now of a client's half frame; see ``is_waiting``."""
+        """Record the received bytes of a client's incomplete frame; see ``is_waiting``."""
         if size_bytes <= FREE_BYTES:
             return
         half = self._halves.setdefault(client, _Half())
@@ -76,11 +78,11 @@ class HalfFrames:
             self._check_later()
 
     def is_waiting(self, client: ClientMemory) -> bool:
-        """Whether a client must not be read for now."""
+        """Return whether the client must not be read now."""
         return client in self._halves and self._halves[client].is_waiting
 
     def release(self, client: ClientMemory) -> None:
-        """Give memory back, if any was taken: the frame is complete, or the client gone."""
+        """Count out a client's frame, if any: it is complete or the connection is lost."""
         half = self._halves.pop(client, None)
         if half is None:
             return
@@ -122,28 +124,28 @@ class _Unsent:
 class UnsentAnswers:
     """Answers that were written and that clients have not read, over all connections.
 
-    No other client waits for them. At half of the bound, clients are dropped that have read nothing
-    for ``STUCK_S``. At the bound, the client that has been stalled longest is dropped at once.
+    No other client waits for them. At half of the limit, clients are dropped that have read nothing
+    for ``STUCK_S``. At the limit, the client that has been stalled longest is dropped at once.
     """
 
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
         self._clock, self.bytes_max = clock, bytes_max
-        self._unsent: dict[ClientMemory, _Unsent] = {}  # The longest wait is first.
+        self._unsent: dict[ClientMemory, _Unsent] = {}  # The longest stalled is first.
         self._timer: IDelayedCall | None = None
         self.size_bytes = 0
 
     def add(self, client: ClientMemory, size_bytes: int) -> None:
-        """Count what is held for a client whose buffer is full."""
+        """Count answers to a client whose transport buffer is full."""
         unsent = self._unsent.setdefault(client, _Unsent(0, self._clock.seconds()))
         unsent.size_bytes += size_bytes
         self.size_bytes += size_bytes
-        # One alone is bounded by what a connection may hold.
+        # A single client is bounded by the limits of one connection.
         while self.size_bytes > self.bytes_max and len(self._unsent) > 1:
             self._cut(next(iter(self._unsent)))
         self._check_later()
 
     def taken(self, client: ClientMemory) -> None:
-        """Count out a client that has taken all, or is gone."""
+        """Count out a client that has read all answers or whose connection is lost."""
         unsent = self._unsent.pop(client, None)
         if unsent is not None:
             self.size_bytes -= unsent.size_bytes

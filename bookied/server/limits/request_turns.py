@@ -1,8 +1,8 @@
-"""How many requests one turn of the reactor takes, and which client is next.
+"""The number of requests that one turn of the reactor handles, and the order of the clients.
 
-Requests that need a decision of their own take 20 to 80 µs each, and one read of a connection
-brings up to 1,600 of them. Without turns, a few clients that send without pause would keep all
-others waiting for seconds.
+Requests that are handled one by one take 20 to 80 µs each, and one read of a connection brings up
+to 1,600 of them. Without turns, a few clients that send without pause would make all others wait
+for seconds.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from typing import Final, Protocol
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 SLICE_REQUESTS: Final = 16
-"""Requests of one connection that are taken before other connections have their turn."""
+"""Requests of one connection that are handled before other connections have their turn."""
 
 CROWDED_SLICE_REQUESTS: Final = 4
-"""The same while others wait for their turn: many slices may come in one turn of the reactor."""
+"""The same while others wait for their turn: one turn of the reactor may have many slices."""
 
 TURN_REQUESTS_MAX: Final = 32
-"""Requests of waiting connections that one turn of the reactor takes, if no other client asks."""
+"""Requests of waiting connections that one reactor turn handles, if no other client asks."""
 
 DIRECT_REQUESTS_MAX: Final = 32
-"""Requests of clients that do not wait; then the other clients of that turn wait for the next."""
+"""Requests of clients that do not wait; after them the other clients wait for the next turn."""
 
 EMPTY_TURNS_MAX: Final = 8
-"""Turns in a row that take nothing since work was done out of turn; then one request is taken."""
+"""Consecutive turns without a request after work out of turn; the next turn handles one request."""
 
 
 class TurnTaker(Protocol):
     """A connection that has more requests than a slice."""
 
     def take_turn(self, requests_max: int) -> int:
-        """Take at most so many requests; return how many. To go on, ``wait`` again.
+        """Handle at most ``requests_max`` requests; return how many. To continue, ``wait`` again.
 
-        Work that cannot be divided may count as more than ``requests_max``.
+        Indivisible work may count as more than ``requests_max``.
         """
 
 
 class Turns:
-    """Connections that have used up their slice, served round robin.
+    """The connections that have used up their slice, served round robin.
 
-    The requests of a client that sends a few and waits for their answers are taken as soon as they
-    are read. So that they are read soon, one turn of the reactor takes one request of those that
-    wait, after which others are read. Each turn in which no other client asks takes one more, up to
-    ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
+    A client that sends a few requests and waits for the answers is served as soon as it is read. To
+    read such clients soon, one turn of the reactor handles one request of the waiting connections
+    and then reads others. After each turn in which no other client asks, the next turn handles one
+    more, up to ``TURN_REQUESTS_MAX``. Each connection is queued at most once.
 
     Hundreds of clients that send one request each would make a turn long. So clients that are read
-    after ``DIRECT_REQUESTS_MAX`` of them wait for the next turn, which takes as many. While any of
-    these clients waits, a turn takes as many less those of clients that did not have to wait.
-    Addresses take turns: many connections of one address keep no other address waiting for all of
-    them.
+    after ``DIRECT_REQUESTS_MAX`` requests wait for the next turn, which handles as many. While any
+    of these clients waits, requests of clients that did not wait reduce a turn by as many.
+    Addresses take turns: many connections of one address do not make other addresses wait for all
+    of them.
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
-    turns that take nothing follow a part of a large batch while others ask; after
-    ``EMPTY_TURNS_MAX`` of them one request is taken nevertheless.
+    a part of a large batch is followed by turns that handle nothing, while others ask. After
+    ``EMPTY_TURNS_MAX`` of these turns one request is handled in any case.
 
-    ``clients_wait`` gets True when the first has to wait, and False when none does any more. Each
-    turn that takes something ends with ``give_way``.
+    ``clients_wait`` gets True when the first client has to wait, and False when the last has had
+    its turn. Each turn that handles a request ends with ``give_way``.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Turns:
         self._waiting: dict[str, dict[TurnTaker, None]] = {}
         """By address, the next one first."""
         self._crowd: set[TurnTaker] = set()
-        """Those of them that would not wait in another turn."""
+        """Waiting connections that would not wait in another turn."""
         self._direct = 0
         self.is_crowded = False
-        """Whether those that are read in this turn of the reactor have to wait for the next."""
+        """Whether connections that are read in this turn of the reactor wait for the next."""
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
         self._overdrawn = 0
@@ -84,7 +84,7 @@ class Turns:
 
     @property
     def slice_requests(self) -> int:
-        """How many requests a connection may take that does not wait."""
+        """The number of requests that a connection may send without waiting."""
         return CROWDED_SLICE_REQUESTS if self._waiting else SLICE_REQUESTS
 
     def take_directly(self, requests: int) -> None:
@@ -98,20 +98,20 @@ class Turns:
         self.is_crowded, self._direct = False, 0
 
     def wait_in_crowd(self, client: TurnTaker, address: str) -> None:
-        """As ``wait``, for a client that would not wait in another turn."""
+        """Queue a client that would not wait in another turn; see ``wait``."""
         self.wait(client, address)
         self._crowd.add(client)
         self._requests_max = max(self._requests_max, DIRECT_REQUESTS_MAX)
 
     def wait(self, client: TurnTaker, address: str = "") -> None:
-        """Call a connection's ``take_turn`` once, after those of the address that wait already."""
+        """Call a connection's ``take_turn`` once, after the others of its address that wait."""
         self._waiting.setdefault(address, {}).setdefault(client)
         if self._turn is None:
             self._clients_wait(True)
             self._turn = self._clock.callLater(0, self._take_turn)
 
     def leave(self, client: TurnTaker, address: str = "") -> None:
-        """Forget a connection that is closed."""
+        """Remove a connection that is closed."""
         mine = self._waiting.get(address, {})
         mine.pop(client, None)
         self._crowd.discard(client)
@@ -133,7 +133,7 @@ class Turns:
         self._requests_max = max(1, left)
 
     def count(self, requests: int) -> None:
-        """Count work that was done out of turn like work that a turn had no space for."""
+        """Count work out of turn: the next turns are shorter by ``requests``."""
         self._overdrawn = min(self._overdrawn + requests, TURN_REQUESTS_MAX)
 
     def _take_turn(self) -> None:

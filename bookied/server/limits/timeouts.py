@@ -1,4 +1,4 @@
-"""How long a connection may keep us waiting: half frames, answers not taken, silence, no login."""
+"""The time limits of a connection: slow frames, unread answers, silence, login."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ LOOK_S_MAX: Final = 5.0
 LOOK_S_MIN: Final = 0.05
 
 LOOKS: Final = 4
-"""How often it is looked in the shortest of the times; a connection gets so much longer at most."""
+"""Checks within the shortest timeout, which is the precision of all timeouts."""
 
 
 @attrs.frozen(kw_only=True)
 class Timeouts:
-    """The longest times, in seconds; None is for ever."""
+    """The longest times, in seconds; None for no limit."""
 
     frame_s: float | None = None
-    """For all of a frame to come, while it is read."""
+    """Seconds until a frame is complete, while its client is read."""
     answer_s: float | None = None
-    """For a client to take its answers, from when the transport has enough of them."""
+    """Seconds for a client to read its answers, after the transport's buffer was full."""
     idle_s: float | None = None
-    """Without a byte from a client that waits for nothing."""
+    """Seconds without a byte from a client that waits for no answer."""
     login_s: float | None = None
-    """For a client to show who it is, from when it was first seen not to have."""
+    """Seconds for a client to authenticate, after it was first seen unauthenticated."""
 
     @property
     def interval_s(self) -> float | None:
-        """How often to look; None for never."""
+        """The seconds between two checks; None for never."""
         all_of_them = (self.frame_s, self.answer_s, self.idle_s, self.login_s)
         given = [one for one in all_of_them if one is not None]
         return max(LOOK_S_MIN, min(LOOK_S_MAX, min(given) / LOOKS)) if given else None
@@ -40,10 +40,12 @@ class Timeouts:
 
 @attrs.define
 class WaitTimes:
-    """Since when one connection keeps us waiting, in the clock's seconds; None where it does not.
+    """The times since which one connection keeps the bookie waiting, by the clock.
 
-    ``frame_s`` and ``unauthenticated_s`` are moved on by ``overdue`` while the connection is not
-    read for our sake: a client that does not take its refusals gets no more time for that.
+    None if it does not.
+
+    ``overdue`` restarts ``frame_s`` and ``unauthenticated_s`` while the bookie does not read the
+    connection. A client that does not read its refusals gets no extra time for its login.
     """
 
     heard_s: float
@@ -54,7 +56,7 @@ class WaitTimes:
     is_read: bool = True
 
     def overdue(self, timeouts: Timeouts, now_s: float) -> Limit | None:
-        """Return which time is up."""
+        """Return the timeout that has expired, or None."""
         if self.frame_s is not None and not self.is_read:
             self.frame_s = now_s
         if self.unauthenticated_s is not None and not self.is_read and self.answer_s is None:
@@ -70,7 +72,7 @@ class WaitTimes:
         return None
 
     def is_silent_since(self, then_s: float) -> bool:
-        """Whether nothing has come since, and the client waits for nothing that it would take."""
+        """Return whether the client has been silent since, and waits for no answer it reads."""
         waits = not self.is_idle and self.frame_s is None and self.answer_s is None
         return self.heard_s <= then_s and not waits
 
@@ -80,19 +82,19 @@ def _is_up(since_s: float | None, longest_s: float | None, now_s: float) -> bool
 
 
 class WatchedConnection(Protocol):
-    """What a connection is here."""
+    """The interface of a connection for ``TimeoutWatch``."""
 
     @property
     def waiting(self) -> WaitTimes:
-        """How things stand."""
+        """The times since which the connection keeps the bookie waiting."""
 
     def time_is_up(self, limit: Limit) -> None:
-        """End it."""
+        """End the connection, which is over ``limit``."""
 
 
 @attrs.define(eq=False)
 class TimeoutWatch:
-    """Looks at all connections as long as there are any."""
+    """The periodic check of all connections, while any is open."""
 
     _clock: IReactorTime
     _timeouts: Timeouts
@@ -100,19 +102,19 @@ class TimeoutWatch:
     _timer: IDelayedCall | None = attrs.field(default=None, init=False)
 
     def begin(self) -> None:
-        """Go on looking, now that there is a connection."""
+        """Start the checks: a connection was opened."""
         interval_s = self._timeouts.interval_s
         if self._timer is None and interval_s is not None:
             self._timer = self._clock.callLater(interval_s, self._check_all)
 
     def end(self) -> None:
-        """Look no more, until ``begin``."""
+        """Stop the checks, until ``begin``."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def take(self, timeouts: Timeouts) -> None:
-        """Be as patient from now on."""
+        """Use these timeouts from now on."""
         self._timeouts = timeouts
         self.end()
         if self._connections():

@@ -1,1 +1,1 @@
-"""Reads: those of entries in memory in one loop, the rest from the disk in batches."""
+"""Reads of entries: from memory in one loop, the others from the disk in batches."""

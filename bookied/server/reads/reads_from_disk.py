@@ -1,6 +1,6 @@
-"""One connection's answers that wait for the disk: fetched in batches, given in order.
+"""The answers of one connection that wait for the disk: fetched in batches, sent in order.
 
-The threads that read are those of ``bookied.service.threads``, ``numReadWorkerThreads`` of them.
+The reading threads are those of ``bookied.service.threads``, ``numReadWorkerThreads`` of them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from wire.ids import LedgerId
 from wire.messages import BatchReadResponse, ReadResponse, Response
 
 LANES: Final = 4
-"""Fetches of one connection that may run side by side."""
+"""Concurrent fetches of one connection."""
 
 BATCH_MAX: Final = 64
 BATCH_BYTES: Final = 1024 * 1024
-"""A fetch ends after so many reads or bytes, whichever comes first."""
+"""A fetch ends after this many reads or bytes, whichever is first."""
 
 HELD_BYTES_MAX: Final = 1024 * 1024
-"""So much of entries may wait behind others for the disk before no more requests are taken."""
+"""Bytes of entries that may wait behind disk reads before no more requests are accepted."""
 
 HELD_MAX: Final = 1024
-"""So many answers may wait before no more requests are taken: a full garbage collection looks at
-ten objects for each of them."""
+"""Answers that may wait before no more requests are accepted: a full garbage collection visits
+ten objects for each answer.
+"""
 
 PART_REQUESTS: Final = 2
 PART_REQUEST_BYTES: Final = 256 * 1024
-"""A part of a batch in memory counts as ``PART_REQUESTS``, and one more for so many bytes.
+"""A part of a batch from memory counts as ``PART_REQUESTS``, plus one for each of these bytes.
 
-512 entries take 90 µs, however small, and 1 MiB takes 20 µs to copy and 400 µs to send.
+512 entries take 90 µs, however small. 1 MiB takes 20 µs to copy and 400 µs to send.
 """
 
 RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
-"""Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
+"""A function that runs a function in a thread: ``partial(deferToThreadPool, reactor, pool)``."""
 
 Deliver = Callable[[Response], None]
 
@@ -56,14 +57,14 @@ class _Waiting:
 
 
 class DiskReadQueues:
-    """Keeps the answers about one ledger in order while those about others pass.
+    """The queues of answers that wait for the disk: answers about one ledger stay in order.
 
-    Nothing is fetched or delivered while ``may_fetch`` says no, which is while the client does not
-    take the answers it has, and no request is to be taken while ``is_full``: so what one client can
-    hold in memory is bounded by ``LANES`` fetches, as many unfinished batches, ``HELD_MAX`` answers
-    and ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
+    While ``may_fetch`` returns False, because the client does not read its answers, nothing is
+    fetched or delivered. While ``is_full``, the caller must accept no request. So the memory of one
+    client is bounded by ``LANES`` fetches, as many unfinished batches, ``HELD_MAX`` answers and
+    ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
 
-    An answer that only lets others have their turn waits for its own in ``turns``.
+    An answer that needs no disk but lets other clients have their turn waits in ``turns``.
     """
 
     def __init__(
@@ -86,36 +87,37 @@ class DiskReadQueues:
         self._pauses: set[_Pause] = set()
 
     def is_waiting(self, ledger_id: LedgerId) -> bool:
-        """Whether an answer about this ledger would have to queue behind others."""
+        """Return whether an answer about this ledger must queue behind others."""
         return ledger_id in self._waiting_of
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything waits."""
+        """True if any answer waits."""
         return bool(self._queues)
 
     @property
     def is_full(self) -> bool:
-        """Whether enough is held of answers that wait."""
+        """True if the waiting answers have reached a limit."""
         return self.held_bytes > HELD_BYTES_MAX or self._held >= HELD_MAX
 
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
-        """Queue an answer; call ``start`` when all that came together have been put."""
+        """Queue an answer; call ``start`` after all answers of one read are queued."""
         waiting = _Waiting(ledger_id, answer, deliver, _entry_bytes(answer))
         self._waiting_of[ledger_id] += 1
         self.held_bytes += waiting.size_bytes
         self._held += 1
         if _is_pause(waiting):
-            self._turns.count(_part_requests(waiting.size_bytes))  # It was taken at once.
+            # This part was read at once, out of turn.
+            self._turns.count(_part_requests(waiting.size_bytes))
         self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
 
     def start(self) -> None:
-        """Fetch what waits, unless a fetch of its lane is in progress or the client is slow."""
+        """Start a fetch for each lane that has none in progress, unless the client is slow."""
         for lane in list(self._queues):
             self._start(lane)
 
     def close(self) -> None:
-        """Drop what waits; the result of a fetch in progress is dropped."""
+        """Drop the waiting answers, and the result of a fetch in progress."""
         for pause in self._pauses:
             self._turns.leave(pause)
         self._pauses.clear()
@@ -154,16 +156,16 @@ class DiskReadQueues:
         fetching.addErrback(self._failed)
 
     def _forget(self, waiting: _Waiting) -> None:
-        self._held = max(0, self._held - 1)  # None is counted after ``close``.
+        self._held = max(0, self._held - 1)  # Zero after ``close``.
         self._waiting_of[waiting.ledger_id] -= 1
-        if self._waiting_of[waiting.ledger_id] <= 0:  # None is counted after ``close``.
+        if self._waiting_of[waiting.ledger_id] <= 0:  # Zero after ``close``.
             del self._waiting_of[waiting.ledger_id]
 
     def _go_on(self, pause: _Pause) -> int:
-        """Go on with the first answer of a lane, which has let others have their turn.
+        """Continue with the first answer of a lane, after other clients have had their turn.
 
         Returns:
-            What its next part counts as.
+            The number of requests that the next part counts as.
         """
         self._pauses.discard(pause)
         self._fetching.discard(pause.lane)
@@ -190,13 +192,13 @@ class DiskReadQueues:
         self._settled()
 
     def _settle(self, waiting: _Waiting) -> bool:
-        """Deliver an answer if it is one; whether the next may follow."""
+        """Deliver an answer if it is ready; return whether the next may follow."""
         if isinstance(waiting.answer, DiskRead):
             if not waiting.is_fetched:
                 return False
             waiting.answer = waiting.answer.answer()
             waiting.is_fetched = False
-        if isinstance(waiting.answer, DiskRead):  # It has to go to the disk again.
+        if isinstance(waiting.answer, DiskRead):  # The answer needs another disk read.
             self.held_bytes += waiting.answer.held_bytes - waiting.size_bytes
             waiting.size_bytes = waiting.answer.held_bytes
             return False
@@ -206,7 +208,7 @@ class DiskReadQueues:
 
 
 def _entry_bytes(answer: Answer) -> int:
-    """Return what an answer holds of entries before the disk is read for it."""
+    """Return the bytes of entries that an answer has in memory before its disk read."""
     if isinstance(answer, DiskRead):
         return answer.held_bytes
     if isinstance(answer, ReadResponse):
@@ -235,19 +237,19 @@ class _Pause:
         self.lane, self._go_on = lane, go_on
 
     def take_turn(self, requests_max: int) -> int:  # noqa: ARG002 -- it cannot be divided
-        """Go on; return what that counts as."""
+        """Continue; return the number of requests that the part counts as."""
         return self._go_on(self)
 
 
 class _Fetch:
-    """One job of a thread of the pool; it notes when its turn came."""
+    """A job for a thread of the pool, which records the time when it began."""
 
     def __init__(self, reads: list[_Waiting], now_ns: Callable[[], int]) -> None:
         self._reads, self._now_ns = reads, now_ns
         self.asked_ns = self.began_ns = now_ns()
 
     def run(self) -> int:
-        """Blocking: return how many were fetched."""
+        """Read from the disk and return the number of fetched answers. Blocks."""
         self.began_ns = self._now_ns()
         size_bytes = 0
         for count, waiting in enumerate(self._reads, 1):

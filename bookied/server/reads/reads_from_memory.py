@@ -1,13 +1,13 @@
-"""Plain reads of entries in memory: one loop over all that came together.
+"""Plain reads of entries in memory: one loop over all reads that arrived together.
 
-A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
-One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
-write it. Ledgers that are asked for and are not in memory are loaded together; reads of unknown
-ledgers are refused. Any other read is left to the plain path, as is a read that must not overtake
-one that waits for the disk. The same test as for adds compares the two paths.
+A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache. A
+plain read of the last entry needs an index without doubt. In V3 the frame must be encoded as the
+known clients do. Ledgers that are not in memory are loaded together; reads of unknown ledgers are
+refused. Any other read is left to the plain path, as is a read that must not overtake a disk read.
+The same test as for adds compares the two paths.
 
-A read that finds its entry on the disk is put aside: that look has begun to fetch the entry, and
-a second one, when the other reads are answered, finds most of them in memory.
+A read that finds its entry on the disk is put aside: the lookup has started to fetch the entry. A
+second lookup, after the other reads are answered, finds most of these entries in memory.
 """
 
 from __future__ import annotations
@@ -44,30 +44,31 @@ _NO_LEDGER: Final = V2_BY_RETURN_CODE[ReturnCode.ENOLEDGER]
 
 
 LOOKED_AHEAD: Final = 128
-"""How many reads are looked at for ledgers that are not in memory."""
+"""Reads that are searched for ledgers that are not in memory."""
 
 RUN_MIN: Final = 4
-"""So many reads of entries in a row are answered from one piece of a log.
+"""Consecutive reads from which on entries are read as one piece of a log.
 
-Their ids are as far apart as the first two: readers of a ledger ask its bookies in turn.
+The distance of their ids is that of the first two: a reader of a ledger reads from its bookies in
+turn.
 """
 
 
 ASIDE_MAX: Final = 64
-"""So many reads wait for a second look."""
+"""Reads that wait for a second lookup at most."""
 
 
 class AnswerLimits(NamedTuple):
-    """How much is answered at once: so many bytes, or a little more, and so many reads."""
+    """The limits of one call: bytes, which may be exceeded by one answer, and reads."""
 
     size_bytes: int
     reads: int
     loads: int = 0
-    """How many ledgers are taken into memory for it."""
+    """Ledgers and index pages that may be loaded into memory."""
 
 
 class FastReadResult(NamedTuple):
-    """What was done: where the reads end that were answered, and the answers' frames in pieces."""
+    """The answers' frames in pieces, and the offset after the answered reads."""
 
     end: int
     answers: list[bytes]
@@ -75,13 +76,15 @@ class FastReadResult(NamedTuple):
     size_bytes: int
     loads: int
     refused: int = 0
-    """How many of the reads were of ledgers that are not here."""
+    """Number of the reads that were of unknown ledgers."""
     left: bytes = b""
-    """Frames of other reads before ``end``, which go to the plain path, before what follows."""
+    """Frames of unanswered reads before ``end``, which the plain path handles before what
+    follows.
+    """
 
 
 class _Aside(NamedTuple):
-    """A read that waits for a second look."""
+    """A read that waits for a second lookup."""
 
     begin: int
     end: int
@@ -89,11 +92,11 @@ class _Aside(NamedTuple):
     state: CachedLedger
     entry_id: int
     answer: Callable[[bytes], Sequence[bytes]]
-    """Gives the answer's frame to a packet, in pieces."""
+    """Returns the answer's frame with a packet, in pieces."""
 
 
 class FastReads:
-    """Takes plain reads off the front of what a connection received."""
+    """The decoder of the plain reads at the front of received bytes."""
 
     def __init__(self, storages: Storages, stats: RequestStats | None = None) -> None:
         self._storages, self._stats = storages, stats or RequestStats()
@@ -101,13 +104,13 @@ class FastReads:
     def take(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswerLimits
     ) -> FastReadResult:
-        """Answer the whole plain reads that begin at ``at``.
+        """Answer the complete plain reads that begin at ``at``.
 
         Args:
             data: frames.
-            at: where to begin.
-            must_wait: whether a read of this ledger would overtake another.
-            most: when to stop.
+            at: the offset of the first read.
+            must_wait: returns whether a read of a ledger would overtake another read.
+            most: the limits of this call.
         """
         first = data[at + 4 : at + 8]
         if first == _FIRST:
@@ -125,17 +128,17 @@ class FastReads:
         return taken
 
     def _load(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
-        """Take ledgers into memory that are read next; return how many."""
+        """Load ledgers into memory that are read next; return how many."""
         absent = self._absent(reads, loads_max, _absent_ledger)
         return sum(storage.ledgers.look_up_many(some) for storage, some in absent.items())
 
     def _load_with_lacs(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
-        """Take ledgers into memory that are read next, and their LACs; return how many."""
+        """Load ledgers that are read next into memory, with their LACs; return how many."""
         absent = self._absent(reads, loads_max, _absent_lac)
         return sum(storage.ledgers.look_up_lacs(some) for storage, some in absent.items())
 
     def _load_pages(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
-        """Take index pages into memory that are needed next; return how many."""
+        """Load index pages into memory that are needed next; return how many."""
         absent = self._absent(reads, loads_max, _absent_page)
         return sum(storage.reads.load_pages(tuple(some)) for storage, some in absent.items())
 
@@ -145,7 +148,7 @@ class FastReads:
         count_max: int,
         absent_of: Callable[[LedgerStorage, int, int], _T | None],
     ) -> dict[LedgerStorage, dict[_T, None]]:
-        """Return what these reads need and memory has not, by storage, each once."""
+        """Return the keys that these reads need and that are not in memory, by storage."""
         absent: dict[LedgerStorage, dict[_T, None]] = {}
         left = count_max
         for ledger_id, entry_id in islice(reads, LOOKED_AHEAD):
@@ -172,7 +175,7 @@ class FastReads:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
                 break
-            if ledger_id in aside:  # Answers about one ledger are given in order.
+            if ledger_id in aside:  # Answers about one ledger are sent in order.
                 break
             may_be_run = ledger_id == read_of and at >= alone_until
             if ledger_id != read_of:
@@ -251,7 +254,7 @@ class FastReads:
             if asked.ledger != ledger:
                 ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
                 storage = self._storages.of(ledger_id)
-            if ledger_id in aside:  # Answers about one ledger are given in order.
+            if ledger_id in aside:  # Answers about one ledger are sent in order.
                 break
             state = storage.hot.get(ledger_id)
             if state is None and storage.ledgers.is_absent(ledger_id):
@@ -307,13 +310,13 @@ class FastReads:
 
 
 def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> int | None:
-    """Return a ledger that is not in memory and that the disk has."""
+    """Return the ledger if it is on disk and not in memory, else None."""
     is_here = ledger_id in storage.hot or storage.ledgers.is_absent(ledger_id)
     return None if is_here else ledger_id
 
 
 def _absent_lac(storage: LedgerStorage, ledger_id: int, entry_id: int) -> int | None:
-    """Return a ledger that the disk has, if it or its LAC is not in memory."""
+    """Return the ledger if it is on disk and it or its LAC is not in memory, else None."""
     state = storage.hot.get(ledger_id)
     if state is None:
         return _absent_ledger(storage, ledger_id, entry_id)
@@ -321,7 +324,7 @@ def _absent_lac(storage: LedgerStorage, ledger_id: int, entry_id: int) -> int | 
 
 
 def _absent_page(storage: LedgerStorage, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-    """Return the ledger and number of an index page that only the disk has."""
+    """Return the ledger and number of the entry's index page if it is only on disk, else None."""
     state = storage.hot.get(ledger_id)
     if state is None or not 0 <= entry_id <= state.last_entry:
         return None
@@ -336,10 +339,10 @@ def _answer_v2(ledger_id: int, asked_id: int, packet: bytes) -> tuple[bytes, byt
 def _look_again(
     data: bytes, aside: Iterable[_Aside], answers: list[bytes], bytes_max: int
 ) -> tuple[list[bytes], int]:
-    """Answer the reads whose entries have come meanwhile.
+    """Answer the reads put aside whose entries are in memory by now.
 
     Returns:
-        The frames of the others, and the bytes of the entries.
+        The frames of the other reads, and the bytes of the entries.
     """
     left: list[bytes] = []
     size_bytes = 0
@@ -364,7 +367,7 @@ def _second_look(aside: _Aside) -> bytes | None:
 def _read_run(
     storage: LedgerStorage, state: CachedLedger, run: range, bytes_max: int
 ) -> list[bytes]:
-    """Return what one look at memory brings of entries in a row, perhaps none."""
+    """Return the packets of a run that one lookup finds in memory, perhaps none."""
     if len(run) < RUN_MIN or run[0] < 0 or not 0 < run.step <= STRIDE_MAX:
         return []
     try:
@@ -375,7 +378,7 @@ def _read_run(
 
 
 def _run_v2(data: bytes, at: int, last_start: int) -> range:
-    """Return the entries that plain reads from the one at ``at`` on ask for in a row."""
+    """Return the entries of the run of plain reads that begins at ``at``."""
     length, header, ledger_id, first = _READ.unpack_from(data, at)
     start, unpack, size = at + _READ.size, _READ.unpack_from, _READ.size
     step = (unpack(data, start)[3] - first if start <= last_start else 0) or 1
@@ -386,7 +389,7 @@ def _run_v2(data: bytes, at: int, last_start: int) -> range:
 
 
 def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> tuple[range, list[PlainRequest]]:
-    """Return the entries that plain reads from ``first`` on ask for in a row, and the reads."""
+    """Return the entries of the run of plain reads that begins with ``first``, and the reads."""
     requests, entry_id, step = [first], first.entry_id, 1
     while (
         len(requests) < reads_max
@@ -402,7 +405,7 @@ def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> tuple[range, li
 
 
 def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[tuple[int, int]]:
-    """Give ledger and entry of the plain reads that begin at ``at``, one after the other."""
+    """Yield (ledger id, entry id) of the consecutive plain reads that begin at ``at``."""
     for start in range(at, last_start + 1, _READ.size):
         length, header, ledger_id, entry_id = _READ.unpack_from(data, start)
         if header != _HEADER or length != _READ_LENGTH:
@@ -411,7 +414,7 @@ def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[tuple[int, 
 
 
 def _read_next_v3(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Give ledger and entry of the plain reads that begin at ``at``, one after the other."""
+    """Yield (ledger id, entry id) of the consecutive plain reads that begin at ``at``."""
     while (asked := match_request_v3(data, at)) is not None:
         yield asked.ledger_id, asked.entry_id
         at = asked.end

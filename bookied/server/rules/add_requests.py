@@ -1,4 +1,4 @@
-"""What becomes of adds, explicit LACs and forces. Their key is checked in ``master_keys``."""
+"""The rules for adds, explicit LACs and forces. ``master_keys`` checks their keys."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from wire.messages import (
 )
 
 LAC_PACKET_BYTES_MAX: Final = 256
-"""It has to fit the 1024-byte header of an index file, with space to spare."""
+"""An explicit LAC must fit the 1024-byte header of an index file, with space to spare."""
 
 _TWO_IDS: Final = struct.Struct(">qq")
 
 
 class Writes(enum.Enum):
-    """Which adds a bookie takes: what its disks and its operator allow."""
+    """The adds that a bookie accepts, given its disks and its operator's settings."""
 
     ALL = enum.auto()
     HIGH_PRIORITY = enum.auto()
@@ -52,7 +52,7 @@ class Writes(enum.Enum):
 
 
 class Adds:
-    """Which adds are stored. An answer is given only once the journal has the add on disk."""
+    """The rules for adds. An add is answered only once the journal has synced it."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class Adds:
         deletions: FencedDeletions,
         fence_check: FenceCheck | None,
     ) -> None:
-        """``fence_check`` says which ledgers are open, where fences may have been lost."""
+        """``fence_check`` knows the open ledgers, if fences may have been lost."""
         self._writes, self._fences, self._polls = writes, fences, polls
         self._deletions, self.fence_check = deletions, fence_check
         self.allowed = Writes.ALL
-        """What disks and operator allow."""
+        """The adds that the disks and the operator allow."""
 
     def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
-        """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
+        """Return whether ``add`` would store an add with the right key at once."""
         if state.doubt is not None:
             return False
         if is_recovery:
@@ -90,7 +90,7 @@ class Adds:
             raise LedgerFencedError(f"ledger {ledger_id} was fenced and deleted")
         state = self._writes.ledger_to_write(ledger_id, request.master_key)
         if was_deleted:
-            self._fences.fence(state, lambda: None)  # In the journal before the entry.
+            self._fences.fence(state, lambda: None)  # The journal gets the fence before the entry.
         if not recovery:
             insist_not_fenced(state)
         if state.doubt is not None:
@@ -101,7 +101,7 @@ class Adds:
             return
         self._writes.storages.of(ledger_id).adds.add(state, entry_id, packet)
         answer = AddResponse(ReturnCode.EOK, request.ledger_id, request.entry_id)
-        # Recovery adds are what a ledger is closed upon, so they wait for the disk always.
+        # A ledger is closed after recovery adds, so they always wait for the disk.
         early = bool(request.flags & AddFlag.DEFERRED_SYNC) and not recovery
         self._writes.append(
             state, entry_record(packet), partial(asked.respond, answer), early=early
@@ -109,7 +109,7 @@ class Adds:
         self.note_lac(state, packet_lac(packet))
 
     def _add_if_open(self, asked: PendingRequest[AddRequest], standing: FenceState) -> None:
-        """Go on with an add to a ledger in doubt, now that metadata was asked."""
+        """Continue an add to a ledger in doubt, with the state that the metadata reported."""
         try:
             if standing is FenceState.UNKNOWN:
                 raise TooManyRequestsError(f"ledger {asked.ledger_id}: metadata does not answer")
@@ -121,13 +121,13 @@ class Adds:
             asked.refuse(error)
 
     def note_lac(self, state: CachedLedger, lac: int) -> None:
-        """Remember the highest LAC seen and wake those who waited for it."""
+        """Update the highest LAC of the ledger, and wake the readers that wait for it."""
         state.lac = max(state.lac, lac)
         if state.ledger_id in self._polls.waiting:
             self._polls.lac_advanced(LedgerId(state.ledger_id), state.lac)
 
     def write_lac(self, asked: PendingRequest[WriteLacRequest]) -> None:
-        """Keep an explicit LAC; the answer waits for the journal."""
+        """Store an explicit LAC; the answer waits for the journal."""
         request = asked.request
         packet = request.body
         if self.allowed is not Writes.ALL:
@@ -147,7 +147,7 @@ class Adds:
         self.note_lac(state, lac)
 
     def force(self, asked: PendingRequest[ForceLedgerRequest]) -> None:
-        """Answer once all adds before are on disk."""
+        """Answer once all earlier adds are on disk."""
         ledger_id = asked.request.ledger_id
         answer = ForceLedgerResponse(ReturnCode.EOK, ledger_id)
         self._writes.journal(ledger_id).append(b"", partial(asked.respond, answer))
@@ -161,11 +161,11 @@ class Adds:
 
 
 def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:
-    """Return whose entry this is.
+    """Return the ledger id and entry id of a packet.
 
     Raises:
-        BadRequestError: too short, or an id that is not valid. A negative entry id would be read
-            back from the journal as something else than an entry.
+        BadRequestError: the packet is too short, or an id is invalid. A journal record with a
+            negative entry id would not be an entry.
     """
     if len(packet) < ENTRY_BYTES_MIN:
         raise BadRequestError(f"entry packet of {len(packet)} bytes")

@@ -1,8 +1,8 @@
-"""An answer that cannot be given without the disk, as a value.
+"""An answer that needs the disk, as a value.
 
-The rules run on the reactor and never wait for a disk. Where they would have to, they answer with
-a ``DiskRead``: the caller runs ``fetch`` in a thread (or at once, in a simulation) and then
-``answer`` back on the reactor. An answer may again be a ``DiskRead``.
+The rules run on the reactor and never wait for a disk. If they need the disk, they answer with a
+``DiskRead``. The caller runs ``fetch`` in a thread (or at once, in a simulation) and then
+``answer`` on the reactor, which may return another ``DiskRead``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = Logger()
 
 @attrs.define(eq=False)
 class DiskRead:
-    """What to fetch, and what becomes of it.
+    """A disk read, and the functions that make the answer of its result.
 
-    ``fetch_blocking`` may run in any thread and touches nothing but files; without it the answer
-    needs no disk, and other clients have their turn first. ``then`` gets its value, ``failed`` the
-    return code if it raised; both run on the reactor. Answers about one ledger are given in the
-    order asked, hence ``ledger_id``.
+    ``fetch_blocking`` may run in any thread and uses only files. If it is None, the answer needs no
+    disk, and other clients have their turn first. ``then`` gets its result; if it raised,
+    ``failed`` gets the return code. Both run on the reactor. Answers about one ledger are sent in
+    the order of the requests, hence ``ledger_id``.
     """
 
     ledger_id: LedgerId
@@ -38,14 +38,14 @@ class DiskRead:
     then: Callable[[Any], Answer]
     failed: Callable[[ReturnCode], Response]
     held_bytes: int = 0
-    """So much of the answer is in memory already."""
+    """Bytes of the answer that are in memory already."""
     is_long: bool = False
-    """Whether it takes the interpreter for milliseconds: one of these is fetched at a time."""
+    """Whether the fetch uses the interpreter for milliseconds: these fetches run one at a time."""
     _value: Any = attrs.field(init=False, default=None)
     _error: Exception | None = attrs.field(init=False, default=None)
 
     def fetch(self) -> int:
-        """Do the blocking part, in any thread; return a rough count of the bytes it brought."""
+        """Run ``fetch_blocking``, in any thread; return roughly the number of bytes read."""
         if self.fetch_blocking is None:
             return 0
         try:
@@ -55,7 +55,7 @@ class DiskRead:
         return _size_bytes(self._value)
 
     def answer(self) -> Answer:
-        """Make the answer of what was fetched; call it on the reactor, once ``fetch`` is done."""
+        """Return the answer; call this on the reactor, after ``fetch``."""
         if self._error is not None:
             return self.failed(refusal_code(self._error, self.ledger_id))
         try:
@@ -68,7 +68,7 @@ Answer = Union[Response, DiskRead]
 
 
 def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
-    """Return what to answer the client; anything but a plain refusal is logged."""
+    """Return the return code of an error; log the error unless it is an ordinary refusal."""
     if not isinstance(error, BookieError):
         log.error(
             "ledger {ledger_id}: {error_class}: {error}",

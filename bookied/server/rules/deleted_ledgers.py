@@ -1,21 +1,21 @@
 """Ledgers that were fenced and then deleted: no client may write to them again (client.md I23).
 
-Some of them live on at other bookies, and were deleted here for being in excess. They may be copied
-here again, by recovery adds, and are fenced from the first of these on. Java's bookie refuses those
-too (4.18.0, HandleFactoryImpl): for a week it can take no part in repairing that ledger.
+Some of these ledgers live on at other bookies and were only over-replicated here. Recovery adds may
+copy them to this bookie again; the first of these adds fences the ledger. Java's bookie refuses
+these adds too (4.18.0, HandleFactoryImpl): for a week it cannot be used to repair that ledger.
 
-They are kept in a file beside ``current/``, for a writer may come back after a restart as well. The
-file (integers big-endian):
+A file beside ``current/`` stores the ledgers, because a writer may return after a restart as well.
+The file (integers big-endian):
 
     offset  size  field
     0          4  "BKFD"
     4          4  version: 1
-    8       16 n  n times: ledger id i64, when it was deleted i64 (ms since the epoch); oldest first
-                  (the complement of the id, below 0, where the ledger lives on elsewhere)
+    8       16 n  n times: ledger id i64, time of deletion i64 (ms since the epoch); oldest first
+                  (the complement of the id, below 0, if the ledger lives on elsewhere)
     8+16 n     4  CRC32 of all before
 
-The week is counted by a monotonic clock. Only while a bookie is down is there no other than
-the wall clock, so a start leaves each of them ``KEPT_AT_START_S`` at least.
+A monotonic clock counts the week. While a bookie is down there is only the wall clock, so a start
+remembers each ledger for at least ``KEPT_AT_START_S``.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from wire.ids import LedgerId
 log = Logger()
 
 REMEMBERED_S: Final = 7 * 24 * 3600.0
-"""As long as Java's HandleFactoryImpl remembers them (4.18.0), in memory only."""
+"""Seconds that Java's HandleFactoryImpl remembers them (4.18.0), in memory only."""
 
 KEPT_AT_START_S: Final = 24 * 3600.0
-"""How long a start remembers even the oldest: the wall clock may have been set meanwhile."""
+"""Seconds that a start remembers even the oldest: the wall clock may have been set meanwhile."""
 
 LEDGERS_MAX: Final = 250_000
 
@@ -55,18 +55,18 @@ _CRC: Final = struct.Struct(">I")
 
 
 class FencedDeletions:
-    """The last ``LEDGERS_MAX`` fenced ledgers deleted within a week; beyond, the oldest go."""
+    """The latest ``LEDGERS_MAX`` fenced ledgers that were deleted within a week."""
 
     def __init__(self, clock: IReactorTime, monotonic_s: Callable[[], float] | None = None) -> None:
-        """Remember none. ``monotonic_s`` counts seconds that setting a clock does not change."""
+        """Begin empty. ``monotonic_s`` counts seconds, unaffected by a change of the wall clock."""
         self._wall_s, self._now_s = wall_clock(clock), monotonic_s or clock.seconds
         self._deleted_s: dict[LedgerId, float] = {}  # Oldest first.
-        self._elsewhere: set[LedgerId] = set()  # Those of them that live on.
+        self._elsewhere: set[LedgerId] = set()  # The ledgers that live on elsewhere.
         self.has_changes = False
-        """Whether some were remembered that the file does not have; its writer takes that back."""
+        """Whether the file lacks some of the ledgers; the writer of the file resets this."""
 
     def remember(self, ledger_id: LedgerId, *, lives_on: bool = False) -> None:
-        """Note that a fenced ledger has been deleted now; ``lives_on``: at other bookies."""
+        """Record that a fenced ledger was deleted now; ``lives_on`` if other bookies store it."""
         self._deleted_s.pop(ledger_id, None)
         self._deleted_s[ledger_id] = self._now_s()
         self._elsewhere.discard(ledger_id)
@@ -82,7 +82,7 @@ class FencedDeletions:
         return ledger_id in self._deleted_s
 
     def lives_on(self, ledger_id: LedgerId) -> bool:
-        """Whether a ledger that is remembered is at other bookies, and may come back here."""
+        """Return whether other bookies store a remembered ledger, so that it may return here."""
         return ledger_id in self._elsewhere
 
     def _forget_old(self) -> None:
@@ -95,7 +95,7 @@ class FencedDeletions:
             self._elsewhere.discard(oldest)
 
     def encode(self) -> bytes:
-        """Return what is remembered, as the file has it."""
+        """Return the contents of the file."""
         self._forget_old()
         began_s = self._wall_s() - self._now_s()
         rows = (
@@ -106,7 +106,10 @@ class FencedDeletions:
         return data + _CRC.pack(zlib.crc32(data))
 
     def restore(self, data: bytes) -> None:
-        """Remember what the file has, beside what is known already; damage leaves it at that."""
+        """Add the ledgers of a file's contents.
+
+        If these are damaged, log a warning and add none.
+        """
         rows: dict[LedgerId, float] = {}
         wall_s, now_s = self._wall_s(), self._now_s()
         for one, at_ms in _rows(data):
@@ -130,10 +133,10 @@ def _rows(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def read_deletions(files: Files, root: Path) -> bytes | None:
-    """Return the file's bytes, None where there is none. Blocks.
+    """Return the contents of the file; None if the file is missing. Blocks.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         return files.read(root / FILE_NAME)
@@ -145,13 +148,13 @@ def write_deletions(files: Files, root: Path, data: bytes) -> None:
     """Replace the file, durably. Blocks.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     files.write_atomic(root / FILE_NAME, data)
 
 
 class DeletedLedgersFile:
-    """Keeps what a bookie remembers over a restart; one write at a time."""
+    """The file that stores ``FencedDeletions`` over a restart; one write at a time."""
 
     def __init__(
         self,
@@ -160,26 +163,26 @@ class DeletedLedgersFile:
         root: Path,
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
     ) -> None:
-        """Begin with nothing read.
+        """Open nothing yet.
 
         Args:
-            deletions: what the bookie remembers.
-            files: where the file is.
-            root: its directory.
-            run_blocking: runs what waits for the disk in a thread.
+            deletions: the ledgers to store.
+            files: the file system.
+            root: the directory of the file.
+            run_blocking: runs a blocking function in a thread.
         """
         self._deletions, self._files, self._root = deletions, files, root
         self._run_blocking = run_blocking
         self._keeping = DeferredLock()
 
     async def restore(self) -> None:
-        """Remember what the file has, if there is one."""
+        """Add the ledgers of the file, if the file exists."""
         kept = await self._run_blocking(partial(read_deletions, self._files, self._root))
         if kept is not None:
             self._deletions.restore(kept)
 
     async def keep(self) -> None:
-        """Return once all that is remembered is in the file.
+        """Write the file if it lacks some of the ledgers.
 
         Raises:
             OSError: the file could not be written; the next call tries again.

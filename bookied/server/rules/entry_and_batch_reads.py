@@ -1,4 +1,7 @@
-"""How a bookie reads: one entry, the last entry, a batch. Rules only, no Twisted, no waiting."""
+"""The rules for reads of one entry, the last entry or a batch.
+
+They never wait, and use no Twisted.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 
 BATCH_FIXED_BYTES: Final = 36
-"""Of a batch read's frame: prefix, head and request id."""
+"""Bytes of a batch read's frame without entries: prefix, head and request id."""
 
 
 FailedAnswer = Callable[[ReturnCode], Response]
-"""Makes the answer to a request that came to nothing."""
+"""A function that makes the answer to a failed request."""
 
 
 @attrs.define
@@ -48,7 +51,7 @@ class Batch:
     count_max: int = 1
 
     def take(self, rows: EntryRows) -> None:
-        """Add the next entries if they fit; the first always does."""
+        """Add the next entries if they fit; the first entry always does."""
         size_bytes = self.size_bytes + rows.size_bytes
         if self.count and size_bytes > self.limit_bytes:
             self.is_full = True
@@ -63,22 +66,22 @@ class Batch:
 
     @property
     def stride(self) -> int:
-        """By how much an entry id is above the one before."""
+        """The distance between two consecutive entry ids."""
         return self.request.stride
 
     @property
     def entry_bytes(self) -> int:
-        """How large its entries are, in the mean."""
+        """The mean size of the entries, in bytes."""
         return self.size_bytes // self.count
 
     @property
     def bytes_left(self) -> int:
-        """How many bytes the answer may still take."""
+        """The bytes that the answer can still contain."""
         return max(0, self.limit_bytes - self.size_bytes)
 
     @property
     def count_left(self) -> int:
-        """How many entries the answer may still take."""
+        """The number of entries that the answer can still contain."""
         return self.count_max - self.count
 
     def _limit_count(self, first_bytes: int) -> None:
@@ -87,8 +90,8 @@ class Batch:
         self.count_max = 1 + more if wanted <= 0 else min(wanted, 1 + more)
 
     def response(self) -> BatchReadResponse:
-        """Return the answer: all entries taken so far."""
-        # Copying 5 MiB once more takes up to 8 ms. Nothing is added from now on.
+        """Return the answer with all entries so far."""
+        # Not copied, which takes up to 8 ms for 5 MiB. No entry is added after this.
         asked, entries = self.request, Packets(cast("bytes", self.data), self.count)
         return BatchReadResponse(
             ReturnCode.EOK,
@@ -102,7 +105,7 @@ class Batch:
 
 @attrs.define
 class BatchRead:
-    """A batch in progress; it may go to the disk and come back several times."""
+    """A batch read in progress, which may need several disk reads."""
 
     state: CachedLedger
     first: EntryId
@@ -111,35 +114,35 @@ class BatchRead:
 
     @property
     def next_entry_id(self) -> EntryId:
-        """The entry to take next."""
+        """The next entry to read."""
         return EntryId(self.first + self.batch.count * self.batch.stride)
 
 
 ENTRIES_AT_ONCE: Final = 512
-"""Entries of a batch that are taken from memory before other clients have their turn.
+"""Entries of a batch that are read from memory before other clients have their turn.
 
-They take 90 µs, however small, and 160 µs where their sizes differ. An answer may hold 180,000.
+They take 90 µs, however small, and 160 µs if their sizes differ. An answer may contain 180,000.
 """
 
 BYTES_AT_ONCE: Final = ROW_BYTES_MAX * 3 // 4
-"""Bytes of a batch after which the others have their turn: mostly what one read of a log brings."""
+"""Bytes of a batch after which other clients have their turn: about one read of a log."""
 
 
 class EntryReads:
-    """Looks entries up in memory and says what to fetch when they are on disk."""
+    """Lookups of entries in memory, which return a ``DiskRead`` for entries on disk."""
 
     def __init__(self, storages: Storages, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._storages, self._batch_bytes_max = storages, batch_bytes_max
 
     def ledger(self, ledger_id: LedgerId, *, with_lac: bool = True) -> CachedLedger:
-        """Return a ledger that is here.
+        """Return a ledger that this bookie stores.
 
         Args:
-            ledger_id: which.
-            with_lac: whether its LAC and what it does not have are asked for.
+            ledger_id: the ledger's id.
+            with_lac: whether the caller needs the LAC and the index damage (``doubt``).
 
         Raises:
-            NoSuchLedgerError: it is not.
+            NoSuchLedgerError: this bookie does not store the ledger.
         """
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id, with_lac=with_lac)
         if state is None:
@@ -155,12 +158,12 @@ class EntryReads:
         *,
         with_lac: bool = True,
     ) -> Answer:
-        """Read one entry, -1 meaning the last one, and answer with ``found`` of its packet.
+        """Read one entry, or the last for -1, and return ``found`` of its packet.
 
-        ``with_lac`` says whether ``found`` asks for the ledger's LAC.
+        ``with_lac`` is True if ``found`` needs the ledger's LAC.
 
         Raises:
-            BookieError: no such ledger or entry, or an id that is not valid.
+            BookieError: the ledger or entry does not exist, or an id is invalid.
         """
         state = self.ledger(ledger_id, with_lac=with_lac or entry_id < 0)
         entry_id = actual_entry_id(state, entry_id)
@@ -174,7 +177,10 @@ class EntryReads:
         return found(state, packet)
 
     def _read_memory(self, state: CachedLedger, entry_id: int) -> bytes | NeedsDisk | None:
-        """Return an entry or where to get it; then, or if it is not here, doubts are known."""
+        """Return an entry or its place on disk; None if it does not exist.
+
+        Unless the entry is found, the ledger's LAC and index damage are loaded too.
+        """
         ledger_id = LedgerId(state.ledger_id)
         packet = self._storages.of(ledger_id).reads.read_memory(state, entry_id)
         has_place = packet.location if isinstance(packet, NeedsDisk) else packet
@@ -183,10 +189,10 @@ class EntryReads:
         return packet
 
     def batch(self, request: BatchReadRequest, failed: FailedAnswer) -> Answer:
-        """Read entries that follow each other, as many as wire.md section 10 lets into the answer.
+        """Read consecutive entries, as many as the limits of wire.md section 10 allow.
 
         Raises:
-            BookieError: no such ledger or first entry, or an id that is not valid.
+            BookieError: the ledger or first entry does not exist, or an id is invalid.
         """
         state = self.ledger(request.ledger_id, with_lac=request.entry_id < 0)
         first = actual_entry_id(state, request.entry_id)
@@ -219,7 +225,7 @@ class EntryReads:
         return batch.response()
 
     def _later(self, read: BatchRead) -> DiskRead:
-        """Go on as with what comes from the disk, so that what waits is bounded in the same way."""
+        """Continue later, as after a disk read, so that the same limits apply to the answer."""
         ledger_id = LedgerId(read.state.ledger_id)
         return DiskRead(
             ledger_id,
@@ -230,7 +236,7 @@ class EntryReads:
         )
 
     def _fetch(self, read: BatchRead, needed: NeedsDisk) -> DiskRead:
-        """Fetch the entry that is needed now, and what lies after it and is wanted as well."""
+        """Fetch the next entry, and the wanted entries that follow it on disk."""
         ledger_id, batch = LedgerId(read.state.ledger_id), read.batch
         storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
         more = None
@@ -251,13 +257,13 @@ class EntryReads:
 
 
 def actual_entry_id(state: CachedLedger, entry_id: EntryId) -> EntryId:
-    """Resolve -1, which asks for the entry with the highest id.
+    """Return the entry id, or the highest stored id for -1.
 
     Raises:
-        NoSuchEntryError: the ledger holds none.
-        UnknownLedgerStateError: there may have been others.
-        CorruptError: likewise.
-        BadRequestError: the id is below -1. (Java's default storage never answers that in V3.)
+        NoSuchEntryError: the ledger has no entries here.
+        UnknownLedgerStateError: the bookie may have lost entries.
+        CorruptError: the index is damaged.
+        BadRequestError: the id is below -1. (Java's default storage never answers this in V3.)
     """
     if entry_id >= 0:
         return entry_id
@@ -270,7 +276,7 @@ def actual_entry_id(state: CachedLedger, entry_id: EntryId) -> EntryId:
 
 
 def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:
-    """Read as ``StoredEntryReads.fetch``; blocks, in any thread."""
+    """Read an entry with ``StoredEntryReads.fetch``. Blocks; any thread."""
     try:
         return storage.reads.fetch(needed, entry_id)
     except NoSuchEntryError as error:
@@ -284,9 +290,9 @@ def _fetch_rows(
     more: Callable[[int, int], EntryRows | None] | None,
     bytes_max: int | None,
 ) -> EntryRows | None:
-    """Blocking. Read an entry and what is to be had of ``more``; None where it cannot be read.
+    """Read an entry and as much of ``more`` as fits; None if the entry cannot be read. Blocks.
 
-    ``bytes_max`` is None for the first entry of a batch, which has to be read.
+    ``bytes_max`` is None for the first entry of a batch, whose error is raised.
     """
     try:
         row = row_of(_fetch(storage, needed, entry_id))

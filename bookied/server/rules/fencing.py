@@ -1,4 +1,4 @@
-"""Fences: who asks for one gets no answer before it is durable."""
+"""The rules for fences: a fencing request is answered only once the fence is durable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wire.messages import BatchReadRequest, ReadRequest
 
 
 class Fences:
-    """Fences ledgers. Later fencers of one ledger wait with the first until it is durable."""
+    """The fencing of ledgers. Concurrent fences of one ledger share one journal record."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Fences:
         stats: RequestStats,
     ) -> None:
         self._writes, self._polls, self._deletions, self._stats = writes, polls, deletions, stats
-        # Who waits for the fence of a ledger to be durable. One that is deleted meanwhile and
-        # comes again is fenced anew.
+        # The callbacks that wait for a durable fence. A ledger that is deleted meanwhile and
+        # created again is another key, and is fenced anew.
         self._fencing: dict[CachedLedger, list[Callable[[], None]]] = {}
 
     def fence_then(
@@ -39,7 +39,7 @@ class Fences:
         asked: PendingRequest[ReadRequest] | PendingRequest[BatchReadRequest],
         read: Callable[[], Answer],
     ) -> None:
-        """Fence, and only once that is durable ``read`` and answer, be it with a refusal.
+        """Fence the ledger; once the fence is durable, ``read`` and answer, even with a refusal.
 
         A client counts a negative answer as fenced too (client.md section 10).
         """
@@ -58,7 +58,7 @@ class Fences:
         self.fence(self._writes.ledger_to_write(ledger_id, master_key), fenced)
 
     def fence(self, state: CachedLedger, fenced: Callable[[], None]) -> None:
-        """Fence a ledger, and call ``fenced`` once that is durable."""
+        """Fence a ledger; call ``fenced`` once the fence is durable."""
         if state in self._fencing:
             self._fencing[state].append(fenced)
         elif state.fenced:
@@ -76,11 +76,11 @@ class Fences:
 
 
 def insist_not_fenced(state: CachedLedger) -> None:
-    """Refuse ordinary adds to a fenced ledger.
+    """Refuse an ordinary add to a fenced ledger.
 
     Raises:
         LedgerFencedError: the ledger is fenced.
-        UnauthorizedError: it may have been, and that be lost.
+        UnauthorizedError: the bookie may have lost a fence of the ledger.
     """
     if state.fenced:
         raise LedgerFencedError(f"ledger {state.ledger_id}")

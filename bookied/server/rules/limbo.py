@@ -1,7 +1,7 @@
-"""What a bookie answers about a ledger in limbo: entries or its fence may have been lost here.
+"""The answers about a ledger in limbo: the bookie may have lost its entries or its fence.
 
-Ledgers are put into limbo by ``bookied.data_integrity.check``. An index that is damaged (``doubt``)
-is answered here too: what is not there may have been.
+``bookied.data_integrity.check`` puts ledgers into limbo. Ledgers with a damaged index (``doubt``)
+are answered here too: a missing entry may have existed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from wire.errors import (
 
 
 def no_entry(state: CachedLedger, entry_id: int) -> BookKeeperError:
-    """Return how an entry is refused that is not here: in limbo, or in doubt, it may have been."""
+    """Return the error for a missing entry: it may be lost if the ledger is in limbo or doubt."""
     if state.limbo:
         return in_limbo(state)
     return state.doubt or NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
 
 
 def insist_sure(state: CachedLedger) -> None:
-    """Refuse what only who lost nothing can answer; clients take what is not here for proof.
+    """Refuse a request whose answer could be wrong after a loss: clients trust "no such entry".
 
     Raises:
         UnknownLedgerStateError: the ledger is in limbo.
-        CorruptError: its index is damaged.
+        CorruptError: the ledger's index is damaged.
     """
     if state.limbo:
         raise in_limbo(state)
@@ -36,12 +36,12 @@ def insist_sure(state: CachedLedger) -> None:
 
 
 def in_limbo(state: CachedLedger) -> UnknownLedgerStateError:
-    """Return how a question is refused that only who lost nothing can answer."""
+    """Return the error for a request that only a bookie without losses can answer."""
     return UnknownLedgerStateError(f"ledger {state.ledger_id} may have lost entries here")
 
 
 def fence_in_limbo(state: CachedLedger) -> UnauthorizedError:
-    """Return how an ordinary add is refused; clients take this for final, as they do a fence.
+    """Return the error for an ordinary add; clients treat this error as final, like a fence.
 
     Agrees with BookKeeper 4.18.0, SingleDirectoryDbLedgerStorage.isFenced.
     """

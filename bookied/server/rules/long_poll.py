@@ -17,13 +17,16 @@ from wire.ids import LedgerId
 
 POLLS_MAX: Final = 10_000
 WAIT_S_MAX: Final = 600.0
-"""The longest wait granted, whatever was asked for; Java's client asks for less than 5 s."""
+"""The longest wait in seconds, whatever the client requests; Java's client requests under 5 s."""
 
 ENDS_IN_TURN: Final = 16
-"""So many polls are answered in one turn of the reactor: 1 ms."""
+"""Polls that one turn of the reactor answers: 1 ms."""
 
 Woken = Callable[["int | None"], None]
-"""Gets the time of the LAC's move in milliseconds since the epoch, None if it did not move."""
+"""A callback that gets the time of the LAC's move in ms since the epoch.
+
+None if it did not move.
+"""
 
 Cancel = Callable[[], object]
 
@@ -40,21 +43,24 @@ class _Poll:
 
 
 class LongPolls:
-    """The polls that wait, by ledger: at most ``polls_max``.
+    """The waiting polls by ledger: at most ``polls_max``.
 
-    At that number, a poll of one address ends the oldest poll of the address with most polls, as
-    if its time were up. The address with most polls is refused.
+    At the limit, a new poll ends the oldest poll of the address with most polls, as if its time
+    were up. A new poll of that address itself is refused.
 
-    Agrees with BookKeeper 4.18.0, LongPollReadEntryProcessorV3: a poll ends when the LAC passes
-    its ``previous_lac``, when the ledger becomes fenced, or when its time is up. That many end
-    together keeps no others waiting: they are answered in turns of their own.
+    Agrees with BookKeeper 4.18.0, LongPollReadEntryProcessorV3: a poll ends when the LAC passes its
+    ``previous_lac``, when the ledger becomes fenced, or when its time is up. If many polls end
+    together, they are answered in several turns, so that other clients do not wait.
     """
 
     def __init__(self, clock: IReactorTime, *, polls_max: int = POLLS_MAX) -> None:
         self._clock, self._polls_max = clock, polls_max
         self._number = 0
         self.waiting: dict[LedgerId, list[tuple[int, int, _Poll]]] = {}
-        """By ledger, the lowest LAC first; the hot path looks here before it reports an advance."""
+        """By ledger, the lowest LAC first.
+
+        The hot path checks this before it reports an advance.
+        """
         self._by_time: list[tuple[float, int, _Poll]] = []
         self._by_address: dict[str, dict[_Poll, None]] = {}
         self._woken: deque[tuple[_Poll, int | None]] = deque()
@@ -71,10 +77,10 @@ class LongPolls:
         woken: Woken,
         address: str = "",
     ) -> Cancel:
-        """Call ``woken`` once the wait is over, and never after the returned function is called.
+        """Call ``woken`` at the end of the wait, unless the returned function is called before.
 
         Raises:
-            TooManyRequestsError: as many polls wait as are allowed, and no address has more.
+            TooManyRequestsError: ``polls_max`` polls wait, and no other address has more.
         """
         if len(self) >= self._polls_max and not self._end_one_of_most(address):
             raise TooManyRequestsError(f"{len(self)} long polls are waiting")
@@ -89,7 +95,7 @@ class LongPolls:
         return partial(self._end, poll)
 
     def _end_one_of_most(self, address: str) -> bool:
-        """End a poll of the address with most polls; return whether it had more than this one."""
+        """End a poll of the address with most polls; return False if ``address`` has as many."""
         most = max(self._by_address.values(), key=len, default={})
         if len(most) <= len(self._by_address.get(address, ())) + 1:
             return False
@@ -99,18 +105,18 @@ class LongPolls:
         return True
 
     def lac_advanced(self, ledger_id: LedgerId, lac: int) -> None:
-        """Wake those whom this LAC answers."""
+        """Wake the polls that wait for an LAC below this one."""
         passed = bisect_left(self.waiting.get(ledger_id, ()), (lac,))
         if passed:
             self._wake(ledger_id, passed, wall_ms(self._clock))
 
     def ledger_changed(self, ledger_id: LedgerId) -> None:
-        """Wake all who wait on a ledger that has just been fenced, or deleted."""
+        """Wake all polls of a ledger that was just fenced or deleted."""
         if ledger_id in self.waiting:
             self._wake(ledger_id, len(self.waiting[ledger_id]), None)
 
     def _wake(self, ledger_id: LedgerId, count: int, moved_ms: int | None) -> None:
-        """End the first polls of a ledger in the turns that follow."""
+        """End the first ``count`` polls of a ledger, in the next turns."""
         is_turn_set = bool(self._woken)
         self._woken.extend((poll, moved_ms) for *_, poll in self.waiting[ledger_id][:count])
         self._forget(ledger_id, 0, count)
@@ -134,7 +140,7 @@ class LongPolls:
             self._set_turn()
 
     def _set_turn(self) -> None:
-        """Have the next turn come when a poll is to end."""
+        """Schedule the next turn for the time when the next poll ends."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -143,7 +149,7 @@ class LongPolls:
             self._turn = self._clock.callLater(max(0.0, due_s), self._take_turn)
 
     def _end(self, poll: _Poll) -> bool:
-        """Forget a poll; return whether it had not ended before."""
+        """Remove a poll; return whether it was still waiting."""
         if poll.is_over:
             return False
         poll.is_over = True

@@ -1,4 +1,4 @@
-"""Master keys: a write has to bring its ledger's, and the journal has the key before the write."""
+"""Master keys: a write needs its ledger's key, and the journal gets the key before the write."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wire.errors import BadRequestError, UnauthorizedError
 from wire.ids import LedgerId
 
 MASTER_KEY_BYTES_MAX: Final = 512
-"""It has to fit the 1024-byte header of an index file, with space to spare."""
+"""A master key must fit the 1024-byte header of an index file, with space to spare."""
 
 
 class LedgerWrites:
-    """What every write needs: the ledger, and a record of its key in the journal before its own.
+    """The steps of every write: find the ledger, and journal its key before the write's record.
 
-    Storage knows of a write before the journal does, so that a checkpoint taken at any moment
-    covers what has been acknowledged.
+    Storage gets a write before the journal, so that a checkpoint at any moment covers every
+    acknowledged write.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class LedgerWrites:
         self.storages, self.journals, self._stats = storages, journals, stats
 
     def ledger_to_write(self, ledger_id: LedgerId, master_key: bytes) -> CachedLedger:
-        """Return the ledger for whom the key opens it; the first to come creates it.
+        """Return the ledger if the key matches; create the ledger if it does not exist.
 
         Raises:
-            UnauthorizedError: it has another key.
+            UnauthorizedError: the ledger has another key.
         """
         if ledger_id < 0 or len(master_key) > MASTER_KEY_BYTES_MAX:
             raise BadRequestError(f"ledger {ledger_id}, key of {len(master_key)} bytes")
@@ -41,22 +41,22 @@ class LedgerWrites:
         state = storage.ledgers.lookup(ledger_id)
         if state is None:
             return storage.ledgers.create(ledger_id, master_key)
-        # A rebuilt index knows no keys: the first write to that ledger brings it back.
+        # A rebuilt index has no keys: the first write to the ledger sets its key again.
         if state.master_key != master_key and not storage.ledgers.adopt_key(state, master_key):
             self._stats.keys_refused += 1
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
 
     def journal(self, ledger_id: int) -> Journal:
-        """Return the journal that a ledger belongs to."""
+        """Return the ledger's journal."""
         return self.journals[ledger_id % len(self.journals)]
 
     def append(
         self, state: CachedLedger, record: bytes, done: Callable[[], None], *, early: bool = False
     ) -> None:
-        """Journal a record, the ledger's key before it unless that is journalled or on disk.
+        """Journal a record, after the ledger's key unless the key is journalled or on disk.
 
-        Without the key a replay would take the ledger for a deleted one and drop the record.
+        Without the key, a replay would treat the ledger as deleted and drop the record.
         """
         records = 1
         if not state.key_logged:

@@ -1,8 +1,8 @@
-"""Which ledgers are open, by their metadata: asked before adds where fences may have been lost.
+"""The check whether a ledger is open by its metadata, before adds if fences may have been lost.
 
-For a ledger that metadata has as closed or in recovery a client has fenced this bookie, or will
-not need it any more (storage.md section 17; for a bookie that begins anew, #4812). Each ledger is
-asked for once, at its first ordinary add: a start is no slower for it, be there 100 000 ledgers.
+If metadata has a ledger as closed or in recovery, a client has fenced this bookie or no longer
+needs its fence (storage.md section 17; for a bookie that begins anew, #4812). Each ledger is read
+once, at its first ordinary add. So a start is not slower, even with 100 000 ledgers.
 """
 
 from __future__ import annotations
@@ -24,55 +24,57 @@ from wire.codes import LedgerState
 from wire.ids import LedgerId
 
 ASK_S: Final = 5.0
-"""How long the metadata service has to answer; the adds that wait are refused then."""
+"""Seconds that the metadata service has to answer; then the waiting adds are refused."""
 
 LATE_S: Final = 1.0
-"""A time-out later than this says that the bookie's own process was stopped: it asks again."""
+"""A timeout this many seconds late means that this process was stopped: the check asks again."""
 
 PAUSE_S: Final = 1.0
-"""How long nothing is asked after it did not: adds are refused at once meanwhile."""
+"""Seconds without requests after the metadata service failed: adds are refused at once."""
 
 LEDGERS_MAX: Final = 200_000
-"""Ledgers known to be open; beyond, those longest known are asked for again."""
+"""Ledgers known to be open; with more, the one known longest is forgotten and read again."""
 
 log = Logger()
 
 
 class FenceState(enum.Enum):
-    """What metadata says of a ledger."""
+    """The state of a ledger by its metadata."""
 
     OPEN = enum.auto()
-    """Open, or deleted: what is added will not be read."""
+    """Open, or deleted: entries added to a deleted ledger will not be read."""
     CLOSED = enum.auto()
-    """Closed or in recovery: to be treated as fenced."""
+    """Closed or in recovery: treated as fenced."""
     UNKNOWN = enum.auto()
-    """The metadata service does not answer: guess nothing."""
+    """The metadata service does not answer: the state is not guessed."""
 
 
 Known = Callable[[FenceState], None]
 
 
 class FenceCheck:
-    """Asks for ledgers, each once. Methods belong to the reactor's thread.
+    """The metadata of ledgers in doubt, each read once. Methods belong to the reactor's thread.
 
-    Those who wait for an answer are adds, which count as requests in flight: so they have a bound.
+    The waiting callers are adds, which count as requests in flight, so their number is bounded.
     """
 
     def __init__(self, store: LedgerStore, clock: IReactorTime, *, last: int) -> None:
-        """Ask for ledgers up to ``last``; of later ones no fence can have been lost."""
+        """Check ledgers up to ``last``; fences of later ledgers cannot have been lost."""
         self._store, self._clock, self._last = store, clock, last
         self._open: dict[LedgerId, None] = {}
         self._asking: dict[LedgerId, list[Known]] = {}
         self._quiet_until_s = -PAUSE_S
 
     def is_open(self, ledger_id: int) -> bool:
-        """Whether the ledger is known to be open since this process runs, or is of no doubt."""
+        """Return whether this process knows that the ledger is open, or has no doubt about it."""
         return ledger_id in self._open or ledger_id > self._last
 
     def ask(self, ledger_id: LedgerId, known: Known) -> None:
-        """Call ``known`` with what metadata says, perhaps before this returns; in order of asking.
+        """Call ``known`` with the ledger's state, perhaps before this returns.
 
-        An open ledger ``is_open`` by then.
+        In order of the calls.
+
+        ``is_open`` is True then if the ledger is open.
         """
         waiting = self._asking.get(ledger_id)
         if waiting is not None:
@@ -100,7 +102,7 @@ class FenceCheck:
             return FenceState.OPEN
         if failure.check(TwistedTimeoutError) and self._clock.seconds() > due_s + LATE_S:
             return self._read(ledger_id)
-        # Whatever else it is: those who wait have to hear of it, and it is no answer.
+        # Any other error must end the wait of the adds too, and proves nothing.
         log.warn(
             "adds to ledger {ledger_id} are refused: its metadata cannot be read: {error!r}",
             ledger_id=ledger_id,

@@ -1,4 +1,4 @@
-"""A request to a bookie in progress, what its answer needs, and the answer that says no."""
+"""A request in progress, the values that its answer needs, and its refusal."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from wire.messages import (
 )
 
 Respond = Callable[[Answer], None]
-"""Takes the one answer to a request: now, later, or never if the bookie dies."""
+"""The receiver of the one answer to a request: now, later, or never if the bookie fails."""
 
 _R = TypeVar("_R", bound=Request)
 
 
 @attrs.frozen
 class PendingRequest(Generic[_R]):
-    """A request in progress, with all that its answer needs."""
+    """A request in progress, with the values that its answer needs."""
 
     request: _R
     reply_to: ReplyTo
     respond: Respond
     address: str = ""
-    """The client's, which counts for what all clients share."""
+    """The client's address group, for limits that all clients share."""
 
     @property
     def ledger_id(self) -> LedgerId:
-        """Whom it is about, for the log; -1 if it is about no ledger."""
+        """The request's ledger, for the log; -1 if the request has no ledger."""
         return getattr(self.request, "ledger_id", LedgerId(-1))
 
     def refused(self, rc: ReturnCode) -> Response:
-        """Return the answer that says no."""
+        """Return a refusal with this return code."""
         return refusal(self.request, self.reply_to, rc)
 
     def refuse(self, error: Exception) -> None:
@@ -67,7 +67,7 @@ class PendingRequest(Generic[_R]):
         self.respond(self.refused(refusal_code(error, self.ledger_id)))
 
     def attempt(self, read: Callable[[], Answer]) -> None:
-        """Respond with what ``read`` returns or raises: for reads that had to wait their time."""
+        """Respond with the result or error of ``read``, for reads that had to wait."""
         try:
             answer = read()
         except (BookKeeperError, OSError) as error:
@@ -77,7 +77,7 @@ class PendingRequest(Generic[_R]):
 
 
 def timed(read: Callable[[], Answer], stats: RequestStats, took: Summary) -> Callable[[], Answer]:
-    """Return ``read`` with its time counted, up to where it goes to the disk."""
+    """Return ``read`` with its time measured, up to its disk read."""
 
     def timed_read() -> Answer:
         began_ns = stats.now_ns()
@@ -119,9 +119,9 @@ _BY_OPERATION: Final[dict[Operation, _Refuse]] = {
 
 
 def refusal(request: Request, reply_to: ReplyTo, rc: ReturnCode) -> Response:
-    """Return the answer that refuses ``request`` with ``rc``, with nothing in it but its ids.
+    """Return the answer that refuses ``request`` with ``rc`` and contains only the request's ids.
 
-    What has no inner response in V3, or is not a known request, gets the bare status.
+    A request without an inner response in V3, or an unknown one, gets the bare status.
     """
     refuse = _BY_REQUEST.get(type(request))
     if isinstance(request, BadRequest):

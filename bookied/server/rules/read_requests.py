@@ -1,4 +1,4 @@
-"""How reads are answered: plain, fencing, long polls, LACs, lists of entries."""
+"""The rules for reads: plain, fencing, long polls, LACs, lists of entries."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from wire.messages import (
 from wire.records.entry_list import EntryListWriter
 
 PAGES_AT_ONCE: Final = 64
-"""Pages of the index from which a thread lists entries before others are read: 2 ms."""
+"""Index pages from which a thread lists entries before other reads have their turn: 2 ms."""
 
 RUNS_IN_ONE: Final = 64
-"""So many runs of entries take as long as another page."""
+"""Runs of entries that take as long as another page."""
 
 WORK_S: Final = 0.0002
 REST_S: Final = 0.00005
-"""For so long a thread that lists entries works on end, and rests then."""
+"""Seconds that a thread lists entries without a rest, and seconds of the rest."""
 
 
 @attrs.define(eq=False)
 class ReadRules:
-    """Answers reads; with a ``DiskRead``, which the caller fetches, where the disk is needed."""
+    """The rules for reads. If the disk is needed, the answer is a ``DiskRead`` for the caller."""
 
     _storages: Storages
     _reads: EntryReads
@@ -56,7 +56,7 @@ class ReadRules:
     _stats: RequestStats
 
     def read(self, asked: PendingRequest[ReadRequest]) -> Cancel | None:
-        """Answer a read: at once, once the ledger is fenced, or when its LAC has moved."""
+        """Answer a read: at once, after its ledger is fenced, or when the LAC has moved."""
         request = asked.request
         if request.flags is not ReadFlag.NONE and request.flags & ReadFlag.FENCE:
             self._fences.fence_then(asked, partial(self._read_entry, asked, with_lac=False))
@@ -117,7 +117,10 @@ class ReadRules:
     def _read_polled(
         self, asked: PendingRequest[ReadRequest], previous_lac: int, moved_ms: int | None
     ) -> Answer:
-        """Answer a poll whose wait is over; ``moved_ms`` is when the LAC moved, if it did."""
+        """Answer a poll whose wait has ended.
+
+        ``moved_ms`` is the time of the LAC's move, if any.
+        """
         if not asked.request.flags & ReadFlag.PIGGYBACK:
             return self._read_entry(asked, with_lac=True)
         ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
@@ -137,10 +140,11 @@ class ReadRules:
         try:
             return self._reads.entry(ledger_id, entry_id, found, failed)
         except NoSuchEntryError:
-            return without  # It was striped to other bookies; the disk may tell, see ``failed``.
+            # The entry is on other bookies. ``failed`` handles a missing entry on disk.
+            return without
 
     def read_lac(self, asked: PendingRequest[ReadLacRequest]) -> None:
-        """Return the explicit LAC and the last entry."""
+        """Answer with the explicit LAC and the last entry."""
         ledger_id = asked.request.ledger_id
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:
@@ -160,7 +164,7 @@ class ReadRules:
             raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
 
     def list_entries(self, asked: PendingRequest[ListEntriesRequest]) -> None:
-        """Return which entries of a ledger are here."""
+        """Answer with the ids of the ledger's entries on this bookie."""
         ledger_id = asked.request.ledger_id
         state = self._reads.ledger(ledger_id)
         insist_sure(state)
@@ -169,7 +173,7 @@ class ReadRules:
 
 
 class _EntryList:
-    """The answer to one request for the entries of a ledger, made in parts."""
+    """The answer to one list of entries, made in parts."""
 
     def __init__(
         self, storages: Storages, asked: PendingRequest[ListEntriesRequest], state: CachedLedger
@@ -178,7 +182,7 @@ class _EntryList:
         self._writer, self._next_page = EntryListWriter(), 0
 
     def go_on(self) -> DiskRead:
-        """Return what makes the next part."""
+        """Return the disk read that makes the next part."""
         return DiskRead(
             LedgerId(self._state.ledger_id),
             self._fetch,
@@ -188,7 +192,7 @@ class _EntryList:
         )
 
     def _fetch(self) -> bytes | None:
-        """Blocking: take the runs of some pages; return the list once these were all."""
+        """Add the runs of some pages; return the list after the last page, else None. Blocks."""
         ledger_id, rest, taken = self._state.ledger_id, _rests(), 0
         pages = self._storages.of(ledger_id).reads.runs_by_page(ledger_id, self._next_page)
         with contextlib.closing(pages):
@@ -205,7 +209,7 @@ class _EntryList:
         state = self._state
         ledger_id = LedgerId(state.ledger_id)
         if self._storages.of(ledger_id).ledgers.lookup(ledger_id) is not state:
-            raise NoSuchLedgerError(f"ledger {ledger_id}")  # It was deleted meanwhile.
+            raise NoSuchLedgerError(f"ledger {ledger_id}")  # The ledger was deleted meanwhile.
         insist_sure(state)
         if availability is None:
             return self.go_on()
@@ -213,10 +217,10 @@ class _EntryList:
 
 
 def _rests() -> Callable[[], None]:
-    """Return what has a thread rest for a moment, if it has worked for long since the last time.
+    """Return a function that sleeps for a moment if the thread has worked long without a rest.
 
-    It takes no other waits, and a thread keeps the interpreter's lock for 5 ms: a few that list
-    entries would hold up all others.
+    The thread waits for nothing else, and keeps the interpreter's lock for 5 ms: a few threads that
+    list entries would delay all other threads.
     """
     began_s = time.perf_counter()
 

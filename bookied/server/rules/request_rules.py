@@ -1,8 +1,8 @@
-"""Which rules a request meets, by its kind: fence, LAC, force, reads, adds.
+"""The rules that a request meets, by its kind: fence, LAC, force, reads, adds.
 
-``fencing`` has the rules of fences, ``add_requests`` those of explicit LACs and forces as well.
-Requests come in as values and answers go out as values; no sockets here. Agrees with BookKeeper
-4.18.0 (BookieRequestProcessor, BookieImpl) but for what wire.md section 19 lists as improvements.
+``fencing`` has the rules of fences; ``add_requests`` also has those of explicit LACs and forces.
+Requests and answers are values; this code uses no sockets. Agrees with BookKeeper 4.18.0
+(BookieRequestProcessor, BookieImpl) except for the improvements that wire.md section 19 lists.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from wire.messages import (
 
 @attrs.frozen(kw_only=True)
 class ReadLimits:
-    """How much reads may take."""
+    """The limits of reads."""
 
     batch_bytes_max: int = FRAME_BYTES_MAX
     """``maxBatchReadSize``."""
@@ -68,14 +68,14 @@ class ReadLimits:
 
 
 DISK_SIZES_S: Final = 1.0
-"""How long the sizes of the disks are answered without asking the disks again."""
+"""Seconds for which the sizes of the disks are cached."""
 
 
 class Bookie:
-    """One bookie's answers to whatever clients ask.
+    """The answers of one bookie to all requests.
 
-    An answer to an add, a fence or an explicit LAC is given only once the journal has it on disk.
-    Rules by kind of request are its parts. All methods belong to the reactor's thread.
+    An add, a fence or an explicit LAC is answered only once the journal has synced it. The rules
+    for each kind of request are parts of this class. All methods belong to the reactor's thread.
     """
 
     def __init__(
@@ -95,12 +95,13 @@ class Bookie:
         Args:
             storages: the entries.
             journals: ledger ``id % len(journals)`` belongs to that journal.
-            clock: for long polls and for how long deletions are remembered.
-            disk_usage: blocking; total and free bytes, summed over the ledger directories.
-            limits: how much reads may take.
-            fence_check: says which ledgers are open, where fences may have been lost.
-            stats: what is counted of requests, here and by who brings them.
-            monotonic_s: counts seconds that setting a clock does not change; ``clock`` by default.
+            clock: for long polls, and for the time that deletions are remembered.
+            disk_usage: returns total and free bytes, summed over the ledger directories. Blocks.
+            limits: the limits of reads.
+            fence_check: knows the open ledgers, if fences may have been lost.
+            stats: counts requests, for this class and for the connections.
+            monotonic_s: counts seconds, unaffected by a change of the wall clock; ``clock`` by
+                default.
         """
         limits = limits or ReadLimits()
         self.storages, self.journals = storages, journals
@@ -110,7 +111,7 @@ class Bookie:
         writes = LedgerWrites(storages, journals, stats)
         fences = Fences(writes, self.polls, self.deletions, stats)
         self.adds = Adds(writes, fences, self.polls, self.deletions, fence_check)
-        """What becomes of adds."""
+        """The rules for adds."""
         entries = EntryReads(storages, batch_bytes_max=limits.batch_bytes_max)
         reads = ReadRules(storages, entries, fences, self.polls, stats)
         self._clock, self._disk_usage = clock, disk_usage
@@ -133,10 +134,12 @@ class Bookie:
     def handle(
         self, request: Request, reply_to: ReplyTo, respond: Respond, address: str = ""
     ) -> Cancel | None:
-        """Obey a request from ``address``; ``respond`` gets its answer, perhaps before this ends.
+        """Execute a request from ``address``.
 
-        Returns:
-            For a request that may wait long (a long poll): what to call when its asker is gone.
+        ``respond`` gets its answer, perhaps before this returns.
+
+        Returns: For a request that may wait long (a long poll): the function to call if its client
+            leaves.
         """
         asked = PendingRequest(request, reply_to, respond, address)
         try:
@@ -150,16 +153,16 @@ class Bookie:
     def ledger_deleted(
         self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool = False
     ) -> None:
-        """Garbage collection calls this right before it drops a ledger from storage.
+        """Note that garbage collection is about to drop a ledger from storage.
 
-        ``lives_on``: other bookies have it, and it may be copied here again.
+        ``lives_on``: other bookies store the ledger, and it may be copied here again.
         """
         if was_fenced:
             self.deletions.remember(ledger_id, lives_on=lives_on)
         self.polls.ledger_changed(ledger_id)
 
     def _info(self, asked: PendingRequest[BookieInfoRequest]) -> None:
-        """Answer how large the disks are, as of ``DISK_SIZES_S`` ago at most."""
+        """Answer with the sizes of the disks, at most ``DISK_SIZES_S`` old."""
         requested = asked.request.requested
 
         def known(sizes: tuple[int, int]) -> BookieInfoResponse:
@@ -190,5 +193,5 @@ class Bookie:
 def _version_served(reply_to: ReplyTo) -> bool:
     if reply_to.version is ProtocolVersion.V3:
         return reply_to.header_version == V3_VERSION
-    # Java answers AUTH whatever its version (4.18.0, BookieRequestProcessor).
+    # Java answers AUTH of any version (4.18.0, BookieRequestProcessor).
     return reply_to.operation is Operation.AUTH or 0 <= reply_to.header_version <= V2_VERSION
