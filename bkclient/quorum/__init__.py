@@ -1,1 +1,1 @@
-"""Quorum rules: plain functions of values, with no I/O."""
+"""The quorum rules: plain functions of values, without I/O."""

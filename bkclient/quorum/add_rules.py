@@ -1,18 +1,18 @@
-"""Which adds of one ledger are confirmed, and what to do when a bookie fails: rules, no I/O.
+"""The rules of a ledger's adds: which are confirmed, and when a bookie is replaced. No I/O.
 
-Events go in, commands come out; the caller carries them out in order and hands back what came of
-them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_changes`` chooses
-the new bookies and stores the ensemble.
+Events go in, commands come out; the caller carries out the commands in order and passes their
+results as events. The rules decide when an ensemble changes;
+``bkclient.ledger.adds.ensemble_changes`` chooses the new bookies and stores the ensemble.
 
 Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:
 
 * After an ensemble change every pending add first loses the acks of the replaced bookies, then is
   sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
-  that only Qa - 1 bookies known to the metadata hold.
+  that only Qa - 1 bookies known to the metadata store.
 * Confirming is tried again after every change, also one that replaced nothing.
-* What a failed bookie lacks is sent to it again where no bookie could replace it; in Java that add
-  waits for ever.
-* Once adds have been drained, none is taken any more.
+* If no bookie can replace a failed one, the entries that it lacks are sent to it again. In Java
+  the add waits for ever.
+* After the adds have been drained, no add is accepted.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ FINAL_ERRORS: Final = (
     IllegalOperationError,
     ClientClosedError,
 )
-"""What no other bookie would answer differently: these end the writer."""
+"""Errors that every other bookie would return, too: they end the writer."""
 
 
 class AddState(enum.Enum):
-    """Where a writer stands."""
+    """A state of a writer."""
 
     OPEN = enum.auto()
     CHANGING = enum.auto()
-    """An ensemble change is in progress: acks are counted, nothing is confirmed."""
+    """An ensemble change is in progress: acks are counted, but no add is confirmed."""
     ENDED = enum.auto()
 
 
@@ -76,17 +76,17 @@ class AddState(enum.Enum):
 
 
 class AddQuorum(PendingAdds):
-    """What to do when a bookie of one ledger's writer has answered, or failed.
+    """The reactions of one ledger's writer to answers and failures of its bookies.
 
     Args:
         ensemble: the bookies of the last fragment.
-        write_quorum: how many bookies get an entry.
-        ack_quorum: how many must have it.
-        last_confirmed: the LAC to start from.
-        delay_changes: keep failed bookies while ack quorums can be met without them.
-        allow_changes: without, a failed bookie ends the writer (deferred sync).
-        changes_max: how many ensemble changes there may be.
-        spans_enough: whether the bookies that acked an entry span enough fault domains.
+        write_quorum: the number of bookies that get an entry.
+        ack_quorum: the number of bookies that must have stored an entry.
+        last_confirmed: the first LAC.
+        delay_changes: keep failed bookies while ack quorums can be reached without them.
+        allow_changes: if False, a failed bookie ends the writer (deferred sync).
+        changes_max: the largest number of ensemble changes.
+        spans_enough: returns whether the bookies that acked an entry span enough fault domains.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class AddQuorum(PendingAdds):
         self._changes, self._changes_max = 0, changes_max
 
     def handle(self, event: Event) -> list[Command]:
-        """Take an event; return what is to be done, in this order.
+        """Handle an event; return the commands, in order.
 
         Raises:
-            LocalProtocolError: the event cannot happen in this state.
+            LocalProtocolError: the event cannot occur in this state.
         """
         rule = self.TRANSITIONS.get((self.state, type(event)))
         if rule is None:
@@ -156,16 +156,15 @@ class AddQuorum(PendingAdds):
         return self._change({event.index: event.bookie})
 
     def _note_late_failure(self, event: AddsFailed) -> list[Command]:
-        """A bookie failed an add that has its quorum: replace it before the next add goes out."""
+        """Note a failure of an add that has its quorum: replace the bookie before the next add."""
         if self._allow_changes:
             self._delayed[event.index] = event.bookie
         return [] if self.state is AddState.CHANGING else self._confirm()
 
     def _weigh(self, event: AddsFailed) -> list[Command]:
-        """Change the ensemble only where an entry cannot reach its quorum without the failed.
+        """Change the ensemble only if an entry cannot reach its quorum without the failed bookies.
 
-        What an entry lacks is remembered also where it has its quorum: an ensemble change may take
-        acks away from it again.
+        Failures of entries with a quorum are noted, too: an ensemble change may remove acks again.
         """
         hopeless = 0
         for entry_id in event.entries:
@@ -180,7 +179,7 @@ class AddQuorum(PendingAdds):
         return self._change({i: b for i, b in enumerate(self.ensemble) if hopeless >> i & 1})
 
     def _can_be_enough(self, entry_id: int, failed: int) -> bool:
-        """Return whether an entry has its quorum once all but the failed have acknowledged it."""
+        """Return whether an entry has its quorum if all but the failed bookies acknowledge it."""
         members = write_set(entry_id, self._size, self._write_quorum)
         return self._is_enough(sum(1 << index for index in members) & ~failed)
 
@@ -211,7 +210,7 @@ class AddQuorum(PendingAdds):
     # Ensemble changes
 
     def _stored_change(self, event: EnsembleStored) -> list[Command]:
-        """Go on with what failed meanwhile, or release: un-ack all, send all, confirm."""
+        """Change the ensemble again after further failures, else un-ack all, send all, confirm."""
         self._stored = event.ensemble
         self._delayed = {i: b for i, b in self._delayed.items() if self._stored[i] == b}
         if self._delayed:

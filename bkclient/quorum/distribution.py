@@ -1,4 +1,4 @@
-"""Which bookies of an ensemble hold an entry, and when enough of them have answered.
+"""The write set of an entry, and the coverage of an ensemble by answers.
 
 Agrees with BookKeeper 4.18.0, RoundRobinDistributionSchedule, but counts in 64 bits everywhere.
 """
@@ -22,11 +22,11 @@ def check_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Non
 
 
 _KEPT_SIZE_MAX: Final = 64
-"""Write sets of larger ensembles are made anew: there are as many as the size, and as long."""
+"""The largest ensemble whose write sets are cached: their total size grows with its square."""
 
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
-    """Return the ensemble indexes that hold an entry, in the order they are asked."""
+    """Return the ensemble indexes that store an entry, in the order of reads."""
     if ensemble_size > _KEPT_SIZE_MAX:
         return _write_set(entry_id, ensemble_size, write_quorum)
     return write_sets_of(ensemble_size, write_quorum)[entry_id % ensemble_size]
@@ -37,7 +37,7 @@ def _write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[in
 
 
 def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
-    """Return whether the bookie at ``index`` holds the entry."""
+    """Return whether the bookie at ``index`` stores the entry."""
     return (index - entry_id) % ensemble_size < write_quorum
 
 
@@ -48,10 +48,10 @@ def write_sets_of(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...
 
 
 class Coverage:
-    """Whether the bookies that have answered rule out an ack quorum that has not.
+    """The test that no ack quorum can consist of bookies without a definite answer.
 
-    An answer is definite when it is OK or a plain "no such entry" or "no such ledger". Anything
-    else (silence, limbo, a digest that does not match) leaves open what the bookie holds.
+    An answer is definite if it is OK, "no such entry" or "no such ledger". After anything else
+    (silence, limbo, a wrong digest) it is unknown what the bookie stores.
     """
 
     def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
@@ -60,7 +60,7 @@ class Coverage:
         self._write_quorum, self._ack_quorum = write_quorum, ack_quorum
 
     def covered(self, answers: Collection[int]) -> bool:
-        """Return whether the ensemble indexes in ``answers`` (definite ones) are enough."""
+        """Return whether the definite answers of the ensemble indexes ``answers`` are enough."""
         size, write_quorum = self.ensemble_size, self._write_quorum
         silent = [index not in answers for index in range(size)]
         in_window = sum(silent[:write_quorum])

@@ -1,12 +1,14 @@
-"""Which fragments lack replicas, who has copies, how a replica changes place: rules, no I/O.
+"""The rules of fragments: missing replicas, their copies, and replaced bookies. No I/O.
 
-Agrees with BookKeeper 4.18.0, LedgerFragment, LedgerChecker and LedgerFragmentReplicator, but for:
+Agrees with BookKeeper 4.18.0, LedgerFragment, LedgerChecker and LedgerFragmentReplicator, except:
 
-* A fragment is closed unless it is the last one of a ledger that is not. The writer of the last
-  fragment's first entry knew all entries before it to be confirmed, as recovery knows too. Java
-  also waits for a LAC that says so, because its handle refuses to read beyond it (#3917).
+* A fragment is closed unless it is the last one of a ledger that is not closed. The writer of the
+  last fragment's first entry knew that all entries before it were confirmed, and recovery knows
+  this, too. Java also waits for a LAC that proves this, because its handle refuses to read beyond
+  the LAC (#3917).
 * Each copy is for one place in the ensemble, and consists of the entries striped to that place.
-* A swap is refused where the fragment is gone, may grow again, or would list a bookie twice.
+* A swap is refused if the fragment does not exist any more, may grow again, or would list a bookie
+  twice.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ class FragmentChangedError(ReplicationError):
 
 @attrs.frozen(kw_only=True)
 class LedgerFragment:
-    """A fragment, and which entries are known to be in it: none where ``last`` is before ``first``.
+    """A fragment, and the entries known to be in it: none if ``last`` is before ``first``.
 
-    ``is_closed``: neither a writer nor a recovery will change it any more. ``may_be_empty``: its
-    first entry is counted in, but may never have been written.
+    ``is_closed``: neither a writer nor a recovery will change it. ``may_be_empty``: its first entry
+    is included, but may never have been written.
     """
 
     first: EntryId
@@ -46,31 +48,31 @@ class LedgerFragment:
         return is_striped_to(entry_id, index, len(self.ensemble), self.write_quorum)
 
     def entries_at(self, index: int) -> Iterator[EntryId]:
-        """Give the entries at a place in the ensemble, ascending."""
+        """Yield the entries at a place in the ensemble, ascending."""
         return self.entries_at_any((index,))
 
     def entries_at_any(self, indexes: Collection[int]) -> Iterator[EntryId]:
-        """Give the entries that are at one of these places at least, ascending."""
+        """Yield the entries at any of these places, ascending."""
         for entry_id in range(self.first, self.last + 1):
             if any(self.holds(entry_id, index) for index in indexes):
                 yield EntryId(entry_id)
 
     def count_at(self, index: int) -> int:
-        """Return how many entries are at a place in the ensemble."""
+        """Return the number of entries at a place in the ensemble."""
         size = len(self.ensemble)
         rounds, rest = divmod(max(0, self.last - self.first + 1), size)
         behind = range(self.last - rest + 1, self.last + 1)
         return rounds * self.write_quorum + sum(self.holds(e, index) for e in behind)
 
     def write_sets(self) -> Iterator[frozenset[BookieId]]:
-        """Give the write set of each kind of entry: as many as bookies, or as entries if fewer."""
+        """Yield the write set of each kind of entry: as many as bookies, or as entries if fewer."""
         size = len(self.ensemble)
         for entry_id in range(self.first, min(self.last, self.first + size - 1) + 1):
             indexes = write_set(entry_id, size, self.write_quorum)
             yield frozenset(self.ensemble[index] for index in indexes)
 
     def ends_at(self, index: int) -> tuple[EntryId, EntryId] | None:
-        """Return the first and the last entry at a place; ``None`` where nothing is there."""
+        """Return the first and the last entry at a place; ``None`` without entries."""
         near_first = range(self.first, min(self.last, self.first + len(self.ensemble) - 1) + 1)
         near_last = range(self.last, max(self.first, self.last - len(self.ensemble) + 1) - 1, -1)
         first = next((e for e in near_first if self.holds(e, index)), None)
@@ -80,10 +82,11 @@ class LedgerFragment:
 
 @attrs.frozen
 class MissingPlaces:
-    """A fragment and the places in its ensemble where replicas are missing or may be lost.
+    """A fragment and the places in its ensemble whose replicas are missing or may be lost.
 
-    Places are repaired in the order of ``indexes`` as far as there are bookies for them.
-    ``unanswered``: by place, entries for which its bookie did not answer; it may have them.
+    Places are repaired in the order of ``indexes``, as far as there are bookies for them.
+    ``unanswered`` maps a place to the entries for which its bookie did not answer; the bookie may
+    have them.
     """
 
     fragment: LedgerFragment
@@ -97,15 +100,16 @@ class MissingPlaces:
 
 
 def is_closed_fragment(metadata: LedgerMetadata, first: int) -> bool:
-    """Return whether the fragment that begins with ``first`` will not change any more."""
+    """Return whether the fragment that begins with ``first`` is final."""
     return metadata.is_closed or first != metadata.last_fragment.first_entry_id
 
 
 def fragments_of(metadata: LedgerMetadata, lac: int | None) -> tuple[LedgerFragment, ...]:
-    """Return the fragments with the entries in them.
+    """Return the fragments with their entries.
 
-    The last one of a ledger that is not closed ends with ``lac``. Where that lies before it, its
-    first entry may nevertheless have been written. It is left out where the LAC is not known.
+    The last fragment of a ledger that is not closed ends with ``lac``. If ``lac`` is before the
+    fragment, its first entry may have been written nevertheless. Without a LAC the last fragment is
+    left out.
     """
     starts = [fragment.first_entry_id for fragment in metadata.fragments]
     found = [
@@ -143,10 +147,10 @@ def _fragment(
 def samples(
     fragment: LedgerFragment, index: int, percentage: float, rng: random.Random
 ) -> Iterator[EntryId]:
-    """Give the entries to read at a place to see whether its replicas are there.
+    """Yield the entries to read at a place, to check that its replicas exist.
 
-    They are the first and the last one there, and between them about one at random of each of so
-    many parts as make ``percentage`` of the entries; with 100 every one.
+    These are the first and the last entry there, and between them about one random entry of each of
+    as many parts as make ``percentage`` of the entries; with 100 all entries.
     """
     ends = fragment.ends_at(index)
     if ends is None:
@@ -177,24 +181,24 @@ def _one_of_each_part(
 
 
 def needs_recovery(metadata: LedgerMetadata, available: Collection[BookieId]) -> bool:
-    """Return whether a ledger has to be closed before it can be whole again.
+    """Return whether a ledger must be closed before it can have all its replicas.
 
-    Its last fragment may still grow, so nothing of it is copied, and one of its bookies is gone.
-    When more of them go, the end of the ledger becomes unknown. Unlike Java's rule, a
-    bookie that only turned read-only is no reason to fence a writer.
+    Its last fragment may still grow, so it cannot be copied, and one of its bookies is lost. If
+    more bookies are lost, the last entry becomes unknown. Unlike in Java, a bookie that only became
+    read-only is not a reason to fence a writer.
     """
     return not metadata.is_closed and not set(metadata.ensemble) <= set(available)
 
 
 def is_lost(fragment: LedgerFragment, available: Collection[BookieId]) -> bool:
-    """Return whether there are entries of which no bookie is left that could have them."""
+    """Return whether the fragment has entries that no available bookie can have."""
     return any(holders.isdisjoint(available) for holders in fragment.write_sets())
 
 
 def may_hold_entries(metadata: LedgerMetadata, bookie: BookieId) -> bool:
-    """Return whether entries of a ledger are on a bookie, or may be.
+    """Return whether a bookie stores entries of a ledger, or may store some.
 
-    The bookies of the last fragment of a ledger that is not closed may always have some.
+    The bookies of the last fragment of a ledger that is not closed may always store some.
     Agrees with BookKeeper 4.18.0, BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie.
     """
     if not metadata.is_closed and bookie in metadata.ensemble:
@@ -206,32 +210,32 @@ def may_hold_entries(metadata: LedgerMetadata, bookie: BookieId) -> bool:
     )
 
 
-# Changing places -------------------------------------------------------------------------------
+# Replaced bookies ------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Swap:
-    """Who leaves a fragment and who takes the place, by place in the ensemble."""
+    """The old and the new bookie for places in a fragment's ensemble."""
 
     first: EntryId
     old: Mapping[int, BookieId]
     new: Mapping[int, BookieId]
 
     def of(self, ensemble: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
-        """Return the ensemble with those replaced that are still where they were."""
+        """Return the ensemble after the swap of bookies that are still in their places."""
         return tuple(
             self.new[index] if self.old.get(index) == bookie else bookie
             for index, bookie in enumerate(ensemble)
         )
 
     def without(self, places: Collection[int]) -> Swap:
-        """Return the swap that leaves these places as they are."""
+        """Return the swap without these places."""
         kept = [index for index in self.new if index not in places]
         return Swap(self.first, {i: self.old[i] for i in kept}, {i: self.new[i] for i in kept})
 
 
 def swap_between(fragment: LedgerFragment, ensemble: tuple[BookieId, ...]) -> Swap:
-    """Return what turns a fragment's ensemble into another."""
+    """Return the swap that changes a fragment's ensemble into another."""
     places = [i for i, bookie in enumerate(fragment.ensemble) if ensemble[i] != bookie]
     return Swap(
         fragment.first,
@@ -241,20 +245,20 @@ def swap_between(fragment: LedgerFragment, ensemble: tuple[BookieId, ...]) -> Sw
 
 
 def swap_is_needed(metadata: LedgerMetadata, swap: Swap) -> bool:
-    """Return whether anybody who should leave is still there.
+    """Return whether any old bookie is still in the fragment.
 
     Raises:
-        FragmentChangedError: there is no such fragment any more.
+        FragmentChangedError: the fragment does not exist any more.
     """
     ensemble = _ensemble_at(metadata, swap.first)
     return swap.of(ensemble) != ensemble
 
 
 def swapped(metadata: LedgerMetadata, swap: Swap) -> LedgerMetadata:
-    """Let the new bookies take the places; nothing else changes.
+    """Return the metadata with the new bookies in their places, otherwise unchanged.
 
     Raises:
-        FragmentChangedError: the fragment is gone, may grow, or would list a bookie twice.
+        FragmentChangedError: the fragment is missing, may grow, or would list a bookie twice.
     """
     ensemble = swap.of(_ensemble_at(metadata, swap.first))
     if not is_closed_fragment(metadata, swap.first):
@@ -293,10 +297,10 @@ def _fragments(metadata: LedgerMetadata) -> tuple[LedgerFragment, ...]:
 def is_only_copy(
     metadata: LedgerMetadata, bookie_id: BookieId, alive: Collection[BookieId]
 ) -> bool:
-    """Tell whether an entry of the ledger can be on ``bookie_id`` and on no bookie in ``alive``.
+    """Return whether ``bookie_id`` may store an entry that no bookie in ``alive`` has.
 
-    ``alive`` are those that serve now, without ``bookie_id``: a copy on a bookie that is down may
-    come back, or may not.
+    ``alive`` are the bookies that serve now, without ``bookie_id``: a copy on a stopped bookie may
+    never come back.
     """
     serving = frozenset(alive) - {bookie_id}
     return any(
@@ -305,21 +309,21 @@ def is_only_copy(
 
 
 def is_out_of_reach(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
-    """Tell whether some entry of the ledger has no copy on any bookie in ``alive``."""
+    """Return whether some entry of the ledger has no copy on any bookie in ``alive``."""
     return any(is_lost(fragment, alive) for fragment in _fragments(metadata))
 
 
 def racks_with_all_copies(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> set[str]:
-    """Return the racks that alone have every copy of some entry; ``racks`` are those known."""
+    """Return the racks that contain every copy of some entry; ``racks`` are the known racks."""
     places = [racks.get(bookie_id) for bookie_id in metadata.all_bookies()]
     if all(places.count(rack) < metadata.write_quorum for rack in set(places) if rack is not None):
-        return set()  # Most ledgers of most clusters end here.
+        return set()  # Usually the case.
     of_entries = ({racks.get(one) for one in holders} for holders in write_sets(metadata))
     return {rack for found in of_entries if len(found) == 1 for rack in found if rack is not None}
 
 
 def fewest_racks(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> int:
-    """Return the number of racks with copies of an entry, of the entry that is in the fewest.
+    """Return the number of racks with copies of an entry, for the entry in the fewest racks.
 
     Bookies that are not in ``racks`` count as one more rack.
     """
@@ -327,9 +331,9 @@ def fewest_racks(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> int
 
 
 def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
-    """Tell whether some entry of the ledger has fewer copies on ``alive`` than it should."""
+    """Return whether some entry of the ledger has too few copies on ``alive``."""
     serving = frozenset(alive)
-    # Most ledgers of most clusters end here.
+    # The first comparison decides for most ledgers.
     return not metadata.all_bookies() <= serving and any(
         not holders <= serving for holders in write_sets(metadata)
     )

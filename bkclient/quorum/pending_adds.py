@@ -1,6 +1,6 @@
-"""Adds that are not confirmed, which bookies have stored each, events and commands: no I/O.
+"""The unconfirmed adds, the bookies that stored each, events and commands. No I/O.
 
-Agrees with BookKeeper 4.18.0, PendingAddOp; ``AddQuorum`` decides what becomes of failures.
+Agrees with BookKeeper 4.18.0, PendingAddOp; ``AddQuorum`` decides about failures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ensemble = tuple[BookieId, ...]
 
 @attrs.frozen
 class AddsAcked:
-    """A bookie has stored entries that it was sent as member ``index`` of the ensemble."""
+    """A bookie has stored entries that were sent to it as member ``index`` of the ensemble."""
 
     index: int
     bookie: BookieId
@@ -31,7 +31,7 @@ class AddsAcked:
 
 @attrs.frozen
 class AddsFailed:
-    """A bookie refused entries, did not answer in time, or its connection went."""
+    """A bookie refused entries, did not answer in time, or its connection was lost."""
 
     index: int
     bookie: BookieId
@@ -46,14 +46,14 @@ class AddsReady:
 
 @attrs.frozen
 class EnsembleStored:
-    """The metadata says that the ensemble is this from the first unconfirmed entry on."""
+    """The metadata has this ensemble from the first unconfirmed entry on."""
 
     ensemble: Ensemble
 
 
 @attrs.frozen
 class EnsembleRefused:
-    """The change could not be made."""
+    """The ensemble could not be changed."""
 
     error: ClientError
 
@@ -67,7 +67,7 @@ class AddsOverdue:
 
 @attrs.frozen
 class WriterEnding:
-    """The writer closes: what is pending fails with ``error``."""
+    """The writer closes: pending adds fail with ``error``."""
 
     error: ClientError
 
@@ -82,7 +82,7 @@ Event = Union[
 
 @attrs.frozen
 class ConfirmAdds:
-    """Tell the application, in order, that ``first`` to ``last`` are safe."""
+    """Report to the application, in order, that ``first`` to ``last`` are safe."""
 
     first: EntryId
     last: EntryId
@@ -98,7 +98,7 @@ class ChangeEnsemble:
 
 @attrs.frozen
 class SendAgain:
-    """Send pending entries to the bookie that has come in at ``index``."""
+    """Send pending entries to the new bookie at ``index``."""
 
     index: int
     bookie: BookieId
@@ -107,7 +107,7 @@ class SendAgain:
 
 @attrs.frozen
 class FailAdds:
-    """Tell the application that ``entries`` (ascending) failed: their outcome is unknown."""
+    """Report to the application that ``entries`` (ascending) failed: their outcome is unknown."""
 
     entries: tuple[EntryId, ...]
     error: ClientError
@@ -115,9 +115,9 @@ class FailAdds:
 
 @attrs.frozen
 class GiveUp:
-    """Nothing can be added any more because of ``error``.
+    """End the handle because of ``error``.
 
-    Comes before ``FailAdds``: who hears that an add failed finds the handle ended.
+    Precedes ``FailAdds``: the handle has ended when the application learns of a failed add.
     """
 
     error: ClientError
@@ -130,7 +130,7 @@ class PendingAdds:
     """The adds of one ledger from the first unconfirmed one on.
 
     Entry n is confirmed only after entry n - 1: a reader that learns LAC = n may read all up to n.
-    An entry counts as held by a member of the ensemble when its bit is set in ``_acks``.
+    A member of the ensemble has stored an entry if its bit is set in ``_acks``.
     """
 
     def __init__(
@@ -146,13 +146,13 @@ class PendingAdds:
         check_quorums(len(ensemble), write_quorum, ack_quorum)
         self.ensemble = ensemble
         self.ended_by: ClientError | None = None
-        """Why no add is taken any more."""
+        """The reason why no add is accepted any more."""
         self._size, self._write_quorum, self._ack_quorum = len(ensemble), write_quorum, ack_quorum
         self._head = last_confirmed + 1
         self._next = last_confirmed + 1
         self._acks: dict[int, int] = {}
         self._failures: dict[int, int] = {}
-        """Which members failed an entry, of those that wait in spite of that."""
+        """The members that failed an entry, for entries that still wait."""
         self._spans_enough = spans_enough
 
     @property
@@ -162,12 +162,12 @@ class PendingAdds:
 
     @property
     def last_pushed(self) -> EntryId:
-        """The highest entry id that was given out."""
+        """The highest assigned entry id."""
         return EntryId(self._next - 1)
 
     @property
     def pending(self) -> int:
-        """How many adds are not confirmed."""
+        """The number of unconfirmed adds."""
         return len(self._acks)
 
     def is_pending(self, entry_id: int) -> bool:
@@ -175,10 +175,10 @@ class PendingAdds:
         return entry_id in self._acks
 
     def push(self) -> EntryId:
-        """Give the next entry id; the entry counts as pending from now on.
+        """Return the next entry id; the entry is pending from now on.
 
         Raises:
-            ClientError: ``ended_by``; no id was given.
+            ClientError: ``ended_by``; no id was assigned.
         """
         if self.ended_by is not None:
             raise self.ended_by
@@ -188,7 +188,7 @@ class PendingAdds:
         return EntryId(entry_id)
 
     def push_many(self, count: int) -> range:
-        """Give the next ``count`` ids at once; see ``push``."""
+        """Return the next ``count`` ids; see ``push``."""
         if self.ended_by is not None:
             raise self.ended_by
         entries = range(self._next, self._next + count)
@@ -197,7 +197,9 @@ class PendingAdds:
         return entries
 
     def push_at(self, entry_id: EntryId) -> None:
-        """Take an id that the caller chose, in any order; gaps hold up what lies above.
+        """Add an entry with an id of the caller's choice, in any order.
+
+        A gap delays all higher ids.
 
         Raises:
             ClientError: ``ended_by``.
@@ -211,18 +213,18 @@ class PendingAdds:
         self._next = max(self._next, entry_id + 1)
 
     def _count(self, event: AddsAcked) -> None:
-        """Set bits, also for entries that have enough: a later change may take some away."""
+        """Set bits, also for entries with enough acks: a later change may remove some."""
         if self.ensemble[event.index] != event.bookie:
             return
         acks, bit = self._acks, 1 << event.index
         for entry_id in event.entries:
             mask = acks.get(entry_id)
-            # ``None``: the slowest of the write set answers after the ack quorum was met.
+            # ``None``: the slowest of the write set answers after the ack quorum.
             if mask is not None:
                 acks[entry_id] = mask | bit
 
     def _confirm(self) -> list[Command]:
-        """Confirm what is complete, from the head on, without a gap."""
+        """Confirm complete entries from the first pending one on, without a gap."""
         acks, first, head, quorum = self._acks, self._head, self._head, self._ack_quorum
         plain = self._spans_enough is None
         while True:
@@ -252,19 +254,19 @@ class PendingAdds:
         return tuple(bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1)
 
     def is_complete(self, entry_id: int) -> bool:
-        """Return whether an entry has its ack quorum, be it that a gap below holds it up."""
+        """Return whether an entry has its ack quorum, even if a gap below delays it."""
         mask = self._acks.get(entry_id)
         return mask is None or self._is_enough(mask)
 
     def _take_back(self, replaced: Sequence[int], kept: Sequence[int]) -> None:
-        """First phase: what the replaced bookies hold does not count, for any pending entry."""
+        """First phase: remove the acks of the replaced bookies from every pending entry."""
         keep = ~sum(1 << index for index in replaced)
         self._acks = {entry_id: mask & keep for entry_id, mask in self._acks.items()}
         keep &= ~sum(1 << index for index in kept)
         self._failures = {e: mask & keep for e, mask in self._failures.items() if mask & keep}
 
     def _send_again(self, indexes: Sequence[int]) -> list[Command]:
-        """Second phase: what the bookies at these places must hold and have not acked."""
+        """Second phase: send the bookies at these places their unacknowledged entries."""
         pending = sorted(self._acks)
         sends: list[Command] = []
         for index in indexes:

@@ -1,11 +1,11 @@
-"""When the next bookie is asked for an entry or the LAC, and when enough have answered: no I/O.
+"""The rules of reads: the next bookie to ask, and enough answers, for entries and LAC. No I/O.
 
-The order of the bookies comes from ``ledger.reads.read_order``, the time until another is asked as
-well from ``quorum.speculative_read``.
+``ledger.reads.read_order`` has the order of the bookies, and ``quorum.speculative_read`` the time
+until another one is asked as well.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
-TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp.
-One rule is stricter: an answer that fails its digest is no answer, also when coverage is counted.
+TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp. One rule is stricter: an answer that fails
+its digest is not an answer, also for coverage.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bkclient.quorum.distribution import Coverage
 T = TypeVar("T")
 
 NEGATIVE = (NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError)
-"""What a bookie says when it surely does not have an entry; any other error leaves that open."""
+"""Errors that prove that a bookie does not have an entry. Any other error leaves it unknown."""
 
 
 def worse_error(first: ClientError | None, later: ClientError) -> ClientError:
-    """Return which of two errors, in order of arrival, a caller should hear of."""
+    """Return the error to report of two, in the order of their arrival."""
     if first is None or isinstance(first, NEGATIVE):
         return later
     if isinstance(first, BookieUnavailableError) and not isinstance(later, NEGATIVE):
@@ -53,7 +53,7 @@ class Ask:
 
 @attrs.frozen
 class Deliver(Generic[T]):
-    """The read is done; ``slow`` are those that were asked before the one that answered."""
+    """Deliver the result; ``slow`` are the bookies asked before the one that answered."""
 
     value: T
     index: int
@@ -62,7 +62,7 @@ class Deliver(Generic[T]):
 
 @attrs.frozen
 class Fail:
-    """The read has failed."""
+    """Fail the read."""
 
     error: ClientError
 
@@ -71,10 +71,10 @@ ReadCommand = Union[Ask, Deliver[T], Fail]
 
 
 class ReplicaRead(Generic[T]):
-    """One read that any member of a write set can answer: ask one after another.
+    """A read that any member of a write set can answer: ask one member after another.
 
-    The next is asked when nothing is outstanding any more, or when ``waited`` says that the
-    outstanding ones are slow. The first good answer wins; what comes later is ignored.
+    The next member is asked when no request is outstanding, or when ``waited`` reports that the
+    outstanding ones are slow. The first good answer wins; later answers are ignored.
 
     Args:
         order: ensemble indexes, best first.
@@ -89,19 +89,19 @@ class ReplicaRead(Generic[T]):
 
     @property
     def can_speculate(self) -> bool:
-        """Whether there is a bookie left to ask."""
+        """True if there is another bookie to ask."""
         return not self.done and len(self._asked) < len(self._order)
 
     def start(self) -> list[ReadCommand[T]]:
-        """Ask the first."""
+        """Ask the first bookie."""
         return self._ask_next()
 
     def waited(self) -> list[ReadCommand[T]]:
-        """Ask one more although others have not answered."""
+        """Ask one more bookie although others have not answered."""
         return self._ask_next() if self.can_speculate else []
 
     def answered(self, index: int, value: T) -> list[ReadCommand[T]]:
-        """Take a verified answer."""
+        """Handle a verified answer."""
         if self.done:
             return []
         self.done = True
@@ -109,7 +109,7 @@ class ReplicaRead(Generic[T]):
         return [Deliver(value, index, slow)]
 
     def failed(self, index: int, error: ClientError) -> list[ReadCommand[T]]:
-        """Take an error, a time-out or an answer that fails its digest."""
+        """Handle an error, a time-out or an answer that fails its digest."""
         if self.done:
             return []
         self._outstanding.discard(index)
@@ -133,17 +133,17 @@ class ReplicaRead(Generic[T]):
 
 @attrs.frozen
 class KnownLac:
-    """A LAC, and the ledger length that was stamped with it (0 where none was)."""
+    """A LAC, and the ledger length in the same header (0 if there was none)."""
 
     lac: int
     length: int = 0
 
 
 class LacQuorum:
-    """The LAC of an ensemble, as soon as no ack quorum can hide behind those that are silent.
+    """The LAC of an ensemble, known as soon as the silent bookies cannot form an ack quorum.
 
-    Used for reading the LAC and for fencing: a fenced bookie's answer says in the same breath that
-    it takes no more adds. Every member of the ensemble is asked; each answers once.
+    Used to read the LAC and to fence: the answer of a fenced bookie also means that it accepts no
+    more adds. Every member of the ensemble is asked; each answers once.
     """
 
     def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
@@ -153,15 +153,15 @@ class LacQuorum:
         self._best = KnownLac(-1)
         self._last_error: ClientError = ReadFailedError("no bookie answered")
         self.result: KnownLac | ClientError | None = None
-        """The outcome, once there is one; later answers do not change it."""
+        """The result; later answers do not change it."""
 
     @property
     def answers(self) -> frozenset[int]:
-        """The indexes that gave a definite answer."""
+        """The indexes with a definite answer."""
         return frozenset(self._definite)
 
     def answered(self, index: int, known: KnownLac | None) -> None:
-        """Take a verified answer; ``None`` is an honest "nothing here"."""
+        """Handle a verified answer; ``None`` means that the bookie has no entry."""
         if known is not None and known.lac >= self._best.lac:
             self._best = known
         self._definite.add(index)
@@ -171,7 +171,7 @@ class LacQuorum:
         self._see_whether_all_answered()
 
     def failed(self, index: int, error: ClientError) -> None:
-        """Take an error; "no such entry" and "no such ledger" are answers too."""
+        """Handle an error; "no such entry" and "no such ledger" are definite answers."""
         if isinstance(error, NEGATIVE):
             self.answered(index, None)
             return
@@ -188,10 +188,10 @@ class LacQuorum:
 
 
 class AnyLac:
-    """The LAC as far as anybody tells: the first above a known one, else the highest of all.
+    """The first LAC above a known one, else the highest answered.
 
-    Weaker than ``LacQuorum``: what it finds is confirmed, but more may be. It waits for no bookie
-    once there is news.
+    Weaker than ``LacQuorum``: the LAC is confirmed, but the true LAC may be higher. After a higher
+    LAC no further answer is awaited.
     """
 
     def __init__(self, ensemble_size: int, known_lac: int) -> None:
@@ -199,17 +199,17 @@ class AnyLac:
         self._known_lac = known_lac
         self._definite = False
         self.result: KnownLac | ClientError | None = None
-        """The outcome, once there is one; later answers do not change it."""
+        """The result; later answers do not change it."""
 
     def answered(self, index: int, known: KnownLac | None) -> None:
-        """Take a verified answer; ``None`` is an honest "nothing here"."""
+        """Handle a verified answer; ``None`` means that the bookie has no entry."""
         self._definite = True
         if self.result is None and known is not None and known.lac > self._known_lac:
             self.result = known
         self._heard(index)
 
     def failed(self, index: int, error: ClientError) -> None:
-        """Take an error; "no such entry" and "no such ledger" are answers too."""
+        """Handle an error; "no such entry" and "no such ledger" are definite answers."""
         if isinstance(error, NEGATIVE):
             self.answered(index, None)
             return
@@ -231,17 +231,17 @@ class AnyLac:
 
 @attrs.frozen
 class LongPollAnswer(Generic[T]):
-    """What a long poll brought: the LAC, and the entry after the known one where it came too."""
+    """The answer to a long poll: the LAC, and the next entry if it is included."""
 
     lac: int
     entry: T | None = None
 
 
 class LongPoll(Generic[T]):
-    """Wait for the LAC to pass ``previous_lac``: the members of the ensemble one after another.
+    """A wait for a LAC above ``previous_lac``, at one member of the ensemble after another.
 
-    Ends with the entry, with a higher LAC, with E - Qa + 1 members that had nothing new, or when
-    all failed.
+    It ends with the entry, with a higher LAC, with E - Qa + 1 members without news, or when all
+    failed.
     """
 
     def __init__(self, order: Sequence[int], ack_quorum: int, previous_lac: int) -> None:
@@ -252,21 +252,21 @@ class LongPoll(Generic[T]):
 
     @property
     def can_speculate(self) -> bool:
-        """Whether there is a bookie left to ask."""
+        """True if there is another bookie to ask."""
         return self._read.can_speculate
 
     def start(self) -> list[ReadCommand[LongPollAnswer[T]]]:
-        """Ask the first."""
+        """Ask the first bookie."""
         return self._read.start()
 
     def waited(self) -> list[ReadCommand[LongPollAnswer[T]]]:
-        """Ask one more."""
+        """Ask one more bookie."""
         return self._read.waited()
 
     def answered(
         self, index: int, polled: LongPollAnswer[T]
     ) -> list[ReadCommand[LongPollAnswer[T]]]:
-        """Take an answer, with an entry that was verified or none."""
+        """Handle an answer, with a verified entry or without."""
         if polled.entry is not None or polled.lac > self._previous_lac:
             return self._read.answered(index, polled)
         self._empty += 1
@@ -276,14 +276,14 @@ class LongPoll(Generic[T]):
         return [self._final(index, command) for command in commands]
 
     def failed(self, index: int, error: ClientError) -> list[ReadCommand[LongPollAnswer[T]]]:
-        """Take an error."""
+        """Handle an error."""
         self._negative += isinstance(error, NEGATIVE)
         return [self._final(index, command) for command in self._read.failed(index, error)]
 
     def _final(
         self, index: int, command: ReadCommand[LongPollAnswer[T]]
     ) -> ReadCommand[LongPollAnswer[T]]:
-        """All have answered: one that had nothing new makes that the result."""
+        """Return the result after all answers: one member without news makes that the result."""
         if not isinstance(command, Fail):
             return command
         if self._empty:

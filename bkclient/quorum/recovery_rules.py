@@ -1,14 +1,14 @@
-"""Where a ledger ends whose writer is gone: recovery as steps, no I/O.
+"""The rules of recovery, which finds the last entry of a ledger without a writer. No I/O.
 
-The order is what makes it safe. IN_RECOVERY is in the store first, which stops the writer from
-moving to other bookies. Then every bookie of the last fragment is fenced, until no ack quorum is
-left that could still take an add. Then entries are read forward, each read fencing again, until one
-surely never reached its quorum; what is found is written back, so that it has its quorum under any
-future reader. Only then is the end stored.
+The order of the steps makes recovery safe. First IN_RECOVERY is stored, which stops the writer from
+moving to other bookies. Then every bookie of the last fragment is fenced, until no ack quorum can
+still accept an add. Then entries are read forward, with reads that fence, until an entry is found
+that certainly never reached its quorum. The entries found are written back, so that every later
+reader finds a quorum. Only then is the last entry stored.
 
-Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerRecoveryOp. Replicas are asked all at
-once. Stricter: the LAC stamped on what is written back stays LAC0, and the length is measured where
-nothing was written back. Faster: a long recovery reads more entries at a time.
+Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerRecoveryOp. All replicas are asked in
+parallel. Stricter: the LAC in the headers of written back entries stays LAC0, and the length is
+measured if nothing was written back. Faster: a long recovery reads more entries in parallel.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
 
 READS_MAX: Final = 64
-"""Entries that are read at a time, at most, where the settings do not say more."""
+"""Entries that are read in parallel, unless the settings say more."""
 READ_BYTES_MAX: Final = 1 << 20
-"""Bytes of entries that are read at a time, if the next entries are as long as the last one."""
+"""Bytes of entries that are read in parallel, if the next entries are as long as the last one."""
 _ENTRIES_A_READ: Final = 16
-"""After so many entries one more is read at a time."""
+"""Entries after which one more is read in parallel."""
 UNWRITTEN_BYTES_MAX: Final = 8 << 20
-"""With more to be written back no entry is read: a bookie may give entries faster than others
-store them."""
+"""Bytes to be written back above which no entry is read: one bookie may return entries faster than
+others store them.
+"""
 ENTRY_BYTES: Final = 512
-"""What an entry that is written back takes beside its payload."""
+"""Bytes of memory of an entry to write back, besides its payload."""
 
 # Commands --------------------------------------------------------------------------------------
 
@@ -57,7 +58,7 @@ class FenceBookies:
 
 @attrs.frozen
 class ReadReplicas:
-    """Send a fencing read of an entry to its whole write set, as the frozen metadata has it."""
+    """Send a fencing read of an entry to its complete write set in the frozen metadata."""
 
     entry_id: EntryId
     replicas: tuple[tuple[int, BookieId], ...]
@@ -65,7 +66,7 @@ class ReadReplicas:
 
 @attrs.frozen
 class WriteBack:
-    """Add an entry again, with RECOVERY and LAC0; entries come in order."""
+    """Add an entry again, with RECOVERY and LAC0; entries are in order."""
 
     entry: Entry
     lac: EntryId
@@ -73,14 +74,14 @@ class WriteBack:
 
 @attrs.frozen
 class MeasureLength:
-    """Read an entry that was confirmed long ago, for the length in its header."""
+    """Read the entry LAC0, for the length in its header."""
 
     entry_id: EntryId
 
 
 @attrs.frozen
 class CloseAt:
-    """Store that the ledger is closed and ends here."""
+    """Store that the ledger is closed and ends with this entry."""
 
     last_entry: EntryId
     length: int
@@ -88,7 +89,7 @@ class CloseAt:
 
 @attrs.frozen
 class AbortRecovery:
-    """Recovery cannot go on now; it can be started again from scratch."""
+    """Abort the recovery, which can be started again from the begin."""
 
     error: ClientError
 
@@ -102,10 +103,10 @@ RecoveryCommand = Union[
 
 
 class EntryVerdict:
-    """Whether an entry of a fenced ledger can be recovered.
+    """The verdict whether an entry of a fenced ledger can be recovered.
 
-    One verified copy is enough to go on with. Qw - Qa + 1 honest refusals show that it never had
-    its ack quorum. Anything else leaves it open, and the ledger must not be closed then.
+    One verified copy is enough to recover it. Qw - Qa + 1 negative answers prove that it never had
+    its ack quorum. With anything else the verdict is open, and the ledger must not be closed.
     """
 
     def __init__(self, entry_id: EntryId, write_quorum: int, ack_quorum: int) -> None:
@@ -121,18 +122,18 @@ class EntryVerdict:
 
     @property
     def decided(self) -> bool:
-        """Whether there is a verdict: ``entry``, ``is_end`` or ``failure``."""
+        """True if there is a verdict: ``entry``, ``is_end`` or ``failure``."""
         return self.entry is not None or self.is_end or self.failure is not None
 
     def found(self, index: int, entry: Entry) -> None:
-        """Take a verified copy."""
+        """Handle a verified copy."""
         if self.decided:
             return
         self._answers.add(index)
         self.entry = entry
 
     def failed(self, index: int, error: ClientError) -> None:
-        """Take an honest refusal, or an error that says nothing about the entry."""
+        """Handle a negative answer, or an error that proves nothing about the entry."""
         if self.decided or index in self._answers:
             return
         self._answers.add(index)
@@ -145,14 +146,14 @@ class EntryVerdict:
 
 
 class Recovery:
-    """The steps from a marked ledger to its end.
+    """The steps from a ledger in recovery to its close.
 
     Args:
-        metadata: as stored with IN_RECOVERY. All reads go to the ensembles in it, never to ones
-            made while writing back: those may lack what was never written to them.
-        window: how many entries are read at a time, at least.
-        entries_max: how many entries may follow the LAC; with more the recovery fails.
-        bytes_max: how many bytes these entries may have.
+        metadata: as stored with IN_RECOVERY. All reads use its ensembles, never those made while
+            writing back, which may lack entries.
+        window: the least number of entries read in parallel.
+        entries_max: the largest number of entries after the LAC; with more the recovery fails.
+        bytes_max: the largest size of these entries.
     """
 
     def __init__(
@@ -179,28 +180,31 @@ class Recovery:
 
     @property
     def lac0(self) -> EntryId:
-        """What was confirmed for sure when the bookies were fenced."""
+        """The LAC when the bookies were fenced."""
         assert self._lac0 is not None, "not fenced yet"
         return self._lac0
 
     @property
     def fenced(self) -> bool:
-        """Whether the fencing step is over."""
+        """True if the fencing step is over."""
         return self._lac0 is not None
 
     def start(self) -> list[RecoveryCommand]:
-        """Begin with the fencing."""
+        """Begin with fencing."""
         return [FenceBookies(self._metadata.last_fragment.ensemble)]
 
     # Fencing
 
     def fence_answered(self, index: int, known: KnownLac | None) -> list[RecoveryCommand]:
-        """Take a fenced bookie's last entry: the LAC and length stamped in it; ``None``: none."""
+        """Handle a fenced bookie's last entry: the LAC and length in its header.
+
+        ``None``: no entry.
+        """
         self._fence.answered(index, known)
         return self._see_fence()
 
     def fence_failed(self, index: int, error: ClientError) -> list[RecoveryCommand]:
-        """Take an error; an honest "nothing here" counts as fenced."""
+        """Handle an error; "no such entry" counts as fenced."""
         self._fence.failed(index, error)
         return self._see_fence()
 
@@ -236,7 +240,7 @@ class Recovery:
         return commands
 
     def read_answered(self, index: int, entry: Entry) -> list[RecoveryCommand]:
-        """Take a verified copy of an entry."""
+        """Handle a verified copy of an entry."""
         verdict = self._verdicts.get(entry.entry_id)
         if verdict is None or self.ended:
             return []
@@ -246,7 +250,7 @@ class Recovery:
     def read_failed(
         self, entry_id: EntryId, index: int, error: ClientError
     ) -> list[RecoveryCommand]:
-        """Take a refusal or an error."""
+        """Handle a negative answer or an error."""
         verdict = self._verdicts.get(entry_id)
         if verdict is None or self.ended:
             return []
@@ -254,7 +258,10 @@ class Recovery:
         return self._go_on()
 
     def _go_on(self) -> list[RecoveryCommand]:
-        """Act on verdicts strictly in the order of entries: nothing counts after the end."""
+        """Act on verdicts strictly in the order of entries.
+
+        After the last entry they do not count.
+        """
         commands: list[RecoveryCommand] = []
         while (verdict := self._verdicts.get(self._next_write)) is not None and verdict.decided:
             if verdict.failure is not None:
@@ -297,7 +304,7 @@ class Recovery:
     # Writing back
 
     def wrote_back(self, last: EntryId) -> list[RecoveryCommand]:
-        """All entries up to ``last`` have their ack quorum again."""
+        """Note that all entries up to ``last`` have their ack quorum again."""
         if last >= self._next_write:
             raise LocalProtocolError(f"entry {last} was written back before it was read")
         self._written = max(self._written, last)
@@ -308,7 +315,7 @@ class Recovery:
         return [*self._read_on(), *self._close_when_written()]
 
     def write_back_failed(self, error: ClientError) -> list[RecoveryCommand]:
-        """An entry cannot be written back."""
+        """Abort, because an entry cannot be written back."""
         failure = LedgerRecoveryError(f"an entry could not be written back: {error}")
         failure.__cause__ = error
         return [] if self.ended else self._abort(failure)
@@ -321,7 +328,7 @@ class Recovery:
         return self._close(self._length if self._written >= 0 else 0)
 
     def measured(self, length: int | None) -> list[RecoveryCommand]:
-        """Take the length found at LAC0; ``None`` where it could not be read."""
+        """Handle the length found at LAC0; ``None`` if it could not be read."""
         return [] if self.ended else self._close(self._length if length is None else length)
 
     def _close(self, length: int) -> list[RecoveryCommand]:

@@ -1,4 +1,4 @@
-"""Counting replicas by the lists of entries that bookies give: no I/O.
+"""Counts of replicas by the bookies' lists of entries. No I/O.
 
 ``EntrySet`` and ``count_replicas`` count the entries of a ledger that lack replicas. ``runs`` and
 ``count_held`` count the entries that one bookie has at its place in a fragment.
@@ -21,17 +21,17 @@ from wire.records.entry_list import EntryList
 STEP_ENTRIES: Final = 5000
 
 PERIODIC_MAX: Final = 1000
-"""Groups with a period that a list may have: each is looked at for each entry."""
+"""Groups with a period that a list may have: each is checked for each entry."""
 
 
 class EntrySet:
-    """The entries of a list, to be looked up at the same cost however a bookie has written it."""
+    """The entries of a list, with lookups of the same cost for every form of the list."""
 
     def __init__(self, entries: EntryList) -> None:
-        """Take the list.
+        """Index the list.
 
         Raises:
-            FormatError: it has more than ``PERIODIC_MAX`` groups with a period.
+            FormatError: the list has more than ``PERIODIC_MAX`` groups with a period.
         """
         self._periodic = EntryList(tuple(group for group in entries.groups if group[3]))
         if len(self._periodic.groups) > PERIODIC_MAX:
@@ -54,7 +54,7 @@ class EntrySet:
 
 @attrs.frozen
 class ReplicaCounts:
-    """Entries of a ledger by how many of its bookies have them; none of these has all."""
+    """The entries of a ledger that lack replicas, by the number of replicas that exist."""
 
     without_any: int = 0
     below_ack_quorum: int = 0
@@ -64,12 +64,12 @@ class ReplicaCounts:
 
     @property
     def is_intact(self) -> bool:
-        """Whether every entry has all replicas."""
+        """True if every entry has all replicas."""
         return self.first is None
 
 
 def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
-    """Return who should have entries of a closed ledger."""
+    """Return the bookies that should have entries of a closed ledger."""
     return frozenset(
         bookie
         for fragment in fragments_of(metadata, None)
@@ -81,9 +81,11 @@ def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
 def count_replicas(
     metadata: LedgerMetadata, lists: Mapping[BookieId, EntrySet]
 ) -> Iterator[ReplicaCounts]:
-    """Give what a closed ledger lacks, by the lists of those that gave one; the last is the result.
+    """Yield the missing replicas of a closed ledger, by the existing lists.
 
-    One is given after each ``STEP_ENTRIES``, so that others get their turn.
+    The last value is the result.
+
+    A value follows each ``STEP_ENTRIES`` entries, so that other work gets its turn.
     """
     counts = ReplicaCounts()
     for fragment in fragments_of(metadata, None):
@@ -125,14 +127,14 @@ def _counted(
 # One place ----------------------------------------------------------------------------------------
 
 RUNS_MAX: Final = 10_000_000
-"""Runs of entries that a list may have to be counted; a peer can write one without end."""
+"""Runs of entries that are counted in a list, which a peer can write without end."""
 
 Run = tuple[int, int]
-"""The first and the last of entries that follow each other."""
+"""The first and the last of consecutive entries."""
 
 
 def runs(entries: EntryList) -> list[Run]:
-    """Return a list's entries as runs, ascending and apart.
+    """Return a list's entries as runs, ascending and disjoint.
 
     Raises:
         FormatError: there are more runs than ``RUNS_MAX``.
@@ -155,7 +157,7 @@ def runs(entries: EntryList) -> list[Run]:
 
 
 def count_at(fragment: LedgerFragment, index: int, first: int, last: int) -> int:
-    """Return how many entries from ``first`` to ``last`` are striped to a place of a fragment."""
+    """Return the number of entries from ``first`` to ``last`` striped to a place of a fragment."""
     first, last = max(first, fragment.first), min(last, fragment.last)
     if last < first:
         return 0
@@ -167,7 +169,7 @@ def count_at(fragment: LedgerFragment, index: int, first: int, last: int) -> int
 
 
 def count_held(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
-    """Return how many of the entries at a place are in runs that are ascending and apart."""
+    """Return the number of entries at a place that are in ascending, disjoint runs."""
     begin = bisect_left(held, int(fragment.first), key=lambda run: run[1])
     count = 0
     for first, last in held[begin:]:

@@ -1,6 +1,6 @@
-"""How long a read waits for a bookie before it asks the next one as well: speculative reads.
+"""Speculative reads: the time until a read asks another bookie as well.
 
-``quorum.read_rules`` has which bookie that is. Agrees with BookKeeper 4.18.0,
+``quorum.read_rules`` chooses that bookie. Agrees with BookKeeper 4.18.0,
 DefaultSpeculativeRequestExecutionPolicy.
 """
 
@@ -13,14 +13,14 @@ import attrs
 
 @attrs.frozen
 class Speculation:
-    """How long to wait for an answer before another bookie is asked as well; 0 is for ever."""
+    """The waits for an answer before another bookie is asked as well; 0 is for ever."""
 
     first_s: float
     max_s: float
     factor: float = 2.0
 
     def waits(self) -> Iterator[float]:
-        """Yield the waits, one after another; nothing where there is no speculation."""
+        """Yield the waits, one after another; nothing without speculation."""
         wait_s = self.first_s
         while wait_s > 0:
             yield wait_s
