@@ -10,6 +10,7 @@ and UncleanShutdownDetectionImpl.
 from __future__ import annotations
 
 import errno
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -46,20 +47,20 @@ class Directories:
     ledgers: tuple[Path, ...]
     indexes: tuple[Path, ...]
 
-    @property
+    @cached_property
     def roots(self) -> tuple[Path, ...]:
         """Every root once: journal, ledger, then index."""
         return tuple(dict.fromkeys((*self.journals, *self.ledgers, *self.indexes)))
 
-    @property
+    @cached_property
     def journal_dirs(self) -> tuple[Path, ...]:
         return tuple(root / CURRENT for root in self.journals)
 
-    @property
+    @cached_property
     def ledger_dirs(self) -> tuple[Path, ...]:
         return tuple(root / CURRENT for root in self.ledgers)
 
-    @property
+    @cached_property
     def index_dirs(self) -> tuple[Path, ...]:
         return tuple(root / CURRENT for root in self.indexes)
 
@@ -77,7 +78,7 @@ class Directories:
             )
         return list(zip(ledgers, indexes, strict=True))
 
-    @property
+    @cached_property
     def all_dirs(self) -> tuple[Path, ...]:
         """Every ``current`` once: journal, ledger, then index."""
         return tuple(root / CURRENT for root in self.roots)

@@ -511,7 +511,8 @@ class MemoryTree:
 
     async def _do(self, name: str, path: str, apply: Callable[[], T]) -> T:
         """Carry out one operation: to the cluster, with its delays and faults, and back."""
-        await self._state.until_connected(self._timeout_s)
+        if not self._state.connected:
+            await self._state.until_connected(self._timeout_s)
         operation = TreeOperation(self._session_id, name, path)
         fault, delay_s = self._cluster.faults(operation), self._cluster.delay_s(operation)
         if fault is Fault.REQUEST_LOST:

@@ -205,7 +205,7 @@ class Collector:
 
     def _answer(self, asked: list[Deferred[CollectorStatus]]) -> None:
         for one in asked:
-            one.callback(self._collection.status)
+            one.callback(self.status)
 
     def _is_busy(self) -> bool:
         storage = self._storage

@@ -58,7 +58,8 @@ class CollectionRound:
 
     def note(self, **changes: Any) -> None:
         """Change fields of the status."""
-        self.status = attrs.evolve(self.status, **changes)
+        for name, value in changes.items():
+            setattr(self.status, name, value)
 
     def count(self, **more: int) -> None:
         """Add to counters of the status."""

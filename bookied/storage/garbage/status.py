@@ -8,7 +8,7 @@ from bookied.stats.names import count, level
 from bookied.storage.garbage.compaction_rules import TENTHS, CompactionKind
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class CollectorStatus:
     """The status of one collector. Times are seconds since the epoch, None for never.
 

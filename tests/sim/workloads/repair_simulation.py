@@ -199,11 +199,10 @@ class RepairSimulation(Simulation):
         return tapped
 
     def _store_fault(self, operation: TreeOperation) -> Fault:
-        if any(
-            name[0] in "am" and client.store.session_id == operation.session_id
-            for name, client in self.clients.items()
-        ):
-            self._saw("repair step")
+        for name, client in self.clients.items():
+            if name[0] in "am" and client.store.session.session_id == operation.session_id:
+                self._saw("repair step")
+                break
         return super()._store_fault(operation)
 
     def _lose(self, item: Item) -> None:

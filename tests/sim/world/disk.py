@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 
@@ -207,7 +208,7 @@ class SimFiles:
         return _SimAppendFile(self, path, file, direct=direct, preallocate=preallocate)
 
     def open_read(self, path: Path) -> _SimFile:
-        if path in self.unopenable:
+        if self.unopenable and path in self.unopenable:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return _SimFile(self, path, self._file(path))
 
@@ -219,7 +220,8 @@ class SimFiles:
         return _SimFile(self, path, self._file(path))
 
     def read(self, path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
-        return self.open_read(path).read_at(0, len(self._file(path).data))
+        file = self.open_read(path)
+        return file.read_at(0, file.size())
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + ".tmp")
@@ -323,13 +325,14 @@ class SimFiles:
         self._directory(directory)
 
     def _node(self, path: Path) -> _File | _Directory:
-        node: _File | _Directory = self._root
-        for part in path.parts[1:]:
-            child = node.entries.get(part) if isinstance(node, _Directory) else None
-            if child is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            node = child
-        return node
+        node: Any = self._root
+        try:
+            for part in path.parts[1:]:
+                node = node.entries[part]
+        except (KeyError, AttributeError):  # There is no such name; or it is in a file.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+        found: _File | _Directory = node
+        return found
 
     def _directory(self, path: Path) -> _Directory:
         node = self._node(path)
@@ -368,8 +371,9 @@ class _SimFile:
     def read_at(self, offset: int, size: int) -> bytes:
         if offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
-        lost = self._disk.unreadable.get(self._path, ())
-        if lost and any(offset <= at < offset + size for at in lost):
+        unreadable = self._disk.unreadable
+        lost = unreadable.get(self._path, ()) if unreadable else ()
+        if any(offset <= at < offset + size for at in lost):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
         fault = self._disk.read_fault
         if fault is not None and (error := fault("read", self._path)) is not None:
