@@ -5,7 +5,8 @@ new database is written beside the old one and takes its place in one step; ``le
 8 bytes, only the ledgers of its own directory, and the master keys and explicit LACs that journals
 or the old database know; an entry whose log cannot be read keeps its place. Rebuilt ledgers are
 fenced, as Java's are: they may lack entries, and a fence may be forgotten. Where a log is damaged
-all its directory's ledgers are in limbo: the bookie does not deny what it may have had there.
+all its directory's ledgers are in limbo: the bookie does not deny what it may have had there. So is
+a ledger with entries that a journal has before its mark and no log has.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -21,12 +23,14 @@ import attrs
 from bookied.directories.last_journal_note import ALL_LEDGERS, note_doubt
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, StorageError
-from bookied.offline.journal_tail import JournalledLedger
-from bookied.offline.repair.rescan import OldPlace, Rescan, Tell, highest_explicit_lac
+from bookied.offline.journal_tail import JournalledLedger, JournalTail
+from bookied.offline.repair.rescan import OldPlace, Rescan, Tell, highest_explicit_lac, marks
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_value_store import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import format as layout
+from bookied.storage.journal.format import journal_id
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.storages import insist_places
 from wire.errors import BookKeeperError
 
@@ -53,13 +57,18 @@ class NoLedgersError(BookKeeperError):
 
 @attrs.frozen
 class RebuiltLocations:
-    """The new ``locations`` of one directory. ``unreadable`` entries kept their old places."""
+    """The new ``locations`` of one directory.
+
+    ``unreadable`` entries kept their old places. ``lacking`` ledgers are in limbo: a journal has
+    entries of them before its mark that no log has.
+    """
 
     directory: Path
     ledgers: int
     entries: int
     unreadable: int
     backup: Path | None
+    lacking: tuple[int, ...]
     damaged: tuple[CorruptError, ...]
 
 
@@ -90,37 +99,45 @@ class RebuildDb:
 
     # Locations ------------------------------------------------------------------------------------
 
-    def locations(self) -> list[RebuiltLocations]:
+    def locations(self, *, are_ledgers_rebuilt: bool = False) -> list[RebuiltLocations]:
         """Make ``locations`` anew in every directory.
+
+        With ``are_ledgers_rebuilt`` journals do not say what a log must have: ``ledgers`` may have
+        deleted ledgers.
 
         Raises:
             NoLedgersError: there is no ``ledgers`` to say which ledgers exist.
             DbRecordError: that is damaged.
         """
         rescan = Rescan(self.files, self.tell)
+        is_asked = not (self.dry_run or are_ledgers_rebuilt)
+        journalled = self._before_marks(rescan) if is_asked else JournalTail()
         done = []
         for ledger_dir, index_dir in self.found.pairs():
             if not self.files.is_dir(index_dir / layout.LEDGERS):
                 raise NoLedgersError(f"{index_dir} has no database {layout.LEDGERS}")
             rescan.damaged, rescan.read_up_to = [], {}
-            done.append(self._locations(rescan, ledger_dir, index_dir))
+            done.append(self._locations(rescan, ledger_dir, index_dir, journalled))
         return done
 
-    def _locations(self, rescan: Rescan, ledger_dir: Path, index_dir: Path) -> RebuiltLocations:
+    def _locations(
+        self, rescan: Rescan, ledger_dir: Path, index_dir: Path, journalled: JournalTail
+    ) -> RebuiltLocations:
         wanted = set(self._stored_ledgers(index_dir))
         old = index_dir / layout.LOCATIONS
         counts = _Counts()
+        backup, lacking = None, set[int]()
         if self.dry_run:
             for record in rescan.log_records([ledger_dir]):
                 counts.records += record.ledger_id in wanted
-            backup = None
         else:
             with self._replaced(old, LOCATIONS_BACKUP) as (target, backup):
                 _put(target, self._found_places(rescan, ledger_dir, wanted, counts))
                 _put(target, self._unreadable(rescan, old, wanted, target, counts))
                 counts.entries = _count(target)
-                if rescan.damaged:
-                    self._put_into_limbo(index_dir / layout.LEDGERS)
+                lacking = self._lacking(journalled, wanted, target)
+                if limbo := wanted if rescan.damaged else lacking:
+                    self._put_into_limbo(index_dir / layout.LEDGERS, limbo)
                     self._ask_for_check()
         return RebuiltLocations(
             index_dir,
@@ -128,8 +145,37 @@ class RebuildDb:
             counts.records if self.dry_run else counts.entries - counts.kept,
             counts.kept,
             backup,
+            tuple(sorted(lacking)),
             tuple(rescan.damaged),
         )
+
+    def _before_marks(self, rescan: Rescan) -> JournalTail:
+        """Return the entries that journals have before their marks, so that a log must have them.
+
+        A start replays none of these.
+        """
+        found = JournalTail()
+        stored = marks(self.files, self.found.ledger_dirs, len(self.found.journals))
+        for directory, mark in zip(self.found.journal_dirs, stored, strict=True):
+            for path, record in rescan.journal_records(directory):
+                place = LastMark(journal_id(path.name) or 0, record.offset)
+                if place < mark and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
+                    found.add(record)
+        return found
+
+    @staticmethod
+    def _lacking(journalled: JournalTail, wanted: set[int], target: KeyValues) -> set[int]:
+        """Return the ledgers with entries that a journal has and ``target`` lacks: a lost log."""
+        lacking = set()
+        for ledger_id in wanted & journalled.ledgers.keys():
+            for first, last in journalled.ledgers[ledger_id].ranges:
+                entries = iter(range(first, last + 1))
+                while some := list(islice(entries, READ_AT_ONCE)):
+                    if None in target.get_many(
+                        [layout.location_key(ledger_id, one) for one in some]
+                    ):
+                        lacking.add(ledger_id)
+        return lacking
 
     def _stored_ledgers(self, index_dir: Path) -> Iterator[int]:
         path = index_dir / layout.LEDGERS
@@ -137,7 +183,7 @@ class RebuildDb:
             if layout.decode_ledger(value, key, path) is not None:
                 yield layout.decode_ledger_key(key, path)
 
-    def _put_into_limbo(self, path: Path) -> None:
+    def _put_into_limbo(self, path: Path, ledger_ids: set[int]) -> None:
         with self._opened(path) as ledgers:
             for items in _batches(ledgers, b"", layout.LEDGER_KEYS_END):
                 headers = ((key, layout.decode_ledger(value, key, path)) for key, value in items)
@@ -145,7 +191,7 @@ class RebuildDb:
                     [
                         (key, layout.encode_ledger(attrs.evolve(header, limbo=True)))
                         for key, header in headers
-                        if header is not None
+                        if header is not None and layout.decode_ledger_key(key, path) in ledger_ids
                     ]
                 )
             ledgers.sync()

@@ -95,12 +95,7 @@ def _tell_rebuilt(
     fenced = [one.ledger_id for one in ledgers if one.is_written]
     if fenced and session.options.is_for_people:
         session.note(f"{_named(fenced)} fenced on this bookie, because an index may lack entries")
-    lost = [one.ledger_id for one in ledgers if one.journal_only]
-    if lost:
-        session.warn(
-            f"{_named(lost)}: some entries are only in old journals: `bkctl disk salvage "
-            f"{lost[0]} --out DIR` copies them to files"
-        )
+    _warn_lost(session, [one.ledger_id for one in ledgers if one.journal_only])
     if missing and not ledgers:
         raise NothingFoundError(
             f"{_named(missing)}: not found in the entry logs or journals",
@@ -132,6 +127,14 @@ def _tell_rebuilt(
         raise PartlyDoneError(
             _lacking(missing, damaged),
             next_step="`bkctl disk check` checks all files",
+        )
+
+
+def _warn_lost(session: Session, ledger_ids: list[int]) -> None:
+    if ledger_ids:
+        session.warn(
+            f"{_named(ledger_ids)}: some entries are only in old journals: `bkctl disk salvage "
+            f"{ledger_ids[0]} --out DIR` copies them to files"
         )
 
 
@@ -254,6 +257,7 @@ def rebuild_db(
     key_of = keys(session, password_file, named=any(dirs.values()))
     done: list[RebuiltDb] = []
     damaged: dict[str, CorruptError] = {}
+    lost: list[int] = []
     with (
         lock_existing(session, found, config),
         repeatable(session, _DB_AGAIN),
@@ -274,7 +278,9 @@ def rebuild_db(
         for other in _locations(session, work, after_ledgers=ledgers) if locations else ():
             done.append(_row("locations", other, entries=other.entries, kept=other.unreadable))
             damaged |= {str(error): error for error in other.damaged}
+            lost += other.lacking
     session.emit_all(done, RebuiltDb)
+    _warn_lost(session, lost)
     keyless = [one for row in done for one in row.keyless]
     if keyless:
         session.warn(
@@ -291,7 +297,7 @@ def rebuild_db(
 
 def _locations(session: Session, work: RebuildDb, *, after_ledgers: bool) -> list[RebuiltLocations]:
     try:
-        return work.locations()
+        return work.locations(are_ledgers_rebuilt=after_ledgers)
     except NoLedgersError:
         if not (session.dry_run and after_ledgers):
             raise

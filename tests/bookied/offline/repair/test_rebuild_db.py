@@ -34,6 +34,7 @@ from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.offline.repair.test_convert import ONE, TWO, Seen, contents, disk, in_db
 from tests.bookied.offline.repair.test_rebuild_index import KEY, journal, lac_packet, log, packet
 from tests.bookied.worlds.golden import DIRECTORY, expected
@@ -122,6 +123,32 @@ def test_an_entry_in_a_log_that_is_gone_keeps_its_place() -> None:
     assert (done.entries, done.unreadable) == (2, 1)
     found = in_db(files)[7].places
     assert found == {0: location(0, 1028), 1: location(1, 1028 + 45)}
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_an_entry_that_a_journal_has_before_its_mark_and_no_log_is_not_denied(
+    *, is_rebuilt: bool
+) -> None:
+    """Its log is gone, and so is the index that would say so; a start does not replay it.
+
+    Of a list of ledgers that comes from journals, too, some were deleted.
+    """
+    files = make(SimFiles(Random(1)))
+    records = [packet(7, 5), packet(7, 1), packet(8, 1), packet(9, 9)]
+    journalled = journal(*map(journal_layout.entry_record, records))
+    put_files(
+        files,
+        {
+            "/j/current/3.txn": journalled,
+            "/j/current/4.txn": journal(journal_layout.entry_record(packet(8, 6))),
+            "/l0/current/lastMark": encode_mark(LastMark(3, len(journalled))),
+        },
+    )
+    remove_tree(files, Path("/l0/current/locations"))
+    (done,) = rebuild(files).locations(are_ledgers_rebuilt=is_rebuilt)
+    assert done.lacking == (() if is_rebuilt else (7,))
+    limbo = {one for one, seen in in_db(files).items() if seen.header.limbo}
+    assert limbo == {*done.lacking}
 
 
 @pytest.mark.parametrize("ids", [(7, 400), (7, 0), (8, 1), (8, 7), (9, 5), (999, 1), (-1, 1)])
