@@ -28,6 +28,7 @@ from bkctl.bookies.bookie_columns import BookieSummary
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import StoppedBookie, is_registered, stopped_bookie
 from bkctl.commands.doctor.columns import ClusterFinding
+from bkctl.commands.doctor.emptied_bookies import emptied_bookies
 from bkctl.commands.doctor.logs_with_lost_ledgers import damaged_logs, ledgers_of_logs
 from bkctl.commands.doctor.rules.diagnosis import diagnose, rules_for
 from bkctl.commands.doctor.survey_values import (
@@ -36,7 +37,7 @@ from bkctl.commands.doctor.survey_values import (
     LedgerCensus,
     LocalSurvey,
 )
-from bkctl.commands.local.directory import directory_in_use
+from bkctl.commands.local.directory import directory_in_use, holds_cluster
 from bkctl.commands.settings.config_files import side_of_file
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
@@ -111,11 +112,15 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
             addresses=addresses(cluster.bookies, RealHost()),
             read_only_by_hand=read_only_by_hand(cluster.bookies),
             topology_error=topology_error,
-            local_directory=(
-                directory_in_use(session.host.environ) if session.options.used_profile else None
-            ),
+            local_directory=_local_directory(session),
         )
     seen_local = examine_local(session, now_ms) if local else None
+    emptied = {}
+    if seen_local is not None and seen_local.is_emptied:
+        emptied[seen_local.bookie_id] = seen_local.conf
+    if cluster.local_directory is not None:
+        emptied |= emptied_bookies(Path(cluster.local_directory))
+    cluster = attrs.evolve(cluster, emptied=emptied)
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
     session.finish()
@@ -123,6 +128,15 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
         uri = shlex.join(["-u", session.uri])
         session.note(f"(the commands above work on this cluster with {uri} after bkctl)")
     _conclude(session, found, cluster)
+
+
+def _local_directory(session: Session) -> str | None:
+    """Return the directory of the cluster if it is one of `bkctl local`."""
+    if session.options.used_profile and (known := directory_in_use(session.host.environ)):
+        return known
+    scheme, _, path = session.uri.partition("://")
+    directory = Path(path).parent
+    return str(directory) if scheme == "sqlite" and holds_cluster(directory) else None
 
 
 def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import Findings
+from bkclient.config.findings import Findings, Severity
 from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.metadata.stored_values import BookieState
@@ -75,6 +75,8 @@ class LedgerCensus:
     unreadable: LedgerSample = attrs.field(factory=LedgerSample)
     out_of_reach: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry has no copy in service."""
+    needed: Counter[BookieId] = attrs.field(factory=Counter)
+    """How many of these ledgers list each bookie that is not in service."""
     unanswered: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry has copies in service, and none on a bookie that answers."""
     last_copy: LedgerSample = attrs.field(factory=LedgerSample)
@@ -164,6 +166,7 @@ class LedgerCensus:
             return
         if is_out_of_reach(metadata, self.in_service):
             self.out_of_reach.add(ledger_id)
+            self.needed.update(metadata.all_bookies() - self.in_service)
             if marked:
                 self.unmendable.add(ledger_id)
         else:
@@ -241,6 +244,8 @@ class ClusterSurvey:
     """Logs that have lost a ledger, or whose list of ledgers cannot be read."""
     local_directory: str | None = None
     """The directory of a cluster of `bkctl local`."""
+    emptied: Mapping[BookieId, str] = attrs.field(factory=dict)
+    """Settings files of bookies with lost directories on this host: they do not start."""
     topology_error: ScriptError | None = None
     """Why no racks are known, where the placement insists on them."""
     stuck: tuple[LedgerId, ...] = ()
@@ -254,6 +259,12 @@ class ClusterSurvey:
 
     def of_state(self, state: BookieState) -> list[BookieSummary]:
         return [one for one in self.bookies if one.state == state.value]
+
+    def startable(self) -> list[BookieId]:
+        """Return the bookies that are down and can start, those that help most first."""
+        down = {one.bookie_id for one in self.of_state(BookieState.DOWN)} - self.emptied.keys()
+        needed, holds = self.ledgers.needed, self.ledgers.holds
+        return sorted(down, key=lambda one: (-needed[one], -holds[one], one))
 
 
 @attrs.frozen(kw_only=True)
@@ -288,6 +299,13 @@ class LocalSurvey:
     newest_ms: int = 0
     """When the newest of the bookie's files was written, by its own disk."""
     now_ms: int = 0
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the bookie does not start, because it has lost some of its directories."""
+        problems = [one for one in self.problems if one.severity is Severity.PROBLEM]
+        lost = bool(self.missing) and not self.has_no_directory
+        return self.stored is not None and (lost or bool(problems))
 
     @property
     def is_of_another_host(self) -> bool:

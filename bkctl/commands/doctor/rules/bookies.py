@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -62,7 +63,7 @@ def down(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         ledgers = seen.ledgers.holds[bookie_id]
         if ledgers:
             what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
-            fix = start_again(seen, [bookie_id])
+            fix = _back(seen, bookie_id)
             if _can_do_without(seen):
                 fix += f", or remove it for good: bkctl decommission {bookie_id}"
             else:
@@ -72,11 +73,17 @@ def down(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
-            again = start_again(seen, [bookie_id])
-            fix = f"{again}, or remove it for good: bkctl decommission {bookie_id}"
+            fix = f"{_back(seen, bookie_id)}, or remove it for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(
                 Severity.NOTE, "bookie-retired", what, fix=fix, examples=(bookie_id,)
             )
+
+
+def _back(seen: ClusterSurvey, bookie_id: BookieId) -> str:
+    conf = seen.emptied.get(bookie_id)
+    if conf is None:
+        return start_again(seen, [bookie_id])
+    return f"bkctl doctor -c {shlex.quote(conf)}, which says what to do about its lost directory"
 
 
 def _can_do_without(seen: ClusterSurvey) -> bool:

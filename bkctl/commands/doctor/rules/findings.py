@@ -12,10 +12,11 @@ from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.commands.doctor.columns import ClusterFinding
 from bkctl.commands.doctor.survey_values import ClusterSurvey
 from bkctl.output.units import counted
+from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
 
 NAMED_MAX: Final = 5
-"""Ledgers that a sentence names."""
+"""Ledgers, or lines for bookies, that a sentence has."""
 
 
 def ledger_finding(
@@ -49,11 +50,18 @@ START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
 def bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
     """Return how to reach entries that no bookie in service has; never how to delete them."""
-    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
-    if down:
-        return start_again(seen, down[:3])
-    first = some.first[0] if some.first else ""
-    return f"bkctl disk salvage {first} --out DIR, where a disk has it still"
+    down = seen.startable()
+    helpful = [one for one in down if seen.ledgers.needed[one]] or [
+        one for one in down if seen.ledgers.holds[one]
+    ]
+    if helpful or (down and not seen.emptied):
+        return start_again(seen, helpful or down)
+    first = some.first[0] if some.first else "LEDGER"
+    where = ", where a disk has it still"
+    if seen.emptied:
+        emptied = max(seen.emptied, key=seen.ledgers.needed.__getitem__)
+        where = f" -c {shlex.quote(seen.emptied[emptied])}"
+    return f"bkctl disk salvage {first} --out DIR{where}"
 
 
 def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
@@ -72,15 +80,16 @@ def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
 def start_again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
     """Return how to start bookies again; a cluster of `bkctl local` has a line for each."""
     if seen.local_directory is None:
-        return f"start {' and '.join(bookies)} again"
-    directory = shlex.quote(seen.local_directory)
-    return "; ".join(f"bkctl local start {directory} {one}" for one in bookies)
+        return f"start {some_names(bookies)} again"
+    start = f"bkctl local start {shlex.quote(seen.local_directory)}"
+    if len(bookies) > NAMED_MAX:
+        return f"{start}, which starts {some_names(bookies)}"
+    return "; ".join(f"{start} {one}" for one in bookies)
 
 
 def start_bookies(seen: ClusterSurvey) -> str:
     """Return which bookies to start."""
-    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
-    if down:
+    if down := seen.startable():
         return f"{start_again(seen, down)}, or add bookies"
     by_hand = sorted(seen.read_only_by_hand)
     return f"bkctl bookie readonly {by_hand[0]} off, or add bookies" if by_hand else "add bookies"
@@ -99,5 +108,5 @@ def pause_end_ms(seen: ClusterSurvey) -> int | None:
 
 def start_auditor(seen: ClusterSurvey) -> str:
     """Return what to start for an auditor: bookies that are down may run autorecovery too."""
-    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
+    down = seen.startable()
     return f"{start_again(seen, down)}, or {START_AUDITOR}" if down else START_AUDITOR

@@ -165,6 +165,38 @@ def test_bookies_of_a_local_cluster_are_started_by_a_line_to_type() -> None:
     assert not any("again" in one.fix for one in diagnose(seen, None) if down[0] in one.fix)
 
 
+def _out_of_reach(down: int, *, emptied: int = 0, needed: int = 0) -> str:
+    """Return what brings back a ledger that the last ``needed`` of the bookies list."""
+    names = [BookieId(f"b{n}:1") for n in range(down)]
+    seen = everything_wrong()
+    seen.ledgers.holds.clear()
+    seen.ledgers.needed.update(names[down - needed :])
+    seen = attrs.evolve(
+        seen,
+        bookies=tuple(BookieSummary(bookie_id=one, state="down") for one in names),
+        emptied={one: f"/{one}/bk.conf" for one in names[:emptied]},
+    )
+    (found,) = (one for one in diagnose(seen, None) if one.kind == "ledgers-out-of-reach")
+    return found.fix
+
+
+def test_all_bookies_that_can_help_are_named() -> None:
+    assert _out_of_reach(4) == "start b0:1, b1:1, b2:1, b3:1 again"
+    assert "and 2 more again" in _out_of_reach(12)
+    assert _out_of_reach(4, needed=2) == "start b2:1, b3:1 again"
+
+
+def test_an_emptied_bookie_is_not_started_but_salvaged() -> None:
+    assert _out_of_reach(3, emptied=1, needed=3) == "start b1:1, b2:1 again"
+    salvage = "bkctl disk salvage 0 --out DIR -c /b0:1/bk.conf"
+    assert _out_of_reach(1, emptied=1, needed=1) == salvage
+    seen = attrs.evolve(everything_wrong(), emptied={BookieId("down:1"): "bk.conf"})
+    fixes = [one.fix for one in diagnose(seen, None) if one.kind == "bookie-down"]
+    assert fixes
+    assert not [one for one in fixes if "start" in one]
+    assert "bkctl doctor -c bk.conf" in fixes[0]
+
+
 def test_ledgers_to_recover_are_named_together() -> None:
     seen = attrs.evolve(everything_wrong(), stuck=(LedgerId(3), LedgerId(4)))
     (found,) = (one for one in diagnose(seen, None) if one.kind == "ledgers-in-recovery")
