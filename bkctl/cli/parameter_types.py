@@ -176,6 +176,11 @@ class PathType(_ParamType):
     def __init__(self, completes: str) -> None:
         self._completes = completes
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # As from a variable that is not set: "$DIR".
+            self.fail("the name is empty", param, ctx)
+        return value
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:

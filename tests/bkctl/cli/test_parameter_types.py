@@ -36,6 +36,14 @@ def test_the_forms_are_those_of_java() -> None:
     assert format_ledger_id(3_735_928_559, "uuid") == "00000000-0000-0000-0000-0000deadbeef"
 
 
+def test_an_empty_name_of_a_directory_is_refused() -> None:
+    """It comes from a variable that is not set, and was the current directory."""
+    export = cli.get_command(click.Context(cli), "export")
+    assert export is not None
+    with pytest.raises(click.BadParameter, match="the name is empty"):
+        export.make_context("export", ["1", "--to", ""])
+
+
 @pytest.mark.parametrize(("text", "age_s"), [("10m", 600), ("2h", 7200), ("7d", 604_800)])
 def test_an_age_is_a_time(text: str, age_s: int) -> None:
     before_s = time.time()
