@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain, groupby
@@ -200,11 +201,29 @@ def _text(decoded: Any) -> str | None:
     """Return a decoded value as the text of the column: JSON, but for what is text already."""
     if decoded is None or isinstance(decoded, str):
         return decoded
-    return json.dumps(decoded, default=_plain, ensure_ascii=False)
+    try:
+        return json.dumps(decoded, default=plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(plain(decoded), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
-    """Return what JSON has for a value of Avro: Base64 for bytes, ISO 8601 for times."""
+def plain(value: Any) -> Any:
+    """Return what JSON has for a value of Avro.
+
+    That is Base64 for bytes, ISO 8601 for times, and texts for NaN and the infinities.
+    """
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else NOT_FINITE[str(value)]
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
+
+
+NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What Spark's ``to_json`` and Avro's JSON have for floats that JSON has no number for."""

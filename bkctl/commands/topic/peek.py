@@ -21,7 +21,7 @@ from bkclient.topic.schema_decoding import Decoder
 from bkclient.topic.topics_in_metadata import parts_of
 from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
-from bkctl.commands.topic.arrow_columns import record_batches
+from bkctl.commands.topic.arrow_columns import plain, record_batches
 from bkctl.commands.topic.arrow_schema import topic_schema
 from bkctl.commands.topic.columns import TopicExported, TopicMessageRow
 from bkctl.errors import NothingFoundError, UsageError
@@ -119,7 +119,7 @@ def _text(session: Session, message: TopicMessage, decode: str | None, *, is_tab
     if message.value is None:
         return None
     if decode is not None and not message.encrypted:
-        return message.decoded
+        return plain(message.decoded)
     if is_table:
         return preview(message.value)
     return payload_value(message.value, session.options.entry_format)

@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 from bkctl.commands.export.spark.query import short_errors
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, check_use
 from bkctl.commands.export.task.copy import connect
+from bkctl.commands.topic.arrow_columns import NOT_FINITE
 from bkctl.suggest import did_you_mean
 from wire.ids import LedgerId
 
@@ -139,8 +140,8 @@ class Sink:
         """Return the sink for the options of a query.
 
         Raises:
-            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing, its
-                type cannot be JSON, two have one name, or an option is one of a source.
+            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing or
+                all are, its type cannot be JSON, two have one name, or an option is of a source.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
@@ -237,6 +238,8 @@ def _value_column(name: str | None, schema: StructType) -> str | None:
     """Return the column whose values are the entries; None where a row becomes JSON."""
     kinds = {field.name: field.dataType for field in schema.fields}
     _check_distinct(schema)
+    if not kinds:
+        raise SourceOptionError("the rows have no columns")
     if name is None:
         (only, *more) = kinds
         is_value = not more and isinstance(kinds[only], BinaryType | StringType)
@@ -300,7 +303,7 @@ def _iso(value: dt.date | dt.time) -> str:
 
 
 def _finite(value: float | None) -> float | str | None:
-    return value if value is None or math.isfinite(value) else _NOT_FINITE[str(value)]
+    return value if value is None or math.isfinite(value) else NOT_FINITE[str(value)]
 
 
 def _utc(moment: dt.datetime) -> str:
@@ -324,8 +327,6 @@ _JSON: Final[tuple[tuple[tuple[type[DataType], ...], ToJson], ...]] = (
     ((TimestampType,), _or_null(_utc)),
     ((DateType, TimestampNTZType), _or_null(_iso)),
 )
-
-_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import Any
 
 import pytest
@@ -153,6 +154,8 @@ def test_a_batch_ends_at_either_limit() -> None:
     [
         (None, None),
         ("a", "a"),
+        ({"f": [math.nan, {"g": -math.inf}], "n": 1}, '{"f": ["NaN", {"g": "-Infinity"}], "n": 1}'),
+        ({"f": math.inf, "b": b"\1"}, '{"f": "Infinity", "b": "AQ=="}'),
         ({"b": b"\1", "d": dt.date(2026, 1, 2)}, '{"b": "AQ==", "d": "2026-01-02"}'),
     ],
 )

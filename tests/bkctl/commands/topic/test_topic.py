@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
+import io
+import json
+import math
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow.parquet
 import pytest
 
@@ -74,6 +79,31 @@ def test_messages_are_printed_from_an_id_on(broker: Broker) -> None:
     (row,) = some.json["messages"]
     assert (row["message_id"], row["payload"]) == (start, "third")
     assert "second" in run(broker, "peek", NAME).out
+
+
+def test_all_kinds_of_avro_are_printed(broker: Broker) -> None:
+    """Bytes and times ended in an error, and NaN in what is no JSON."""
+    date = {"type": "int", "logicalType": "date"}
+    kinds = {"f": "double", "b": "bytes", "d": date, "i": "int", "n": ["null", "int"]}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    info = pb.SchemaInfo(
+        schemaId="s", user="", type=5, schema=json.dumps(schema).encode(), timestamp=5,
+        deleted=False,
+    )  # fmt: skip
+    stored = pb.SchemaEntry(schemaData=info.SerializeToString())
+    place = pb.NestedPositionInfo(ledgerId=broker.ledger(stored.SerializeToString()), entryId=0)
+    current = pb.SchemaIndexEntry(version=0, position=place, hash=b"")
+    locator = pb.SchemaLocator(info=current, index=[current])
+    broker.put(TOPIC.schema_path, locator.SerializeToString())
+    out = io.BytesIO()
+    sent = {"f": math.nan, "b": b"\1", "d": dt.date(2026, 1, 2), "i": 7, "n": None}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), sent)
+    broker.topic([entry(out.getvalue(), schemaVersion=bytes(8))])
+    found = run(broker, "peek", NAME, "--decode", "avro", "-o", "jsonl")
+    value = {"f": "NaN", "b": "AQ==", "d": "2026-01-02", "i": 7, "n": None}
+    assert json.loads(found.out, parse_constant=pytest.fail)["payload"] == value
+    assert "2026-01-02" in run(broker, "peek", NAME, "--decode", "avro").out
 
 
 def test_what_cannot_be_is_refused(broker: Broker) -> None:

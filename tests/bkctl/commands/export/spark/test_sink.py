@@ -303,3 +303,9 @@ def test_columns_of_one_name_are_refused(schema: StructType, value_column: str |
     options = parse_options({"log": "events", "uri": "zk://z/l", **column})
     with pytest.raises(SourceOptionError, match="there are several columns 'a'"):
         Sink.of(options, schema, overwrite=False)
+
+
+def test_rows_without_columns_are_refused() -> None:
+    options = parse_options({"log": "events", "uri": "zk://z/l"})
+    with pytest.raises(SourceOptionError, match="the rows have no columns"):
+        Sink.of(options, StructType(), overwrite=False)
