@@ -33,6 +33,11 @@ PARTITION_BYTES_MIN: Final = 1024
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark hands on although they are meant for itself."""
 
+_NO_TABLE: Final = (
+    "Spark hands the options of a catalog's table to no Python data source: "
+    "use load(), or create temporary view"
+)
+
 _ELSEWHERE: Final = {
     "configfile": "conf",
     "endoffset": "endingPosition",
@@ -159,6 +164,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         SourceOptionError: an option is unknown, or refused; the message names it.
     """
+    if "provider" in map(str.lower, options):
+        raise SourceOptionError(_NO_TABLE)
     found: dict[str, Any] = {}
     meta: list[tuple[str, bytes]] = []
     for name, value in options.items():
@@ -234,6 +241,8 @@ def _check_together(options: SourceOptions) -> None:
     _check_order(options)
     for name in [] if options.is_topics else _given(options, ("decode",)):
         raise SourceOptionError(f"option {name} needs the option topic or topicsPattern")
+    if options.recover and not options.include_open:
+        raise SourceOptionError("option recover has no effect with includeOpen=false")
     if options.is_topics and options.push_filters:
         raise SourceOptionError(f"options {what[0]} and pushFilters exclude each other")
     check_columns(options.columns or (), options)
@@ -274,6 +283,7 @@ def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool 
     of_source = ["meta", *(one.field for one in OPTIONS if one.field not in _OF_SINK)]
     misplaced = {
         "read or readStream": of_source if is_sink else (),
+        "read": ("push_filters",) if is_stream else (),
         "readStream": () if is_stream or is_sink else _OF_STREAM,
         "write or writeStream": () if is_sink else ("value_column",),
     }
