@@ -116,6 +116,7 @@ REVIEWED: Final = {
     "header: HEADER.pack(MAGIC, version).ljust(HEADER_BYTES[version], b'\\x00')": "512 bytes",
     "padding: bytes(size)": _BLOCK,
     "inner_bytes: bytes(body[_INNER_AT:_INNER_AT + size])": _BUFFER,
+    "_lacking: range(first, last + 1)": "each is a record of a journal that was read",
     "GroupReader._chunks: range(0, size, CHUNK_BYTES)": "inside the file: checked before",
     "file_start: (checked + crc32c(checked).to_bytes(4, 'big')).ljust(size, b'\\x00')": _BLOCK,
     "group_head: bytes(fill)": _BLOCK,

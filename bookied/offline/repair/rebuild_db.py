@@ -111,7 +111,7 @@ class RebuildDb:
         """
         rescan = Rescan(self.files, self.tell)
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
-        journalled = self._before_marks(rescan) if is_asked else JournalTail()
+        journalled = _before_marks(rescan, self.found) if is_asked else JournalTail()
         done = []
         for ledger_dir, index_dir in self.found.pairs():
             if not self.files.is_dir(index_dir / layout.LEDGERS):
@@ -135,7 +135,7 @@ class RebuildDb:
                 _put(target, self._found_places(rescan, ledger_dir, wanted, counts))
                 _put(target, self._unreadable(rescan, old, wanted, target, counts))
                 counts.entries = _count(target)
-                lacking = self._lacking(journalled, wanted, target)
+                lacking = _lacking(journalled, wanted, target)
                 if limbo := wanted if rescan.damaged else lacking:
                     self._put_into_limbo(index_dir / layout.LEDGERS, limbo)
                     self._ask_for_check()
@@ -148,34 +148,6 @@ class RebuildDb:
             tuple(sorted(lacking)),
             tuple(rescan.damaged),
         )
-
-    def _before_marks(self, rescan: Rescan) -> JournalTail:
-        """Return the entries that journals have before their marks, so that a log must have them.
-
-        A start replays none of these.
-        """
-        found = JournalTail()
-        stored = marks(self.files, self.found.ledger_dirs, len(self.found.journals))
-        for directory, mark in zip(self.found.journal_dirs, stored, strict=True):
-            for path, record in rescan.journal_records(directory):
-                place = LastMark(journal_id(path.name) or 0, record.offset)
-                if place < mark and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
-                    found.add(record)
-        return found
-
-    @staticmethod
-    def _lacking(journalled: JournalTail, wanted: set[int], target: KeyValues) -> set[int]:
-        """Return the ledgers with entries that a journal has and ``target`` lacks: a lost log."""
-        lacking = set()
-        for ledger_id in wanted & journalled.ledgers.keys():
-            for first, last in journalled.ledgers[ledger_id].ranges:
-                entries = iter(range(first, last + 1))
-                while some := list(islice(entries, READ_AT_ONCE)):
-                    if None in target.get_many(
-                        [layout.location_key(ledger_id, one) for one in some]
-                    ):
-                        lacking.add(ledger_id)
-        return lacking
 
     def _stored_ledgers(self, index_dir: Path) -> Iterator[int]:
         path = index_dir / layout.LEDGERS
@@ -409,6 +381,33 @@ class RebuildDb:
         else:
             self.files.rename(temporary, path)
         self.files.sync_dir(path.parent)
+
+
+def _before_marks(rescan: Rescan, bookie: Directories) -> JournalTail:
+    """Return the entries that journals have before their marks, so that a log must have them.
+
+    A start replays none of these.
+    """
+    found = JournalTail()
+    stored = marks(rescan.files, bookie.ledger_dirs, len(bookie.journals))
+    for directory, mark in zip(bookie.journal_dirs, stored, strict=True):
+        for path, record in rescan.journal_records(directory):
+            place = LastMark(journal_id(path.name) or 0, record.offset)
+            if place < mark and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
+                found.add(record)
+    return found
+
+
+def _lacking(journalled: JournalTail, wanted: set[int], target: KeyValues) -> set[int]:
+    """Return the ledgers with entries that a journal has and ``target`` lacks: a lost log."""
+    lacking = set()
+    for ledger_id in wanted & journalled.ledgers.keys():
+        for first, last in journalled.ledgers[ledger_id].ranges:
+            keys = (layout.location_key(ledger_id, one) for one in range(first, last + 1))
+            while some := list(islice(keys, READ_AT_ONCE)):
+                if None in target.get_many(some):
+                    lacking.add(ledger_id)
+    return lacking
 
 
 @attrs.define
