@@ -1,1 +1,1 @@
-"""Settings: their declaration, the files they are read from, and the client's own."""
+"""Settings: their declaration, their files, and the client's settings."""

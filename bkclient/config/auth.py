@@ -1,7 +1,7 @@
 """The settings of a client's authentication, by Java's keys.
 
-Agrees with BookKeeper 4.18.0, SASLClientProviderFactory. ``saslJaasConfigFile`` is ours:
-Java is told as a system property.
+Agrees with BookKeeper 4.18.0, SASLClientProviderFactory. Only bkclient has ``saslJaasConfigFile``:
+Java has a system property.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _no_client_factory(name: str) -> str | None:
     return None if simple_name(name) in {"", SASL_CLIENT} else f"is not offered; {SASL_CLIENT} is"
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class JaasConfig:
-    """Where names and passwords are: for bookies, and for ZooKeeper."""
+    """The files with names and passwords, for bookies and for ZooKeeper."""
 
     jaas_path: str = setting(
         "",
@@ -36,9 +36,9 @@ class JaasConfig:
     )
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class ClientAuthConfig(JaasConfig):
-    """How a client shows who it is."""
+    """The settings of a client's authentication."""
 
     client_auth_factory: str = setting(
         "",
@@ -73,11 +73,11 @@ class ClientAuthConfig(JaasConfig):
 
     @property
     def has_sasl(self) -> bool:
-        """Whether bookies are told who we are."""
+        """True if the client authenticates to bookies."""
         return simple_name(self.client_auth_factory) == SASL_CLIENT
 
     @property
     def jaas_section(self) -> str:
-        """The section that counts."""
+        """The section in effect."""
         is_system = self.client_role == "system"
         return self.jaas_auditor_section if is_system else self.jaas_client_section

@@ -1,7 +1,7 @@
 """The settings of a client, by Java's keys (BookKeeper 4.18.0, ClientConfiguration).
 
-``MetadataConfig`` is what clients and bookies have in common: where the cluster's metadata is, and
-the largest frame. Times keep the unit that their key has in a file, and the name says it.
+``MetadataConfig`` has the settings of both clients and bookies: the metadata service, and the
+largest frame. Times keep the unit that their key has in a file, as the name says.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
 
 _INT_MAX: Final = 2**31 - 1
-"""The most that a socket's option can hold."""
+"""The largest value of a socket option."""
 
 
 @attrs.frozen(kw_only=True)
 class KeepAlive:
-    """When TCP notices that a peer is gone; 0 or less leaves it to the system.
+    """TCP's detection of a lost peer; 0 or less means the system's value.
 
-    So is what the system does not offer, or refuses: only Linux has a limit on what is not
-    confirmed, and it takes times up to 32,767 s and 127 probes.
+    A value that the system does not support or refuses is ignored: only Linux limits the time of
+    unconfirmed data, and it accepts up to 32,767 s and 127 probes.
     """
 
     idle_s: int = -1
@@ -39,7 +39,7 @@ class KeepAlive:
     unconfirmed_ms: int = 0
 
     def apply(self, sock: socket.socket) -> None:
-        """Set it on a connection, or on a listening socket: Linux hands it on to the accepted."""
+        """Apply it to a connection or a listening socket, from which Linux copies it."""
         for name, value in (
             ("TCP_KEEPIDLE", self.idle_s),
             ("TCP_KEEPINTVL", self.interval_s),
@@ -54,7 +54,7 @@ class KeepAlive:
 
 
 def _log() -> Any:
-    """Return where to warn; settings are read by those, too, who have no use for Twisted."""
+    """Return the logger; imported here, because some readers of settings do not use Twisted."""
     from twisted.logger import Logger
 
     return Logger()
@@ -66,7 +66,7 @@ FACTORIES: Final = {
     "LegacyHierarchicalLedgerManagerFactory": "hierarchical",
     "LongHierarchicalLedgerManagerFactory": "longhierarchical",
 }
-"""Java's ledger manager classes by their simple name, and the short name each has in a URI."""
+"""Java's ledger manager classes by their simple name, with the short name in a URI."""
 
 RANDOM: Final = "DefaultEnsemblePlacementPolicy"
 RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
@@ -100,7 +100,7 @@ def _unserved_scheme(uri: str | None) -> str | None:
 
 
 def _chroot_problems(uri: str) -> Iterator[SettingFinding]:
-    """Warn of a URI of Pulsar's that ends as BookKeeper's do, where Pulsar means a chroot."""
+    """Warn about a Pulsar URI that ends like BookKeeper's, where Pulsar means a chroot."""
     ledgers = 2 * LEDGERS_ROOT
     if uri.lower().startswith(PREFIX) and as_zookeeper_uri(uri).endswith(ledgers):
         yield SettingFinding(
@@ -120,7 +120,7 @@ def _unknown_factory(java_class: str | None) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class MetadataConfig(JaasConfig):
-    """Where the cluster's metadata is, and what clients and bookies must agree on."""
+    """The metadata service, and settings in which clients and bookies must agree."""
 
     metadata_service_uri: str | None = setting(
         None,
@@ -203,9 +203,9 @@ class MetadataConfig(JaasConfig):
 
     @property
     def service_uri(self) -> str | None:
-        """The metadata service, by whichever keys it was given; ``None`` when by none.
+        """The URI of the metadata service, from any of its keys; ``None`` without one.
 
-        A URI of Pulsar's is given as ZooKeeper's.
+        A Pulsar URI becomes a ZooKeeper URI.
         """
         if self.metadata_service_uri is not None:
             return as_zookeeper_uri(self.metadata_service_uri)
@@ -214,7 +214,7 @@ class MetadataConfig(JaasConfig):
         return f"zk+{self._layout}://{';'.join(self.zk_servers)}{self.zk_ledgers_root_path}"
 
     def cross_check(self) -> Iterator[SettingFinding]:
-        """Say so when ``zkServers`` names other servers than the URI, which wins."""
+        """Warn if ``zkServers`` names other servers than the URI, which wins."""
         uri = self.metadata_service_uri
         if uri is None:
             return
@@ -248,7 +248,7 @@ SHARED_OTHER_KEYS: Final = (
     ),
     *ignored("TLS is always OpenSSL's", "tlsProvider=OpenSSL"),
 )
-"""Keys without effect, of bookies and clients."""
+"""Keys of bookies and clients that have no effect."""
 
 
 @attrs.frozen(kw_only=True)
@@ -680,9 +680,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     )
 
     def cross_check(self) -> Iterator[SettingFinding]:
-        """Give what the metadata's settings say, and what is wrong with those of placement.
+        """Yield the findings about metadata, placement and time-outs.
 
-        And that writers end before who is silent is noticed, and can be replaced.
+        One finding is that writers end before a silent bookie is noticed and can be replaced.
         """
         yield from super().cross_check()
         yield from self.tls_problems()
@@ -699,9 +699,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
             )
 
     def placement_faults(self) -> Iterator[SettingFinding]:
-        """Return the settings of a placement policy that Java refuses when a client starts.
+        """Yield settings of a placement policy with which Java's client refuses to start.
 
-        Our client starts, and fails when it has to choose a bookie.
+        bkclient starts, and fails when it must choose a bookie.
         """
         regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
         if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
@@ -729,7 +729,10 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
 
     @property
     def durable_regions_min(self) -> int:
-        """Regions an ack quorum must span with region-aware placement; 0 is any number."""
+        """The regions that an ack quorum must span with region-aware placement.
+
+        0 for any number.
+        """
         return self.regions_for_durability_min if self.regions_to_write else 0
 
     @property
@@ -744,7 +747,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
 
     @property
     def keepalive_times(self) -> KeepAlive:
-        """When the system finds out that a bookie is gone."""
+        """TCP's detection of a lost bookie."""
         return KeepAlive(
             idle_s=self.tcp_keepalive_idle_s,
             interval_s=self.tcp_keepalive_interval_s,
@@ -754,13 +757,13 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
 
     @property
     def speculative_first_ms(self) -> int:
-        """When to ask a second bookie for an entry; 0 is never."""
+        """The time after which a second bookie is asked for an entry; 0 is never."""
         first = self._speculative_first_ms
         return max(0, self.speculative_read_timeout_ms if first is None else first)
 
     @property
     def speculative_max_ms(self) -> int:
-        """Longest pause before another bookie is asked."""
+        """The longest pause before another bookie is asked."""
         longest = self._speculative_max_ms
         longest = self.speculative_read_timeout_ms if longest is None else longest
         return max(self.speculative_first_ms, longest)

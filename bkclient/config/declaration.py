@@ -1,4 +1,4 @@
-"""The declaration of a setting: its key, its type, what is allowed, and how its text is read.
+"""The declaration of a setting: its key, type, allowed values, and parser.
 
 ``setting()`` makes an attribute of a settings class (see ``bkclient.config.settings``);
 ``declared`` returns the declarations of a class, with the types of their annotations resolved.
@@ -21,7 +21,7 @@ import attrs
 T = TypeVar("T")
 
 MASKED: Final = "********"
-"""What is shown of a secret."""
+"""The text shown in place of a secret."""
 
 _SECRET_WORDS: Final = re.compile(r"pas+(w|phr)|pwd|secr|tok[en]|cred", re.IGNORECASE)
 _METADATA: Final = "bkclient.setting"
@@ -34,8 +34,8 @@ _INT64_MAX: Final = 2**63 - 1
 def is_secret_key(key: str) -> bool:
     """Return whether a key's name marks its value as a secret.
 
-    The path of a secret's file is not one. For keys that are not declared here: Java's bookies
-    give their settings away as they are.
+    The path of a secret's file is not a secret. For keys that are not declared here: Java's bookies
+    show all their settings.
     """
     names_a_file = re.search(r"(path|file)$", key, re.IGNORECASE)
     return not names_a_file and bool(_SECRET_WORDS.search(key))
@@ -43,10 +43,10 @@ def is_secret_key(key: str) -> bool:
 
 @attrs.frozen
 class OtherKey:
-    """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
+    """Keys, by name or ``fnmatch`` pattern, that a settings class knows and does not use.
 
-    ``doc`` says why they have no effect. An empty value is not reported, nor is Java's ``default``.
-    With ``instead``, a name that is not read, and the right one. With ``risky``, a warning.
+    ``doc`` is the reason. An empty value is not reported, nor is Java's ``default``. ``instead`` is
+    the right name of a key that is not read. With ``risky``, the finding is a warning.
     """
 
     pattern: str
@@ -64,43 +64,45 @@ def ignored(doc: str, *patterns: str) -> tuple[OtherKey, ...]:
 
 @attrs.frozen(kw_only=True)
 class Spec:
-    """What is said of a setting, beside its default."""
+    """The properties of a setting, except its default."""
 
     key: str
     """The name in a file."""
     doc: str
     """One or two sentences for the operator."""
     unit: str = ""
-    """As printed: ``entries/s``; by default what the attribute's name ends with (``ms``, ``s``,
-    ``bytes``, also before ``_max`` or ``_min``)."""
+    """The unit in print, such as ``entries/s``.
+
+    By default the end of the attribute's name (``ms``, ``s``,
+    ``bytes``, also before ``_max`` or ``_min``).
+    """
     group: str = ""
-    """The heading it is listed under; the last one given goes on when empty."""
+    """The heading in lists; if empty, the heading of the setting before."""
     aliases: tuple[str, ...] = ()
     """Older names, used if ``key`` is not set."""
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
-    """The only texts allowed."""
+    """The only allowed texts."""
     default_text: str | None = None
-    """How to print a default that depends on something else."""
+    """The text of a default that depends on other settings."""
     secret: bool = False
     """Never print the value."""
     reloads: bool = False
-    """A process that runs takes another value when it is told to read its settings again."""
+    """A running process applies a new value when it reads its settings again."""
     parse: Callable[[str], Any] | None = None
-    """Text to value where the annotation's type cannot say it; raises ``ValueError``."""
+    """Parses the text if the annotation's type is not enough; raises ``ValueError``."""
     risky: Callable[[Any], str | None] | None = None
-    """The reason to warn about a value, or ``None``."""
+    """Returns the reason to warn about a value, or ``None``."""
     refuse: Callable[[Any], str | None] | None = None
-    """The reason not to start with a value, or ``None``."""
+    """Returns the reason not to start with a value, or ``None``."""
 
 
 def setting(default: T, **said: Any) -> T:
     """Declare one attribute of a settings class; ``said`` are the attributes of its ``Spec``.
 
-    ``default`` is used where the key is not set; its type is the attribute's annotation, one of
-    bool, int, float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of these or
-    ``None``.
+    ``default`` applies if the key is not set. The type is the attribute's annotation: bool, int,
+    float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of these or ``None``.
     """
     spec = Spec(**said)
     field: T = attrs.field(default=default, metadata={_METADATA: spec}, repr=not spec.secret)
@@ -108,7 +110,7 @@ def setting(default: T, **said: Any) -> T:
 
 
 def value_text(value: object) -> str:
-    """Return ``value`` as it would stand in a file."""
+    """Return ``value`` as written in a file."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -127,8 +129,8 @@ def value_text(value: object) -> str:
 class DeclaredSetting:
     """A setting with its attribute and resolved type.
 
-    An attribute ``_x`` is given as ``x`` to the constructor; a property ``x`` then gives the
-    value in effect.
+    The constructor takes an attribute ``_x`` as ``x``; a property ``x`` then returns the value in
+    effect.
     """
 
     name: str
@@ -170,7 +172,7 @@ class DeclaredSetting:
         return {int: "a whole number", float: "a number"}.get(self.type, "")
 
     def convert(self, text: str) -> Any:
-        """Return the value ``text`` stands for; raise ``ValueError`` with the reason."""
+        """Return the value of ``text``; raise ``ValueError`` with the reason."""
         if self.spec.choices and text not in self.spec.choices:
             raise ValueError("is not one of the allowed values")
         if self.spec.parse is not None:

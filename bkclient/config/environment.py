@@ -1,4 +1,4 @@
-"""Settings in the environment: ``BK_<key>`` variables, as the Java container scripts have them."""
+"""Settings in the environment: ``BK_<key>`` variables, as in Java's container scripts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from bkclient.config.settings import known_keys
 
 
 def settings_of_environment(environ: Mapping[str, str], *classes: type) -> dict[str, str]:
-    """Return what ``BK_<key>`` variables set.
+    """Return the settings in ``BK_<key>`` variables.
 
-    ``BK_`` and a word in capitals (``BK_HOME``) is not a setting; any other name that no class
+    ``BK_`` and a word in capitals (``BK_HOME``) is not a setting. Any other name that no class
     knows is passed on, so that ``load`` can warn about it.
     """
     known = frozenset().union(*(known_keys(cls) for cls in classes))

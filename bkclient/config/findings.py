@@ -1,4 +1,4 @@
-"""Findings: what is not as it should be. Those of settings, and the error that refuses them."""
+"""Findings about settings, disks and clusters, and the error that refuses settings."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from wire.control_characters import printable
 from wire.errors import BookKeeperError
 
 MESSAGE_CHARS_MAX: Final = 1000
-"""A longer message about a setting is cut where it is shown."""
+"""A longer message about a setting is cut in output."""
 
 
 class Severity(enum.Enum):
-    """How bad a finding is, the worst first; the value is what people read.
+    """The severity of a finding, the worst first; the value is the word in output.
 
-    A cluster's findings are losses, risks, troubles and notes, those of settings errors, warnings
-    and notes, those of a bookie's disks problems, warnings and notes.
+    A cluster's findings are losses, risks, troubles and notes; those of settings are errors,
+    warnings and notes; those of a bookie's disks are problems, warnings and notes.
     """
 
     LOSS = "loss"
     """Entries cannot be read now, or are about to be deleted."""
     RISK = "risk"
-    """One more failure can lose something, or nothing would repair it."""
+    """One more failure can lose something, or nothing would repair a failure."""
     TROUBLE = "trouble"
-    """It works, but not as it should."""
+    """The cluster works, but not as it should."""
     ERROR = "error"
     """The settings are refused."""
     PROBLEM = "problem"
     """Something is lost or cannot be read, or the bookie will not start."""
     WARNING = "warning"
-    """All can be read and used, but not as it should be."""
+    """Everything can be read and used, but not as it should be."""
     NOTE = "note"
-    """Good to know; nothing has to be done at once."""
+    """No action is needed now."""
 
     @property
     def rank(self) -> int:
-        """Its place in the order: 0 is the worst."""
+        """The place in the order: 0 is the worst."""
         return _ORDER[self]
 
 
@@ -48,9 +48,9 @@ _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 @attrs.frozen
 class Finding:
-    """One thing that is not as it should be; its classes say of what.
+    """One finding; its subclasses add its subject.
 
-    ``kind`` is a stable word for programs, ``fix`` the command that repairs it, or what to do.
+    ``kind`` is a stable word for programs, ``fix`` the command or advice that repairs it.
     """
 
     severity: Severity
@@ -60,24 +60,24 @@ class Finding:
 
 
 class FindingKind(str, enum.Enum):
-    """What is odd about a key of the settings."""
+    """The kind of a finding about a key."""
 
     UNKNOWN = "unknown"
     IGNORED = "ignored"
-    """Accepted without effect."""
+    """The key is accepted without effect."""
     RISKY = "risky"
     CUT = "cut"
     """Only the first of several values counts, as in Java."""
     REFERENCE = "reference"
-    """A ``${…}`` that means nothing."""
+    """A ``${…}`` cannot be resolved."""
     INVALID = "invalid"
     REFUSED = "refused"
-    """A legal value we cannot provide, where going on without would lose safety."""
+    """A valid value is not supported, and ignoring it would lose safety."""
 
 
 @attrs.frozen
 class SettingFinding(Finding):
-    """A finding about one key. ``value`` is the text as it was given."""
+    """A finding about one key. ``value`` is its text as given."""
 
     key: str
     origin: Origin | None = None
@@ -102,10 +102,10 @@ def invalid(key: str, message: str) -> SettingFinding:
 
 
 class ConfigError(BookKeeperError):
-    """The settings cannot be used as they are.
+    """The settings cannot be used.
 
-    ``finding`` is the first reason, with its key, value, origin and what is allowed; ``findings``
-    are all that were found, warnings included.
+    ``finding`` is the first reason, with key, value, origin and allowed values; ``findings`` are
+    all findings, including warnings.
     """
 
     exit_status: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-r"""A JAAS file, which Java's peers keep names and passwords in.
+r"""JAAS files, which contain names and passwords for Java's programs.
 
     BookKeeper {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -32,20 +32,20 @@ _KERBEROS: Final = "Krb5LoginModule"
 
 @attrs.frozen
 class LoginModule:
-    """One entry of a section: its class, and its options, which may hold passwords."""
+    """One entry of a section: its class and its options, which may contain passwords."""
 
     name: str
     options: Mapping[str, str] = attrs.field(repr=False)
 
     @property
     def is_kerberos(self) -> bool:
-        """Whether it logs in by Kerberos."""
+        """True if the module uses Kerberos."""
         return self.name.rpartition(".")[2] == _KERBEROS
 
 
 @attrs.frozen
 class Login:
-    """Who to be, for a client."""
+    """The name and password of a client."""
 
     user: str
     password: str = attrs.field(repr=False)
@@ -55,10 +55,10 @@ class JaasFile:
     """The sections of one file."""
 
     def __init__(self, path: str, text: str) -> None:
-        """Read ``text``; ``path`` is for messages.
+        """Parse ``text``; ``path`` is for messages.
 
         Raises:
-            SecurityError: it is not a JAAS file; its line is named.
+            SecurityError: the text is not a JAAS file; the error names the line.
         """
         self.path = path
         self._sections = dict(_Reader(path, text).sections())
@@ -67,10 +67,10 @@ class JaasFile:
         return section in self._sections
 
     def users(self, section: str) -> dict[str, str]:
-        """Return the passwords of those that may log in, by name: what ``user_NAME="…"`` says.
+        """Return the passwords of a server's users by name, from options ``user_NAME="…"``.
 
         Raises:
-            SecurityError: there is no such section, it is for Kerberos, or it names no user.
+            SecurityError: the section is missing, is for Kerberos, or names no user.
         """
         found: dict[str, str] = {}
         for module in self._modules(section):
@@ -82,10 +82,10 @@ class JaasFile:
         return found
 
     def login(self, section: str) -> Login:
-        """Return who to be: what ``username`` and ``password`` say.
+        """Return a client's login, from the options ``username`` and ``password``.
 
         Raises:
-            SecurityError: there is no such section, it is for Kerberos, or it lacks one of them.
+            SecurityError: the section is missing, is for Kerberos, or lacks an option.
         """
         for module in self._modules(section):
             if {"username", "password"} <= module.options.keys():
@@ -108,10 +108,10 @@ class JaasFile:
 
 
 def read_jaas(path: str) -> JaasFile:
-    """Return what is in a file.
+    """Return the content of a file.
 
     Raises:
-        SecurityError: it cannot be read, or is not a JAAS file.
+        SecurityError: the file cannot be read, or is not a JAAS file.
     """
     if not path:
         raise SecurityError(
@@ -127,7 +127,7 @@ def read_jaas(path: str) -> JaasFile:
 
 
 class _Reader:
-    """The tokens of a file, taken one after the other."""
+    """The tokens of a file, in order."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path, self._text = path, text
@@ -161,7 +161,7 @@ class _Reader:
 
     def _fail(self, wanted: str, found: str | None) -> NoReturn:
         line = self._text.count("\n", 0, self._at) + 1
-        # The text found instead may be half a password, and is not shown.
+        # The text may be half a password, so it is not shown.
         what = "the file ends" if found is None else "there is something else"
         raise SecurityError(f"{self._path}:{line}: {wanted} is missing; {what}")
 

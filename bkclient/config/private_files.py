@@ -22,7 +22,7 @@ SECRET_FILES: Final = frozenset(
 
 
 def open_to_others(config: Any) -> Iterator[SettingFinding]:
-    """Warn of each file with a secret that a setting names and that other users may read."""
+    """Warn about each secret file in the settings that other users may read."""
     for one in declared(type(config)):
         path = getattr(config, one.argument, None) if one.spec.key in SECRET_FILES else None
         problem = problem_of(path) if path else None
@@ -33,11 +33,11 @@ def open_to_others(config: Any) -> Iterator[SettingFinding]:
 
 
 def changeable_by_others(path: str) -> Iterator[SettingFinding]:
-    """Warn of a settings file that other users may change: settings name programs to run."""
+    """Warn about a settings file that other users may change: settings name programs to run."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
-        return  # What reads it says so.
+        return  # The reader of the file reports this error.
     if stat.S_ISREG(mode) and mode & stat.S_IWOTH:
         message = (
             f"has mode {stat.S_IMODE(mode):04o}: every user of this host can change it;"
@@ -47,11 +47,11 @@ def changeable_by_others(path: str) -> Iterator[SettingFinding]:
 
 
 def problem_of(path: str) -> str | None:
-    """Return what other users can do to a file with a secret, and how to stop it; else None."""
+    """Return what other users can do to a secret file, with a remedy; else None."""
     try:
         found = os.stat(path)  # noqa: PTH116 -- pathlib costs bkctl its start time
     except OSError:
-        return None  # What needs the file says so.
+        return None  # The user of the file reports this error.
     can = "change" if found.st_mode & stat.S_IWOTH else "read"
     if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
         mode = stat.S_IMODE(found.st_mode)

@@ -29,16 +29,16 @@ from wire.errors import BookKeeperError
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 INCLUDES_MAX: Final = 100
-"""Files that one file includes, and those include, and so on."""
+"""Files that one file may include, directly and indirectly."""
 
 INCLUDE_DEPTH_MAX: Final = 16
-"""How deep files may include each other; deeper is taken for a circle."""
+"""The depth of includes above which they count as a circle."""
 
 EXPANSIONS_MAX: Final = 64
-"""How many ``${…}`` one value may take; more is taken for a circle."""
+"""The number of ``${…}`` in one value above which they count as a circle."""
 
 UNKNOWN: Final = "?"
-"""What Java says of a user who has no name, or no home."""
+"""Java's text for a user without a name or home."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
@@ -48,7 +48,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
 
 @attrs.frozen
 class Origin:
-    """Where a value was set: a line of a file, a variable of the environment, or an option."""
+    """The place where a value was set: a line of a file, an environment variable, or an option."""
 
     source: str
     line: int | None = None
@@ -68,7 +68,7 @@ class PropertiesError(BookKeeperError):
 
     @classmethod
     def of_option(cls, option: str, message: str) -> PropertiesError:
-        """Return the error of an option that cannot be understood."""
+        """Return the error of an invalid option."""
         return cls(message, Origin(option))
 
 
@@ -82,7 +82,7 @@ class Value:
 
 @attrs.frozen
 class Property:
-    """What is set for one key: ``statements`` has one list of values a statement, oldest first."""
+    """The values of one key; ``statements`` has a list of values for each statement, in order."""
 
     key: str
     statements: tuple[tuple[Value, ...], ...]
@@ -93,23 +93,23 @@ class Property:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values of all statements, as Java's ``getList`` has them."""
+        """All values of all statements, as in Java's ``getList``."""
         return tuple(value for statement in self.statements for value in statement)
 
 
 @attrs.frozen
 class Properties:
-    """Keys and their values in order of appearance, and what ``${env:}`` and ``${sys:}`` mean."""
+    """Keys and their values in order of appearance, with values for ``${env:}`` and ``${sys:}``."""
 
     entries: Mapping[str, Property] = _NOTHING  # type: ignore[assignment]  # empty either way
     environ: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
     system: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
 
     def override(self, settings: Mapping[str, str], source: str) -> Properties:
-        """Return these properties with ``settings`` in place of what the keys had.
+        """Return these properties with ``settings`` in place of earlier values.
 
-        The texts are split and unescaped as in a file. ``source`` is named in errors; where it
-        contains ``{key}`` that becomes the key, as in ``"BK_{key} in the environment"``.
+        The texts are split and unescaped as in a file. Errors name ``source``, in which ``{key}``
+        becomes the key, as in ``"BK_{key} in the environment"``.
         """
         entries = dict(self.entries)
         for key, text in settings.items():
@@ -118,10 +118,10 @@ class Properties:
         return attrs.evolve(self, entries=MappingProxyType(entries))
 
     def expand(self, value: Value) -> str:
-        """Return the text of ``value`` with its ``${…}``; those that mean nothing are left.
+        """Return the text of ``value`` with its ``${…}`` expanded; unknown ones stay.
 
         Raises:
-            PropertiesError: the references run in a circle.
+            PropertiesError: the references form a circle.
         """
         text = value.text
         for _ in range(EXPANSIONS_MAX):
@@ -152,13 +152,13 @@ def parse_properties(
     system: Mapping[str, str] = _NOTHING,
     include: Callable[[str, Origin], tuple[str, str]] | None = None,
 ) -> Properties:
-    """Return what ``text`` sets.
+    """Return the settings in ``text``.
 
-    ``include`` gets the name in an ``include`` line and gives the source name and the text to read
-    in its place; without it an ``include`` line is an error.
+    ``include`` gets the name in an ``include`` line and returns the source name and the text to
+    read in its place; without it an ``include`` line is an error.
 
     Raises:
-        PropertiesError: a malformed escape, or an include that cannot be followed.
+        PropertiesError: an invalid escape, or an include that cannot be read.
     """
     statements: dict[str, list[tuple[Value, ...]]] = {}
     _collect(text, source, include, statements, 0)
@@ -169,9 +169,9 @@ def parse_properties(
 def read_properties(
     path: Path, *, environ: Mapping[str, str] = _NOTHING, system: Mapping[str, str] | None = None
 ) -> Properties:
-    """Read a file and what it includes; names in ``include`` are relative to the file they are in.
+    """Read a file and its includes; names in ``include`` are relative to the including file.
 
-    Files are UTF-8; one that is not is taken for ISO 8859-1, as Java takes all of them.
+    Files are UTF-8; a file that is not counts as ISO 8859-1, as in Java.
 
     Raises:
         PropertiesError: a file is missing, unreadable, or breaks the syntax.
@@ -194,9 +194,9 @@ def read_properties(
 
 
 def user_name() -> str:
-    """Return the name of the user who runs this; as Java, ``?`` for one without.
+    """Return the name of the process's user; ``?`` without one, as in Java.
 
-    In containers a user is often nothing but a number. What the environment says is not asked.
+    In containers a user often has only a number. The environment is ignored.
     """
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -205,7 +205,7 @@ def user_name() -> str:
 
 
 def java_system_properties() -> Mapping[str, str]:
-    """Return the few of Java's system properties that have a meaning without Java."""
+    """Return Java's system properties that have a meaning without Java."""
     home = os.path.expanduser("~")  # noqa: PTH111 -- that one raises where there is none
     return {
         "user.name": user_name(),
@@ -256,7 +256,7 @@ def _collect(
 
 
 def _logical_lines(text: str, source: str) -> Iterator[tuple[str, Origin]]:
-    """Yield each statement and where it starts; comments within a continued one are skipped."""
+    """Yield each statement and its place; comments within a continued statement are skipped."""
     joined, started = "", 0
     for number, physical in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = physical.strip()
@@ -273,10 +273,10 @@ def _logical_lines(text: str, source: str) -> Iterator[tuple[str, Origin]]:
 
 
 def _split(text: str, origin: Origin) -> tuple[Value, ...]:
-    """Cut ``text`` at its unescaped commas; there is always at least one value, perhaps empty."""
+    """Split ``text`` at its unescaped commas into at least one value, which may be empty."""
     parts = re.findall(r"((?:\\.|[^\\,])*\\?)(,|$)", text, re.DOTALL)
     if len(parts) > 1 and not parts[-2][1]:
-        parts.pop()  # The pattern also matches the nothing after the last part.
+        parts.pop()  # The pattern also matches the empty text after the last part.
     texts = [_unescape(part.strip(), origin) for part, _ in parts]
     return tuple(Value(part, origin) for part in texts)
 
@@ -302,16 +302,16 @@ def _unescape(text: str, origin: Origin) -> str:
 PIECE_BYTES: Final = 64 * 1024
 
 WRITER_WAIT_S: Final = 2.0
-"""How long a pipe may have no writer. A shell may start the writer after the reader."""
+"""Seconds that a pipe may have no writer: a shell may start the writer after the reader."""
 
 
 def read_at_most(path: str, bytes_max: int, writer_wait_s: float = WRITER_WAIT_S) -> bytes:
     """Return the content of a file, up to one byte more than ``bytes_max``.
 
-    A pipe that a process has open for writing is read to its end, however long that takes.
+    A pipe with a writer is read to its end, however long that takes.
 
     Raises:
-        OSError: the file cannot be read, or is a pipe that no process writes to (``EPIPE``).
+        OSError: the file cannot be read, or is a pipe without a writer (``EPIPE``).
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -322,7 +322,7 @@ def read_at_most(path: str, bytes_max: int, writer_wait_s: float = WRITER_WAIT_S
             try:
                 piece = os.read(number, min(PIECE_BYTES, bytes_max + 1 - len(data)))
             except BlockingIOError:
-                is_waited_for = True  # There is a writer.
+                is_waited_for = True  # The pipe has a writer.
                 poll.poll()
                 continue
             if not piece and is_pipe and not (data or is_waited_for):

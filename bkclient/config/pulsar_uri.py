@@ -1,8 +1,8 @@
-"""Pulsar's metadata service URIs, as the ZooKeeper URIs that name the same znodes.
+"""Pulsar's metadata service URIs, converted to the ZooKeeper URIs of the same znodes.
 
-Agrees with Pulsar 4.0, AbstractMetadataDriver and MetadataStoreFactoryImpl: behind
-``metadata-store:`` is the address of a metadata store. A path after ZooKeeper's servers is a
-chroot, and the ledgers are at ``/ledgers`` below it, whatever the path is.
+Agrees with Pulsar 4.0, AbstractMetadataDriver and MetadataStoreFactoryImpl: ``metadata-store:``
+precedes the address of a metadata store. A path after ZooKeeper's servers is a chroot, and the
+ledgers are always at ``/ledgers`` below it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STORE: Final = re.compile(
 
 
 def unserved_store(uri: str) -> str | None:
-    """Return what a URI of Pulsar's keeps its metadata in, if that is not ZooKeeper."""
+    """Return the kind of store of a Pulsar URI, if it is not ZooKeeper."""
     store = _store(uri)
     return None if store in {None, "zk"} else _OTHER_STORES.get(store or "", store)
 
@@ -36,7 +36,7 @@ def as_zookeeper_uri(uri: str) -> str:
     """Return the ``zk+hierarchical://`` URI of a ``metadata-store:zk:`` URI; others unchanged.
 
     Raises:
-        IncorrectParameterError: the metadata is kept in something else than ZooKeeper.
+        IncorrectParameterError: the store is not ZooKeeper.
     """
     if not uri.lower().startswith(PREFIX):
         return uri
@@ -55,6 +55,6 @@ def as_zookeeper_uri(uri: str) -> str:
 
 
 def _store(uri: str) -> str | None:
-    """Return the kind of store that a URI of Pulsar's names; without one it is ZooKeeper."""
+    """Return the kind of store in a Pulsar URI; ZooKeeper without one."""
     match = _STORE.match(uri)
     return (match.group(1) or match.group(2)).lower() if match else None

@@ -1,14 +1,14 @@
-"""Settings: one typed declaration of a key feeds the parser and the man page.
+"""Settings: one typed declaration of a key for the parser and the man page.
 
 A settings class is an ``attrs.frozen(kw_only=True)`` class whose attributes are made by
-``setting()``. ``load`` fills one from properties and says what it found odd; the man page reads the
+``setting()``. ``load`` makes an instance from properties, with findings; the man page reads the
 same declarations. Keys and meanings are Java's (BookKeeper 4.18.0, ServerConfiguration and
 ClientConfiguration), so that existing files load.
 
 A class may also have
 
-* ``other_keys``, a ``ClassVar`` of ``OtherKey``: keys it knows and does not use;
-* ``cross_check()``, giving a ``SettingFinding`` for each pair of values that do not go together.
+* ``other_keys``, a ``ClassVar`` of ``OtherKey``: keys that it knows and does not use;
+* ``cross_check()``, which yields a ``SettingFinding`` for values that contradict each other.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from bkclient.config.properties import Properties, Property, Value
 T = TypeVar("T")
 
 HINTS_MAX: Final = 50
-"""Each search for the key that an unknown one may stand for takes a millisecond."""
+"""Unknown keys for which a similar key is searched; each search takes a millisecond."""
 
 KEY_CHARS_MAX: Final = 200
-"""A longer key is like no other."""
+"""A longer key has no similar key."""
 
 _NOT_SET: Final = "null"
-"""A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
+"""The text for a value that is not set, in the sample files of BookKeeper and Pulsar."""
 
 
 @cache
@@ -57,17 +57,17 @@ def known_keys(cls: Any) -> frozenset[str]:
 def load(
     cls: type[T], properties: Properties, *, also: Iterable[type] = (), strict: bool = False
 ) -> tuple[T, Findings]:
-    """Return the settings and what is odd about them.
+    """Return the settings and the findings about them.
 
     Args:
         cls: the settings class.
-        properties: what is set; the last word (command line over environment over file) is
-            ``Properties.override``'s business.
-        also: other settings classes whose keys may stand in the same file.
+        properties: the set values; ``Properties.override`` decides between command line,
+            environment and file.
+        also: other settings classes whose keys may be in the same file.
         strict: an unknown key is an error.
 
     Raises:
-        ConfigError: at least one value is refused; all findings are in it.
+        ConfigError: at least one value is refused; it has all findings.
     """
     loading = _Loading(cls, properties)
     values = {one.argument: value for one in loading.settings for value in loading.value_of(one)}
@@ -84,7 +84,7 @@ def load(
 
 
 def non_default_settings(config: object) -> tuple[tuple[str, str], ...]:
-    """Return key and text of every setting that has not its default; secrets are masked."""
+    """Return key and text of every setting that is not the default; secrets are masked."""
     return tuple(
         (one.spec.key, MASKED if one.spec.secret else value_text(getattr(config, one.name)))
         for one in declared(type(config))
@@ -93,7 +93,7 @@ def non_default_settings(config: object) -> tuple[tuple[str, str], ...]:
 
 
 def setting_origins(cls: type, properties: Properties) -> dict[str, str]:
-    """Return where each setting that is set comes from, by its key."""
+    """Return the origin of each setting that is set, by its key."""
     found = {}
     for one in declared(cls):
         set_as = (properties.entries.get(name) for name in (one.spec.key, *one.spec.aliases))
@@ -113,7 +113,7 @@ def settings_text(config: object) -> dict[str, str]:
 
 
 class _Patterns:
-    """Finds which pattern a key matches, in one search for all of them."""
+    """A search for the pattern that a key matches, for all patterns together."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         each = [f"({fnmatch.translate(one)})" for one in patterns]
@@ -131,7 +131,7 @@ def _patterns(*classes: Any) -> _Patterns:
 
 
 class _Loading:
-    """One run of ``load``: where values are found, and the findings so far."""
+    """One run of ``load``, with its findings so far."""
 
     def __init__(self, cls: type, properties: Properties) -> None:
         self._cls, self.settings = cls, declared(cls)
@@ -148,7 +148,7 @@ class _Loading:
             raise ConfigError(self.findings())
 
     def value_of(self, one: DeclaredSetting) -> Iterator[Any]:
-        """Yield the value that is set; nothing where the default holds, or after an error."""
+        """Yield the set value; nothing if the default applies, or after an error."""
         prop = self._property(one.spec)
         if prop is None:
             return
@@ -172,7 +172,7 @@ class _Loading:
         yield value
 
     def check_other_keys(self, also: tuple[type, ...], *, strict: bool) -> None:
-        """Find keys that are not settings of the class: known without use, or unknown."""
+        """Report keys that are not settings of the class: known without effect, or unknown."""
         used = {key for one in self.settings for key in (one.spec.key, *one.spec.aliases)}
         others = frozenset().union(*map(known_keys, also))
         for prop in self._by_key.values():
@@ -185,7 +185,7 @@ class _Loading:
                 self._unknown(prop, known_keys(self._cls) | others, strict=strict)
 
     def add_placed(self, findings: Iterable[SettingFinding]) -> None:
-        """Add findings of a cross check, with the place where their key was set."""
+        """Add findings of a cross check, with the place of their key."""
         for found in findings:
             prop = self._by_key.get(found.key)
             origin = found.origin or (None if prop is None else prop.origin)
@@ -196,7 +196,7 @@ class _Loading:
         return next((self._by_key[key] for key in keys if key in self._by_key), None)
 
     def _texts(self, one: DeclaredSetting, prop: Property) -> list[str]:
-        """Return the texts that count, expanded; say so when Java would drop some."""
+        """Return the texts that count, expanded; report those that Java would drop."""
         if one.is_list:
             return [self._expanded(one.spec, prop, value) for value in prop.values]
         if len(prop.statements) > 1:

@@ -1,9 +1,9 @@
-"""The settings of TLS that both ends have, by Java's keys.
+"""The TLS settings of both ends, by Java's keys.
 
 Agrees with BookKeeper 4.18.0, AbstractConfiguration, ServerConfiguration, ClientConfiguration and
-TLSContextFactory. Where Java reads a list of versions or ciphers only up to its first comma, the
-whole list is taken here. ``bkclient.connection.security.tls_contexts`` reads the files, and again
-when they change.
+TLSContextFactory. Java reads a list of versions or ciphers only up to its first comma; this module
+reads the complete list. ``bkclient.connection.security.tls_contexts`` reads the files, and reads
+them again when they change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bkclient.config.declaration import setting
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""What is spoken; older ones are broken, and neither Java nor OpenSSL still has them on."""
+"""The supported versions; older ones are broken, and off in Java and OpenSSL."""
 
 _OLD_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _NEW_SUITE: Final = re.compile(r"TLS_(AES_128_GCM|AES_256_GCM|CHACHA20_POLY1305)_SHA(256|384)")
@@ -30,12 +30,12 @@ _OPENSSL_SUITE: Final = re.compile(r"[A-Z0-9]+(-[A-Z0-9]+)+")
 
 
 def split(listed: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in a setting: commas may have been escaped, as Java needs it."""
+    """Return the names in a setting, whose commas may be escaped, as Java requires."""
     return tuple(name.strip() for text in listed for name in text.split(",") if name.strip())
 
 
 def versions_refused(listed: Iterable[str]) -> str | None:
-    """Return what is wrong with a list of versions; old ones beside a new one are left out."""
+    """Return the fault of a list of versions; old versions beside a new one are ignored."""
     names = split(listed)
     unknown = [name for name in names if name not in {*VERSIONS, *_OLD_VERSIONS}]
     if unknown:
@@ -48,19 +48,19 @@ def versions_refused(listed: Iterable[str]) -> str | None:
 
 
 def versions(listed: Iterable[str]) -> tuple[str, ...]:
-    """Return the versions to speak, lowest first; all there are for an empty list."""
+    """Return the enabled versions, lowest first; all supported ones for an empty list."""
     names = split(listed)
     return tuple(name for name in VERSIONS if not names or name in names)
 
 
 def suites_refused(listed: Iterable[str]) -> str | None:
-    """Return what is wrong with a list of cipher suites."""
+    """Return the fault of a list of cipher suites."""
     unknown = [name for name in split(listed) if openssl_suite(name) is None]
     return f"names {', '.join(unknown)}, which is not a known cipher suite" if unknown else None
 
 
 def openssl_suite(name: str) -> str | None:
-    """Return OpenSSL's name of a suite; ``None`` for an unknown name, or one that neither offers.
+    """Return OpenSSL's name of a suite; ``None`` for an unknown or unsupported name.
 
     The suites of TLS 1.3 have the same name in both.
     """
@@ -82,11 +82,11 @@ def is_tls13(name: str) -> bool:
 
 
 FACTORY: Final = "TLSContextFactory"
-"""The simple name of Java's one TLS provider, which is what is offered here."""
+"""The simple name of Java's one TLS provider, which bkclient implements."""
 
 
 class StoreType(enum.Enum):
-    """The form of a file with keys or certificates."""
+    """The type of a file with keys or certificates."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -96,9 +96,9 @@ class StoreType(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class StoreFile:
-    """A file with keys or certificates, and its password or the file with it; ``""`` for none.
+    """A file with keys or certificates, and its password or password file; ``""`` for none.
 
-    ``key`` is the setting that names the file, for messages.
+    ``key`` is the setting with the file's name, for messages.
     """
 
     key: str
@@ -109,17 +109,17 @@ class StoreFile:
 
     @property
     def type_key(self) -> str:
-        """The setting that says its form."""
+        """The setting with the file's type."""
         return f"{self.key.removesuffix('Path')}Type"
 
 
 @attrs.frozen(kw_only=True)
 class TlsSettings:
-    """The settings of one end, whichever keys they come from.
+    """The settings of one end, from any of their keys.
 
-    ``check_host`` is for clients: whether a bookie's certificate has to be for the host that it
-    was reached at. ``asks_certificate`` is for servers: whether clients are asked for a certificate
-    and served without one as well, where ``client_authentication`` turns those away.
+    ``check_host`` is for clients: a bookie's certificate must match its host. ``asks_certificate``
+    is for servers: clients are asked for a certificate and also served without one;
+    ``client_authentication`` refuses clients without one.
     """
 
     certificate_path: str
@@ -134,11 +134,11 @@ class TlsSettings:
     asks_certificate: bool = False
     revoked_path: str = ""
     certificate_key: str = "tlsCertificatePath"
-    """The setting that names the certificate, for messages."""
+    """The setting with the certificate's file, for messages."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file that goes into it."""
+        """Every file in the settings."""
         stores = (self.key_store, self.trust_store)
         named = [
             self.certificate_path,
@@ -152,9 +152,9 @@ def _unknown_factory(name: str) -> str | None:
     return None if name.rpartition(".")[2] in {"", FACTORY} else f"is not offered; {FACTORY} is"
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class TlsConfig:
-    """The settings of TLS that both ends have."""
+    """The TLS settings of both ends."""
 
     tls_factory: str = setting(
         "",
@@ -202,13 +202,13 @@ class TlsConfig:
 
     @property
     def has_tls(self) -> bool:
-        """Whether TLS is switched on."""
+        """True if TLS is on."""
         return bool(self.tls_factory)
 
 
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+@attrs.frozen(kw_only=True, slots=False)  # One of several base classes.
 class ClientTlsConfig(TlsConfig):
-    """A client's settings of TLS; a bookie's keys apply if the client's are not set."""
+    """A client's TLS settings; a bookie's keys apply if the client's are not set."""
 
     client_key_store_type: StoreType = setting(
         StoreType.JKS,
@@ -257,11 +257,11 @@ class ClientTlsConfig(TlsConfig):
 
     @property
     def tls(self) -> TlsSettings | None:
-        """What the client's end is told; ``None`` where TLS is off."""
+        """The settings of the client's end; ``None`` if TLS is off."""
         return self._own_tls(shows=self.tls_client_authentication) if self.has_tls else None
 
     def tls_problems(self) -> Iterator[SettingFinding]:
-        """Warn where any bookie's certificate would do for any other."""
+        """Warn if any bookie's certificate would be accepted for any other bookie."""
         if self.has_tls and not self.tls_check_host:
             yield SettingFinding(
                 Severity.WARNING,
@@ -272,7 +272,7 @@ class ClientTlsConfig(TlsConfig):
 
     @property
     def https(self) -> TlsSettings:
-        """What a client of bookies' HTTP servers is told: it shows a certificate if it has one."""
+        """The settings of a client of bookies' HTTP servers, with a certificate if it has one."""
         return self._own_tls(shows=bool(self.client_key_store))
 
     def _own_tls(self, *, shows: bool) -> TlsSettings:

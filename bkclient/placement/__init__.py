@@ -1,1 +1,1 @@
-"""Placement policies: which bookies form or join an ensemble."""
+"""Placement policies: the choice of bookies for an ensemble."""

@@ -1,7 +1,7 @@
-"""In which order racks, regions or zones stand in an ensemble: a search, by a rule about windows.
+"""The search for an order of racks, regions or zones in an ensemble, by a rule about windows.
 
-A label is where a bookie is, as far as a policy cares. A window is so many places in a row, and the
-last are followed by the first: the write quorums of an ensemble.
+A label is a bookie's location for a policy. A window is a number of consecutive places, with the
+first after the last: a write quorum of the ensemble.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ from bkclient.quorum.distribution import write_sets_of
 from wire.ids import BookieId
 
 TRIES_MAX: Final = 2500
-"""Labels tried in the search for an arrangement; beyond, it counts as impossible."""
+"""Labels tried in a search; after more, an arrangement counts as impossible."""
 
 Rule = Callable[[Sequence[str], int], bool]
-"""Whether a window with these labels can be right once its open places, so many, are filled."""
+"""Returns whether a window with these labels, and this number of open places, can satisfy the
+rule.
+"""
 
 Preference = Callable[[str, Sequence[str]], Any]
-"""What sorts labels for the next place, given those of the places before: the least is tried first.
+"""The sort key of labels for the next place, given the labels before; the least is tried first.
 
-Equal labels are tried in the order that the search was given.
+Equal labels are tried in the order of the search's argument.
 """
 
 
 def spans(needed: int) -> Rule:
-    """Return the rule that a window has so many different labels."""
+    """Return the rule that a window has ``needed`` different labels."""
     return lambda labels, still_open: len(set(labels)) + still_open >= needed
 
 
 def unused_first(label: str, before: Sequence[str]) -> bool:
-    """Prefer a label that stands nowhere yet."""
+    """Prefer an unused label."""
     return label in before
 
 
 def by_label(
     bookies: Collection[BookieId], label_of: Callable[[BookieId], str]
 ) -> dict[str, list[BookieId]]:
-    """Return bookies by their label; sorted, or a seed would not decide a choice among them."""
+    """Return bookies by their label, sorted, so that a seed decides a random choice among them."""
     found: dict[str, list[BookieId]] = {}
     for bookie in sorted(bookies):
         found.setdefault(label_of(bookie), []).append(bookie)
@@ -47,13 +49,13 @@ def by_label(
 
 
 def holds(labels: Sequence[str], quorum: int, rule: Rule) -> bool:
-    """Return whether the rule is kept by each window."""
+    """Return whether each window satisfies the rule."""
     windows = write_sets_of(len(labels), min(quorum, len(labels)))
     return all(rule([labels[i] for i in window], 0) for window in windows)
 
 
 def others_in_windows(index: int, size: int, quorum: int) -> list[list[int]]:
-    """Return of each window over a place the other places."""
+    """Return, for each window over a place, the other places."""
     windows = write_sets_of(size, min(quorum, size))
     return [[i for i in window if i != index] for window in windows if index in window]
 
@@ -66,21 +68,21 @@ def arrange(
     rule: Rule,
     preference: Preference = unused_first,
 ) -> list[str] | None:
-    """Return a label for each of ``size`` places; None if no order is found that keeps the rule.
+    """Return a label for each of ``size`` places; None if no order satisfies the rule.
 
     Args:
-        size: how many places.
-        quorum: places of a window.
+        size: the number of places.
+        quorum: the places of a window.
         counts: how often each label may be used.
         order: the labels.
-        rule: what each window has to keep.
-        preference: which label is tried first.
+        rule: the rule of each window.
+        preference: the sort key of labels to try.
     """
     return _Search(size, quorum, order, rule, preference).run(Counter(counts))
 
 
 class _Search:
-    """Fills one place after the other, and goes back from a dead end."""
+    """A search that fills one place after the other, and backtracks from a dead end."""
 
     def __init__(
         self, size: int, quorum: int, order: Sequence[str], rule: Rule, preference: Preference
@@ -112,7 +114,7 @@ class _Search:
         return False
 
     def _may_hold(self, labels: Sequence[str]) -> bool:
-        """Return whether all windows over the last place can still keep the rule."""
+        """Return whether all windows over the last place can still satisfy the rule."""
         filled = len(labels)
         return all(
             self._rule([labels[i] for i in window if i < filled], sum(i >= filled for i in window))

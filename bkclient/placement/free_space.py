@@ -1,7 +1,7 @@
-"""The free space of bookies, and a choice among them that is weighted by it.
+"""The free space of bookies, and a random choice weighted by it.
 
 Agrees with BookKeeper 4.18.0: WeightedRandomSelectionImpl in the weights, and BookieInfoReader in
-how often bookies are asked. They are asked when a choice is made, not by a timer of their own.
+the intervals. Bookies are asked when a choice is made, not by a timer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from wire.messages import BookieInfoRequest, BookieInfoResponse, Response
 log = Logger()
 
 FIRST_WAIT_S: Final = 1.0
-"""How long a choice waits for bookies that have never reported their free space."""
+"""Seconds that a choice waits for bookies that have never reported their free space."""
 
 
 def ask_sizes(pool: BookiePool, bookie: BookieId) -> Deferred[BookieInfoResponse]:
     """Ask a bookie for its disk sizes.
 
     Raises (through the Deferred):
-        ClientError: it did not say.
+        ClientError: the bookie did not answer.
     """
 
     def checked(response: Response) -> BookieInfoResponse:
@@ -49,13 +49,13 @@ def ask_sizes(pool: BookiePool, bookie: BookieId) -> Deferred[BookieInfoResponse
 
 
 class FreeSpace:
-    """What bookies said of their free bytes; each is asked again after a time.
+    """The reported free bytes of bookies; each is asked again after an interval.
 
     Args:
-        clock: tells when.
+        clock: the clock.
         ask: asks one bookie.
         interval_s: between two answers of a bookie.
-        retry_s: after it gave none.
+        retry_s: after a failure.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class FreeSpace:
         self._due_s: dict[BookieId, float] = {}
 
     def of(self, bookie: BookieId) -> int:
-        """Return a bookie's free bytes, 0 while they are not known."""
+        """Return a bookie's free bytes; 0 while unknown."""
         return self._free.get(bookie, 0)
 
     async def learn(self, bookies: Collection[BookieId]) -> None:
-        """Ask who is due to be asked; wait a moment for those that were never heard of.
+        """Ask the bookies that are due; wait a moment for those that have never reported.
 
-        Bookies that are not among them any more are forgotten.
+        Bookies that are not in ``bookies`` are forgotten.
         """
         now_s = self._clock.seconds()
         for gone in self._due_s.keys() - set(bookies):
@@ -126,10 +126,10 @@ class FreeSpace:
 
 
 def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
-    """Return how likely each is to be drawn, relative to the others.
+    """Return the relative probability of each bookie.
 
-    Who is full, or unknown, counts as the least of the others; none counts as more than so many
-    times the median. ``multiple_max`` 0 or less is no such limit.
+    A full or unknown bookie counts as the smallest other one; none counts as more than
+    ``multiple_max`` times the median. 0 or less means no limit.
     """
     if not any(free_bytes):
         return [1.0] * len(free_bytes)
@@ -140,7 +140,7 @@ def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
 
 
 class WeightedDraw:
-    """Draws bookies by lot, those with more space likelier; see ``bkclient.placement.Draw``."""
+    """A random choice of bookies by their free space; see ``bkclient.placement.Draw``."""
 
     def __init__(
         self, rng: random.Random, free_of: Callable[[BookieId], int], multiple_max: int
@@ -148,7 +148,7 @@ class WeightedDraw:
         self._rng, self._free_of, self._multiple_max = rng, free_of, multiple_max
 
     def __call__(self, bookies: Sequence[BookieId], count: int) -> list[BookieId]:
-        """Return ``count`` different ones, in the order they were drawn."""
+        """Return ``count`` different bookies, in the order of their choice."""
         left, drawn = list(bookies), list[BookieId]()
         chances = weights([self._free_of(bookie) for bookie in left], self._multiple_max)
         for _ in range(count):

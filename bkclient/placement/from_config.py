@@ -1,4 +1,4 @@
-"""From ``ensemblePlacementPolicy`` to a placement: what of Java's policies there is here."""
+"""The placement that ``ensemblePlacementPolicy`` configures, of those of Java's that exist here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wire.ids import BookieId
 
 
 def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunScript | None:
-    """Return what runs the configured script elsewhere than on the reactor; None without one."""
+    """Return a function that runs the configured script off the reactor; None without a script."""
     path = config.topology_script
     if not path:
         return None
@@ -42,7 +42,7 @@ def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunSc
 
 
 async def real_racks(config: ClientConfig, run_blocking: Callable[..., Any]) -> RackScript | None:
-    """Return what knows the racks of a cluster by its configured script; None without one."""
+    """Return the racks of a cluster by its configured script; None without a script."""
     script = real_script(config, run_blocking)
     if script is None:
         return None
@@ -58,18 +58,18 @@ def placement_of(
     host_of: HostOf,
     free_of: Callable[[BookieId], int] | None = None,
 ) -> tuple[Placement, Topology | None]:
-    """Return the configured policy, and what knows the racks where it asks for them.
+    """Return the configured policy, and the topology if it uses one.
 
-    A policy that is not offered, or cannot be as it is set, or racks enforced without a way to know
-    them, is an error when a bookie has to be chosen: a client that only reads needs no policy.
+    A policy that is not supported, invalid settings, and enforced racks without a script are errors
+    only when a bookie must be chosen: a client that only reads needs no policy.
 
     Args:
-        config: by Java's keys.
-        rng: chance.
+        config: the settings.
+        rng: the random numbers.
         clock: for the topology.
-        racks: what knows them; None if there are none.
-        host_of: where a bookie is.
-        free_of: the free bytes of a bookie, if they are to count.
+        racks: the script and this host; None without a script.
+        host_of: returns the host of a bookie.
+        free_of: returns the free bytes of a bookie, if they count.
     """
     name = config.placement_name
     if name not in _OFFERED:
@@ -106,7 +106,7 @@ def placement_of(
 
 
 def _insisting_key(config: ClientConfig, name: str) -> str | None:
-    """Return the setting by which bookies are rather not chosen than without known racks."""
+    """Return the setting that forbids to choose bookies without known racks."""
     if name == ZONE_AWARE:
         return "enforceStrictZoneawarePlacement" if config.enforce_zones else None
     if config.enforce_racks:
@@ -167,12 +167,15 @@ _OFFERED: Final = (*_OVER_RACKS, RANDOM)
 
 
 def reads_near(config: ClientConfig) -> bool:
-    """Return whether the policy reads from near bookies first, and a script can tell which are."""
+    """Return whether the policy reads from near bookies first, and a script can locate them."""
     return bool(config.topology_script) and config.placement_name == REGION_AWARE
 
 
 def local_host_of(config: ClientConfig) -> str | None:
-    """Return this host as Java's policy names it to the script. May ask the system's resolver."""
+    """Return this host's name for the script, as in Java's policy.
+
+    May use the system's resolver.
+    """
     if config.ignore_local_node:
         return None
     name = socket.gethostname()
@@ -185,7 +188,7 @@ def local_host_of(config: ClientConfig) -> str | None:
 
 
 class _NoPlacement(RandomPlacement):
-    """Reads as any client does; says why it can choose no bookie."""
+    """A policy that chooses no bookie, and raises the reason; reads work."""
 
     def __init__(self, why: str) -> None:
         super().__init__(random.Random(0))

@@ -1,8 +1,8 @@
-"""Which bookies form an ensemble, which one joins when another fails, and the order of reads.
+"""The placement policy: bookies of a new ensemble, replacements, and the order of reads.
 
 The default policy agrees with BookKeeper 4.18.0, DefaultEnsemblePlacementPolicy: a random choice.
 
-``spread`` is about ensembles that are not spread as the policy wants: BookKeeper 4.18.0 has
+``spread`` is for ensembles that violate the policy: BookKeeper 4.18.0 has
 replaceToAdherePlacementPolicy for this.
 """
 
@@ -22,7 +22,7 @@ from wire.ids import BookieId
 Ensemble = tuple[BookieId, ...]
 
 Draw = Callable[[Sequence[BookieId], int], list[BookieId]]
-"""Draws so many different bookies by lot; ``random.Random.sample`` is one, and fair."""
+"""Chooses different bookies at random; ``random.Random.sample`` does so without weights."""
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Placement(Protocol):
 
     @property
     def prefers_near(self) -> bool:
-        """Whether ``read_order`` depends on racks even if no bookie gives trouble."""
+        """True if ``read_order`` depends on racks even when no bookie fails or is slow."""
         ...
 
     def choose(self, size: int, request: PlacementRequest) -> Ensemble:
@@ -95,7 +95,7 @@ class Placement(Protocol):
 
 
 class RandomPlacement:
-    """The default policy: every writable bookie is equal, unless the lot has weights."""
+    """The default policy: every writable bookie is equal, unless the choice has weights."""
 
     domain: ClassVar[str] = "bookie"
     shortfall: ClassVar[str] = "anything"
@@ -106,7 +106,7 @@ class RandomPlacement:
 
     def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``."""
-        # Sorted, or a seed would not decide the choice.
+        # Sorted, so that a seed decides the choice.
         usable = sorted(request.usable())
         if len(usable) < size:
             needed = "1 bookie is" if size == 1 else f"{size} bookies are"
@@ -131,20 +131,20 @@ class RandomPlacement:
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
-        """See ``Placement``: those without trouble first, else as they come."""
+        """See ``Placement``: healthy bookies first, otherwise unchanged."""
         return tuple(sorted(candidates, key=lambda index: trouble(ensemble[index])))
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
-        """See ``Placement``: there are no fault domains here."""
+        """See ``Placement``: this policy has no fault domains."""
         return True
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
-        """See ``Placement``: any ensemble will do."""
+        """See ``Placement``: every ensemble adheres."""
         return True
 
 
 def _in_use(others: int) -> str:
-    """Return why none of so many other writable bookies can take a place."""
+    """Return the reason why none of ``others`` writable bookies can be used."""
     if not others:
         return "no other bookie is writable"
     if others == 1:
@@ -187,17 +187,17 @@ def nearest_first(
     trouble: Callable[[BookieId], int],
     far: Collection[int],
 ) -> tuple[int, ...]:
-    """Return ensemble indexes by trouble, those that are near before those that are ``far``."""
+    """Return ensemble indexes by health, near bookies before ``far`` ones."""
     return tuple(sorted(candidates, key=lambda index: (trouble(ensemble[index]), index in far)))
 
 
 def least_loaded_first(
     order: Sequence[int], pending: Callable[[int], int], threshold: int
 ) -> Sequence[int]:
-    """Return the order to read in, but led by the member with the fewest requests pending.
+    """Return the order of reads, led by the member with the fewest pending requests.
 
-    Only where the one asked first has so many more that it is worth it. Agrees with BookKeeper
-    4.18.0, RackawareEnsemblePlacementPolicyImpl.reorderReadSequenceWithRegion.
+    The order changes only if the first member has at least ``threshold`` requests more. Agrees with
+    BookKeeper 4.18.0, RackawareEnsemblePlacementPolicyImpl.reorderReadSequenceWithRegion.
     """
     best = min(order, key=pending)
     if pending(order[0]) < pending(best) + threshold:
@@ -206,7 +206,7 @@ def least_loaded_first(
 
 
 TRIES_MAX: Final = 5000
-"""Ensembles looked at; beyond, none counts as found."""
+"""Ensembles that are tried before a search ends without a result."""
 
 
 def spread(
@@ -219,7 +219,8 @@ def spread(
 ) -> Ensemble | None:
     """Return an ensemble that adheres and differs in as few places as possible.
 
-    That is the same one if it adheres; ``None`` where none is found among writable bookies.
+    That is ``ensemble`` itself if it adheres; ``None`` if no such ensemble is found among the
+    writable bookies.
     """
     if placement.adheres(ensemble, write_quorum):
         return ensemble
@@ -242,7 +243,7 @@ def spread(
 
 @attrs.frozen(kw_only=True)
 class Replacement:
-    """Who can take the places of failed bookies, with the registrations of the moment."""
+    """Possible replacements of failed bookies, with the present registrations."""
 
     placement: Placement
     failed: dict[int, BookieId]
@@ -253,10 +254,10 @@ class Replacement:
     quarantined: frozenset[BookieId]
 
     def of(self, ensemble: Ensemble) -> Ensemble:
-        """Return the ensemble with as many of the failed replaced as possible.
+        """Return the ensemble with as many failed bookies replaced as possible.
 
         Raises:
-            NotEnoughBookiesError: not one can be replaced.
+            NotEnoughBookiesError: no failed bookie can be replaced.
         """
         for excluded in (self.failing | self.quarantined, self.quarantined):
             with contextlib.suppress(NotEnoughBookiesError):

@@ -1,8 +1,8 @@
-"""Rack-aware placement: every write quorum spans racks, so that losing a rack loses no entry.
+"""Rack-aware placement: every write quorum spans racks, so that the loss of a rack loses no entry.
 
-Agrees with BookKeeper 4.18.0, RackawareEnsemblePlacementPolicyImpl, in what it wants of an ensemble
-(client.md 11.3). Where Java picks one bookie after the other and gives up at a dead end, an
-arrangement that exists is found here.
+Agrees with BookKeeper 4.18.0, RackawareEnsemblePlacementPolicyImpl, about valid ensembles
+(client.md 11.3). Java chooses one bookie after the other and fails at a dead end; this policy finds
+an arrangement if one exists.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bkclient.placement.policy import (
 from wire.ids import BookieId
 
 DEFAULT_RACK: Final = "/default-rack"
-"""The rack that bookies of unknown location get."""
+"""The rack of bookies with an unknown location."""
 
 RackOf = Callable[[BookieId], str]
-"""The rack of a bookie by now; ``DEFAULT_RACK`` if it is not known."""
+"""Returns the present rack of a bookie; ``DEFAULT_RACK`` if it is unknown."""
 
 
 class RackAwarePlacement:
-    """Chooses ensembles of which each write quorum spans ``racks_min`` racks, if it can be had.
+    """A policy whose write quorums span ``racks_min`` racks if possible.
 
-    Where it cannot, bookies are chosen as well as possible, or not at all with ``enforced``.
+    Otherwise bookies are chosen as well as possible, or not at all with ``enforced``.
     """
 
     domain: ClassVar[str] = "rack"
@@ -52,13 +52,13 @@ class RackAwarePlacement:
         """Make a policy.
 
         Args:
-            rng: chance.
-            rack_of: where bookies are; asked at each choice.
+            rng: the random numbers.
+            rack_of: returns the rack of a bookie; called for each choice.
             racks_min: ``minNumRacksPerWriteQuorum``.
-            enforced: ``enforceMinNumRacksPerWriteQuorum``: rather fail than span fewer, and never
-                use a bookie whose rack is not known.
-            local_rack: the client's own rack by now, for the first bookie of an ensemble.
-            draw: the lot among equal bookies; fair without it.
+            enforced: ``enforceMinNumRacksPerWriteQuorum``: fail rather than span fewer racks, and
+                never use a bookie with an unknown rack.
+            local_rack: returns the client's own rack, for the first bookie of an ensemble.
+            draw: the random choice among equal bookies; without weights by default.
         """
         self._rack_of = rack_of
         self._draw: Draw = rng.sample if draw is None else draw
@@ -81,7 +81,7 @@ class RackAwarePlacement:
         return self._random.choose(size, request)
 
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
-        """See ``Placement``: one of the failed bookie's rack, else of an unused one, else any.
+        """See ``Placement``: a bookie of the failed one's rack, else of an unused rack, else any.
 
         Raises:
             NotEnoughBookiesError: there is none, or with ``enforced`` none that keeps the racks.
@@ -108,9 +108,9 @@ class RackAwarePlacement:
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
-        """See ``Placement``: as they come while none gives trouble; else the local rack first.
+        """See ``Placement``: unchanged while all bookies are healthy; else the local rack first.
 
-        Those of other racks come next, then slow ones, then those that failed.
+        Other racks follow, then slow bookies, then failed ones.
         """
         if not any(trouble(ensemble[index]) for index in candidates):
             return tuple(candidates)
@@ -119,16 +119,16 @@ class RackAwarePlacement:
         return nearest_first(candidates, ensemble, trouble, far)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
-        """See ``Placement``: whether the bookies are in as many racks as a write quorum should be.
+        """See ``Placement``: the bookies must be in as many racks as a write quorum should be.
 
-        Those of unknown rack are in one rack together, as in Java.
+        Bookies of unknown racks count as one rack, as in Java.
         """
         return len({self._rack_of(bookie) for bookie in acked}) >= self._needed(write_quorum)
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
-        """See ``Placement``: each write quorum has to span the racks it should.
+        """See ``Placement``: each write quorum must span its racks.
 
-        With ``enforced`` a bookie of unknown rack is one too many.
+        With ``enforced`` a bookie of an unknown rack is a violation.
         """
         racks = [self._rack_of(bookie) for bookie in ensemble]
         if self._enforced and DEFAULT_RACK in racks and self._needed(write_quorum) > 1:
@@ -142,7 +142,7 @@ class RackAwarePlacement:
         return holds(racks, write_quorum, spans(self._needed(write_quorum)))
 
     def _by_rack(self, usable: Collection[BookieId]) -> dict[str, list[BookieId]]:
-        """Return the bookies that can be chosen, by rack."""
+        """Return the usable bookies by rack."""
         by_rack = by_label(usable, self._rack_of)
         if self._enforced and self._racks_min > 1:
             by_rack.pop(DEFAULT_RACK, None)
@@ -154,10 +154,10 @@ class RackAwarePlacement:
     def _arrange(
         self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
     ) -> list[str] | None:
-        """Return the racks of an ensemble's bookies in order; None if there is no such order."""
+        """Return the racks of an ensemble's bookies in order; None if no order is valid."""
         if sum(map(len, by_rack.values())) < size:
             return None
-        # In the order of a lot drawn among bookies: a rack with more of them is likelier first.
+        # In the order of a random choice of bookies: a rack with more bookies is more likely first.
         lot = self._shuffled([bookie for bookies in by_rack.values() for bookie in bookies])
         order = list(dict.fromkeys(self._rack_of(bookie) for bookie in lot))
         local = self._local_rack()
@@ -179,7 +179,7 @@ class RackAwarePlacement:
 def _by_preference(
     free: Mapping[str, Sequence[BookieId]], racks: Sequence[str], index: int
 ) -> Iterator[list[str]]:
-    """Give the racks to look for a replacement in, the best first."""
+    """Yield the racks to search for a replacement, the best first."""
     remaining = {rack for place, rack in enumerate(racks) if place != index}
     yield [rack for rack in free if rack == racks[index]]
     yield [rack for rack in free if rack not in remaining]

@@ -1,8 +1,8 @@
-"""In which rack each bookie is, as the operator's script says.
+"""The rack of each bookie, by the operator's script.
 
 Agrees with BookKeeper 4.18.0, ScriptBasedMapping and NetworkTopology: the script gets hosts as
-arguments and prints one location for each, such as ``/rack1``, with white space between. What it
-said is kept; what it could not say is asked again after a while.
+arguments and prints one location for each, such as ``/rack1``, separated by white space. Locations
+are remembered; hosts without one are asked for again after some time.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from wire.ids import BookieId
 log = Logger()
 
 ASK_AGAIN_S: Final = 60.0
-"""How long a bookie stays in the default rack before the script is asked again."""
+"""Seconds that a bookie stays in the default rack before the script runs again."""
 
 SCRIPT_TIMEOUT_S: Final = 10.0
 
 _RESOLVER: Final = "ScriptBasedMapping"
 
 RunScript = Callable[[Sequence[str]], Awaitable[str]]
-"""Runs the script with these arguments and returns what it printed; raises ``ScriptError``."""
+"""Runs the script with these arguments and returns its output; raises ``ScriptError``."""
 
 HostOf = Callable[[BookieId], Awaitable[str]]
-"""The host a bookie is at."""
+"""Returns the host of a bookie."""
 
 
 @attrs.frozen
 class RackScript:
-    """What knows the racks, and this host, as that knows it, if its rack is to be preferred."""
+    """The script that knows the racks, and this host's name for it, if its rack matters."""
 
     run: RunScript
     local_host: str | None = None
@@ -49,7 +49,7 @@ _LOCATION: Final = re.compile(r"(/[^/\s]+)+")
 
 
 def is_script_resolver(class_name: str | None) -> bool:
-    """Return whether a ``reppDnsResolverClass`` asks the script: Java's class for it, or none."""
+    """Return whether a ``reppDnsResolverClass`` uses the script: Java's class for it, or none."""
     return (class_name or _RESOLVER).rpartition(".")[2] == _RESOLVER
 
 
@@ -73,16 +73,16 @@ class Topology:
         strict: bool = False,
         remember_s: float = 0.0,
     ) -> None:
-        """Know nothing yet.
+        """Begin without known racks.
 
         Args:
-            clock: tells when to ask again.
-            run: the script.
-            host_of: what to ask it about.
-            local_host: this host, as the script knows it; None if its rack does not matter.
+            clock: the clock of repeated questions.
+            run: runs the script.
+            host_of: returns the host of a bookie.
+            local_host: this host's name for the script; None if its rack does not matter.
             arguments_max: ``networkTopologyScriptNumberArgs``.
-            strict: a script that does not even run without arguments is an error, every time.
-            remember_s: how long the rack of a bookie that is gone is remembered.
+            strict: a script that fails even without arguments is an error, every time.
+            remember_s: seconds for which the rack of a lost bookie is remembered.
         """
         self._clock, self._run, self._host_of = clock, run, host_of
         self._local_host, self._arguments_max, self._strict = local_host, arguments_max, strict
@@ -96,16 +96,16 @@ class Topology:
         self._asking = DeferredLock()
 
     def rack_of(self, bookie: BookieId) -> str:
-        """Return a bookie's rack, ``DEFAULT_RACK`` where it is not known."""
+        """Return a bookie's rack; ``DEFAULT_RACK`` if unknown."""
         return self._racks.get(bookie, DEFAULT_RACK)
 
     async def learn(self, bookies: Collection[BookieId]) -> None:
-        """Find the racks of bookies that are not known yet; a script that fails leaves them so.
+        """Ask for the unknown racks of bookies; they stay unknown if the script fails.
 
-        Bookies that are not among them any more are forgotten, in time.
+        Bookies that are not in ``bookies`` are forgotten after some time.
 
         Raises:
-            ScriptError: with ``strict``, where the script cannot be run at all.
+            ScriptError: with ``strict``, if the script cannot be run at all.
         """
         is_known = self._racks.keys() == set(bookies) and not any(map(self._is_due, bookies))
         if is_known and not self._asking.locked:
@@ -126,9 +126,9 @@ class Topology:
                 self._racks.pop(bookie, None)
 
     async def _begin(self) -> None:
-        """Try the script without arguments once, as Java does at start; then ask about this host.
+        """Run the script once without arguments, as Java does at start; then ask for this host.
 
-        Where it fails, all that follows finds nothing, and is told then.
+        If that fails, all racks stay unknown, and a warning says so.
         """
         if self._is_checked:
             return
@@ -195,10 +195,10 @@ def _checked(said: Sequence[str]) -> Iterator[str]:
 
 
 def run_script(path: str, hosts: Sequence[str], *, timeout_s: float = SCRIPT_TIMEOUT_S) -> str:
-    """Run the script and return what it printed. Blocks; it is killed after ``timeout_s``.
+    """Run the script and return its output. Blocks; the script is killed after ``timeout_s``.
 
     Raises:
-        ScriptError: it cannot be run, failed, or did not end.
+        ScriptError: the script cannot be run, failed, or did not end.
     """
     try:
         done = subprocess.run(

@@ -1,16 +1,16 @@
-"""Region-aware placement: ensembles spread over regions, and over racks inside of each.
+"""Region-aware placement: ensembles spread over regions, and over racks in each region.
 
 A location is ``/region/rack``. Agrees with BookKeeper 4.18.0, RegionAwareEnsemblePlacementPolicy
-(client.md 11.5), in how many bookies each region gives, in what it calls durable, and in what it
-refuses. Otherwise than there:
+(client.md 11.5), about the number of bookies in each region, about durability, and about refusals.
+Differences:
 
-- The bookies of a region do not stand in a row, where all of a write quorum could be in one region:
-  regions take turns, and an order that is durable is found if there is one. Java refuses where its
-  rows are not durable.
-- Durability binds each region. Java forgets it in a region with one rack, where it draws by lot,
-  and in one that ``reppRegionsToWrite`` does not list.
-- No bookie of unknown region is used where durability is asked for: it may be in any region.
-- Bookies that failed are read from last, whichever region they are in.
+- The bookies of a region are not consecutive, because a complete write quorum could then be in one
+  region: regions take turns, and a durable order is found if one exists. Java refuses if its order
+  is not durable.
+- Durability applies to each region. Java ignores it in a region with one rack, where it chooses at
+  random, and in a region that ``reppRegionsToWrite`` does not list.
+- If durability is required, no bookie of an unknown region is used: it may be in any region.
+- Bookies that failed are read last, in whatever region they are.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement, RackOf
 from wire.ids import BookieId
 
 DEFAULT_REGION: Final = "/default-region"
-"""The region that bookies of unknown location get."""
+"""The region of bookies with an unknown location."""
 
 NEAR_BEFORE_FAR: Final = 2
-"""Local bookies that are read from before the first of another region."""
+"""Local bookies that are read before the first of another region."""
 
 
 class Durability:
-    """Which arrangements of regions keep confirmed entries when regions are lost: rules, no I/O.
+    """The rule about arrangements that keep confirmed entries when regions are lost. No I/O.
 
-    Of no write quorum may ``regions_min - 1`` regions hold an ack quorum; 0 asks for nothing.
+    ``regions_min - 1`` regions may not contain an ack quorum of any write quorum; 0 requires
+    nothing.
     """
 
     def __init__(self, regions_min: int, *, in_replace: bool) -> None:
-        """Ask for ``regions_min`` regions; without ``in_replace`` of new ensembles alone."""
+        """Require ``regions_min`` regions; without ``in_replace`` only of new ensembles."""
         self._regions_min, self._in_replace = regions_min, in_replace
 
     @property
     def is_enforced(self) -> bool:
-        """Whether any arrangement may be refused."""
+        """True if an arrangement may be refused."""
         return self._regions_min > 1
 
     def check(self, write_quorum: int, ack_quorum: int) -> None:
-        """Refuse quorums with which a write quorum cannot be in ``regions_min`` regions alone.
+        """Refuse quorums with which a write quorum in ``regions_min`` regions cannot be durable.
 
         Raises:
             IncorrectParameterError: the ack quorum is too small.
@@ -66,7 +67,7 @@ class Durability:
             )
 
     def rule(self, needed: int, ack_quorum: int) -> Rule:
-        """Return what a write quorum's regions must satisfy: so many, and durable."""
+        """Return the rule for a write quorum's regions: ``needed`` of them, and durable."""
         in_many = spans(needed)
         if not self.is_enforced:
             return in_many
@@ -77,9 +78,9 @@ class Durability:
     def survives(
         self, regions: Sequence[str], index: int, joining: str, write_quorum: int, ack_quorum: int
     ) -> bool:
-        """Return whether no write quorum becomes worse than durable; one that was, may stay so.
+        """Return whether no durable write quorum becomes less than durable.
 
-        ``joining`` is the region of the bookie that takes the place ``index``.
+        ``joining`` is the region of the bookie for the place ``index``.
         """
         if not (self.is_enforced and self._in_replace):
             return True
@@ -92,12 +93,12 @@ class Durability:
         )
 
     def _is_durable(self, regions: Sequence[str], ack_quorum: int) -> bool:
-        """Return whether no ``regions_min - 1`` regions hold an ack quorum of a write quorum."""
+        """Return whether no ``regions_min - 1`` regions contain an ack quorum of a write quorum."""
         most = Counter(regions).most_common(self._regions_min - 1)
         return sum(count for _region, count in most) < ack_quorum
 
     def describe(self, ack_quorum: int) -> str:
-        """Return what is asked for, for the error where it cannot be satisfied."""
+        """Return the requirement as text, for the error if it cannot be satisfied."""
         few = self._regions_min - 1
         many = "1 region holds" if few == 1 else f"{few} regions hold"
         return (
@@ -107,10 +108,10 @@ class Durability:
 
 
 class RegionAwarePlacement:
-    """Chooses ensembles with as many bookies in each region, the client's own first.
+    """A policy with equally many bookies in each region, the client's own region first.
 
-    With ``regions_min`` an ensemble is durable: of no write quorum do ``regions_min - 1`` regions
-    hold an ack quorum, so that an entry that is confirmed is in ``regions_min`` of them.
+    With ``regions_min`` an ensemble is durable: ``regions_min - 1`` regions contain no ack quorum
+    of any write quorum, so that a confirmed entry is in ``regions_min`` regions.
     """
 
     domain: ClassVar[str] = "region"
@@ -132,14 +133,14 @@ class RegionAwarePlacement:
         """Make a policy.
 
         Args:
-            rng: chance.
-            rack_of: where bookies are; asked at each choice.
-            racks_min: ``minNumRacksPerWriteQuorum``, of the part of it that a region holds.
+            rng: the random numbers.
+            rack_of: returns the location of a bookie; called for each choice.
+            racks_min: ``minNumRacksPerWriteQuorum``, for the part of it in one region.
             enforce_racks: ``enforceMinNumRacksPerWriteQuorum``.
-            local_rack: where the client itself is by now.
+            local_rack: returns the client's own location.
             regions_min: ``reppMinimumRegionsForDurability`` with ``reppRegionsToWrite``, else 0.
             durable_in_replace: ``reppEnableDurabilityEnforcementInReplace``.
-            draw: the lot among equal bookies; fair without it.
+            draw: the random choice among equal bookies; without weights by default.
         """
         self._rack_of, self._local_rack = rack_of, local_rack
         self._durability = Durability(regions_min, in_replace=durable_in_replace)
@@ -152,7 +153,8 @@ class RegionAwarePlacement:
             local_rack=local_rack,
             draw=draw,
         )
-        self._turn = rng.randrange(2**16)  # Or every new client would begin with the same region.
+        # Random, because otherwise every new client would begin with the same region.
+        self._turn = rng.randrange(2**16)
 
     def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``.
@@ -177,9 +179,9 @@ class RegionAwarePlacement:
         return tuple(next(places[region]) for region in regions)
 
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
-        """See ``Placement``: one of the failed bookie's region, else of the one with the fewest.
+        """See ``Placement``: a bookie of the failed one's region, else of the one with the fewest.
 
-        Inside of its region the racks decide, as with rack-aware placement.
+        In a region the racks decide, as with rack-aware placement.
 
         Raises:
             NotEnoughBookiesError: there is none, or none that leaves the ensemble durable.
@@ -208,10 +210,10 @@ class RegionAwarePlacement:
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
-        """See ``Placement``: local ones first, but one of another region after two of them.
+        """See ``Placement``: local bookies first, but one of another region after two of them.
 
-        So a second region is asked soon enough if the first does not answer. Without a known region
-        of the client's own, as with rack-aware placement.
+        So a second region is asked soon if the first does not answer. If the client's own region is
+        unknown, as with rack-aware placement.
         """
         local = self._local_region
         if local is None:
@@ -230,7 +232,7 @@ class RegionAwarePlacement:
         return self._inside.spans_enough(acked, write_quorum)
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
-        """See ``Placement``: any ensemble will do, as for Java's auditors (its issue 1898)."""
+        """See ``Placement``: every ensemble adheres, as for Java's auditors (its issue 1898)."""
         return True
 
     # Regions
@@ -249,7 +251,7 @@ class RegionAwarePlacement:
         return free
 
     def _order(self, free: Collection[str]) -> list[str]:
-        """Return regions in the order in which they get a bookie more than others."""
+        """Return the regions in the order in which they get additional bookies."""
         rest = sorted(set(free) - {self._local_region})
         self._turn += 1
         at = self._turn % len(rest) if rest else 0
@@ -262,7 +264,7 @@ class RegionAwarePlacement:
         free: Mapping[str, Sequence[BookieId]],
         order: Sequence[str],
     ) -> dict[str, Ensemble]:
-        """Return who is taken in each region, as evenly as there are bookies and racks.
+        """Return the chosen bookies of each region, as evenly as bookies and racks allow.
 
         Raises:
             NotEnoughBookiesError: there are too few.
@@ -292,10 +294,10 @@ class RegionAwarePlacement:
         counts: Mapping[str, int],
         order: Sequence[str],
     ) -> list[str] | None:
-        """Return regions in an order that is durable, each write quorum in as many as can be.
+        """Return regions in a durable order, each write quorum in as many regions as possible.
 
-        Regions take turns. If that fails, those with the most bookies left go first:
-        the few of a small region are for write quorums that need them.
+        Regions take turns. If that fails, those with the most remaining bookies are first: the few
+        of a small region are for write quorums that need them.
         """
 
         def least_used(region: str, before: Sequence[str]) -> int:
@@ -348,10 +350,10 @@ def region_of(location: str) -> str | None:
 
 
 def level(size: int, space: Mapping[str, int], order: Sequence[str]) -> dict[str, int] | None:
-    """Return how many of ``size`` each has to give, as evenly as their bookies allow.
+    """Return the number of bookies from each region, as evenly as their bookies allow.
 
-    What cannot be shared evenly comes from those that are first in order; who gives nothing is left
-    out. None if there is too little space.
+    The first regions in order give the remainder. Regions that give none are left out. None if
+    there are too few bookies.
     """
     if sum(space.values()) < size:
         return None
@@ -363,7 +365,7 @@ def level(size: int, space: Mapping[str, int], order: Sequence[str]) -> dict[str
 
 
 def _part(write_quorum: int, count: int, size: int) -> int:
-    """Return the part of a write quorum that is in a region with ``count`` of the ensemble."""
+    """Return the part of a write quorum in a region with ``count`` bookies of the ensemble."""
     return max(1, (2 * write_quorum * count + size) // (2 * size))
 
 

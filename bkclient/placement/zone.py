@@ -1,13 +1,14 @@
-"""Zone-aware placement: write quorums spread over zones, and over upgrade domains inside of each.
+"""Zone-aware placement: write quorums spread over zones, and over upgrade domains in each zone.
 
 A location is ``/zone/upgrade-domain``. Agrees with BookKeeper 4.18.0,
-ZoneawareEnsemblePlacementPolicyImpl (client.md 11.5), in what it wants of an ensemble and in what
-it refuses. Otherwise than there:
+ZoneawareEnsemblePlacementPolicyImpl (client.md 11.5), about valid ensembles and refusals.
+Differences:
 
-- Where Java picks one bookie after the other and gives up at a dead end, an arrangement that exists
-  is found here.
-- Where zones are not enforced Java draws among all bookies; here they are spread as well as can be.
-- Reading prefers no bookie, as in Java, but bookies that gave trouble come last.
+- Java chooses one bookie after the other and fails at a dead end; this policy finds an arrangement
+  if one exists.
+- If zones are not enforced, Java chooses at random among all bookies; this policy spreads them as
+  well as possible.
+- Reads prefer no bookie, as in Java, but bookies that failed or were slow are last.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from bkclient.placement.rack import RackOf
 from wire.ids import BookieId
 
 DEFAULT_LOCATION: Final = "/default-zone/default-upgradedomain"
-"""The location that bookies of unknown zone and upgrade domain get."""
+"""The location of bookies with an unknown zone and upgrade domain."""
 
 
 class ZoneAwarePlacement:
-    """Chooses ensembles of which each write quorum spans ``zones_desired`` zones, if it can be had.
+    """A policy whose write quorums span ``zones_desired`` zones if possible.
 
-    ``zones_min`` it spans in any case, and two upgrade domains of each zone of which it has more
-    than one bookie. Where that cannot be had, bookies are chosen by lot, or with ``strict`` not at
-    all.
+    A write quorum spans ``zones_min`` zones in any case, and two upgrade domains of each zone with
+    more than one of its bookies. If that is impossible, bookies are chosen at random, or with
+    ``strict`` not at all.
     """
 
     domain: ClassVar[str] = "zone"
@@ -54,12 +55,12 @@ class ZoneAwarePlacement:
         """Make a policy.
 
         Args:
-            rng: chance.
-            rack_of: where bookies are; asked at each choice.
+            rng: the random numbers.
+            rack_of: returns the location of a bookie; called for each choice.
             zones_min: ``minNumZonesPerWriteQuorum``.
             zones_desired: ``desiredNumZonesPerWriteQuorum``.
             strict: ``enforceStrictZoneawarePlacement``.
-            draw: the lot among equal bookies; fair without it.
+            draw: the random choice among equal bookies; without weights by default.
         """
         self._rack_of, self._strict = rack_of, strict
         self._zones_min, self._zones_desired = zones_min, zones_desired
@@ -71,7 +72,7 @@ class ZoneAwarePlacement:
 
         Raises:
             NotEnoughBookiesError: too few bookies, or with ``strict`` too few zones or domains.
-            IncorrectParameterError: with ``strict``, sizes that zones cannot be kept with.
+            IncorrectParameterError: with ``strict``, sizes that do not fit the zones.
         """
         if self._strict:
             self._check(size, request.write_quorum)
@@ -90,7 +91,8 @@ class ZoneAwarePlacement:
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``: the bookie that leaves its write quorums in the most zones.
 
-        More than are desired are not better; among such, an upgrade domain of its own is.
+        More than ``zones_desired`` do not count; among equal bookies, one in an unused upgrade
+        domain wins.
 
         Raises:
             NotEnoughBookiesError: there is none, or with ``strict`` none that keeps zones and
@@ -120,19 +122,19 @@ class ZoneAwarePlacement:
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
-        """See ``Placement``: no zone comes before another."""
+        """See ``Placement``: no zone precedes another."""
         return self._random.read_order(candidates, ensemble, trouble)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
-        """See ``Placement``: whether the bookies are in as many zones as a write quorum must be."""
+        """See ``Placement``: the bookies must be in as many zones as a write quorum must be."""
         zones = {_zone(self._location_of(bookie)) for bookie in acked}
         return len(zones) >= min(write_quorum, self._zones_min)
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
-        """See ``Placement``: whether zones and upgrade domains are as they must be.
+        """See ``Placement``: zones and upgrade domains must be as required.
 
-        Java's judgement, so that auditors agree: sizes that ``strict`` refuses do not adhere, even
-        where it is off, nor do ensembles with a bookie of unknown zone.
+        Java's rule, so that auditors agree: sizes that ``strict`` refuses do not adhere, even
+        without ``strict``, nor do ensembles with a bookie of an unknown zone.
         """
         if len(ensemble) % write_quorum or write_quorum <= self._zones_min:
             return False
@@ -166,11 +168,11 @@ class ZoneAwarePlacement:
     def _arrange(
         self, size: int, write_quorum: int, free: Mapping[str, Sequence[BookieId]]
     ) -> list[str] | None:
-        """Return the locations of an ensemble's bookies in order; None if there is no such order.
+        """Return the locations of an ensemble's bookies in order; None if no order is valid.
 
-        A zone, and a domain, is used again only after the others, so that more zones than are asked
-        for are used where they are there. If that fails, those with the most bookies
-        left go first: the few of a small zone are for windows that need them.
+        A zone and a domain are used again only after the others, so that more zones than required
+        are used if they exist. If that fails, those with the most remaining bookies are first: the
+        few of a small zone are for windows that need them.
         """
         counts = {location: len(bookies) for location, bookies in free.items()}
         lot = [bookie for bookies in free.values() for bookie in bookies]
@@ -200,10 +202,10 @@ class ZoneAwarePlacement:
     def _worth(
         self, location: str, window: Sequence[BookieId], write_quorum: int
     ) -> tuple[int, int] | None:
-        """Return how good a location is for a place in a write quorum with these other bookies.
+        """Return the value of a location for a place in a write quorum with these other bookies.
 
-        None if it must not be used: the zone is one of too few, or the upgrade domain the only one
-        of its zone.
+        None if it must not be used: the write quorum would have too few zones, or one upgrade
+        domain only in a zone.
         """
         others = [self._location_of(bookie) for bookie in window]
         zones = set(map(_zone, others))
@@ -221,9 +223,9 @@ class ZoneAwarePlacement:
 
 
 def apart(zones_needed: int) -> Rule:
-    """Return the rule that a window spans so many zones, and no zone twice with one domain only.
+    """Return the rule that a window spans ``zones_needed`` zones, and no zone by one domain twice.
 
-    Each place that is still open can settle one of either.
+    Each open place can settle one of either.
     """
 
     def keeps(locations: Sequence[str], still_open: int) -> bool:
