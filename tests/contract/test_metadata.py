@@ -492,19 +492,18 @@ class TestLogs:
             ):
                 with pytest.raises(NoSuchLogError):
                     await touch
-            assert await store.create_log("events", b"first") == 0
+            first = await store.create_log("events", b"first")
             with pytest.raises(LogExistsError):
                 await store.create_log("events", b"again")
-            found = await store.read_log("events")
-            assert (found.value, found.version) == (b"first", 0)
-            assert await store.write_log("events", b"second", 0) == 1
+            assert await store.read_log("events") == Versioned(b"first", first)
+            assert await store.write_log("events", b"second", first) == first + 1
             with pytest.raises(MetadataVersionError):
-                await store.write_log("events", b"late", 0)
+                await store.write_log("events", b"late", first)
             await store.create_log("audit", b"")
             assert await store.list_logs() == ["audit", "events"]
             with pytest.raises(MetadataVersionError):
-                await store.remove_log("events", 0)
-            await store.remove_log("events", 1)
+                await store.remove_log("events", first)
+            await store.remove_log("events", first + 1)
             assert await store.list_logs() == ["audit"]
 
         driver.run(scenario())

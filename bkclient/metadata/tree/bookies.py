@@ -25,6 +25,7 @@ from bkclient.metadata.errors import (
     RegistrationExistsError,
 )
 from bkclient.metadata.stored_values import decode_registration
+from bkclient.metadata.tree.incarnations import checked, version_in, version_of
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
@@ -45,9 +46,6 @@ from wire.records.service_info import BookieServiceInfo, encode_service_info
 log = Logger()
 
 _WRITTEN_ID: Final = re.compile(r"[A-Za-z0-9._:-]+")
-
-_VERSIONS: Final = 2**32
-"""How many versions ZooKeeper's 32 bits count."""
 
 
 class TreeBookies(TreePart):
@@ -133,17 +131,12 @@ class TreeBookies(TreePart):
 
 
 class TreeCookies(TreePart):
-    """Implements ``CookieStore``.
-
-    A version is that of the node and, from bit 32 on, the transaction that created the node. Java
-    removes a cookie's node, so the node's own versions begin at 0 again. Between the look at a node
-    and the write lies one round trip: ZooKeeper has no condition on the transaction.
-    """
+    """Implements ``CookieStore``. Java removes a cookie's node; hence ``incarnations``."""
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
         with cookie_errors(bookie_id):
             node = await self._tree.get(zk_paths.cookie(bookie_id))
-        return Versioned(node.value, _cookie_version(node.stat.created, node.stat.version))
+        return Versioned(node.value, version_of(node.stat))
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
         path = zk_paths.cookie(bookie_id)
@@ -153,35 +146,14 @@ class TreeCookies(TreePart):
                 await create_with_parents(self._tree, path, cookie)
             return (await self.read_cookie(bookie_id)).version
         with cookie_errors(bookie_id, version):
-            created, of_node = await self._checked(path, version)
-            return _cookie_version(created, await self._tree.set(path, cookie, of_node))
+            created, of_node = await checked(self._tree, path, version)
+            return version_in(created, await self._tree.set(path, cookie, of_node))
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
         path = zk_paths.cookie(bookie_id)
         with cookie_errors(bookie_id, version):
-            _created, of_node = await self._checked(path, version)
+            _created, of_node = await checked(self._tree, path, version)
             await self._tree.delete(path, of_node)
-
-    async def _checked(self, path: str, version: Version) -> tuple[int, Version]:
-        """Return which transaction created the node, and the node's own version in ``version``.
-
-        Raises:
-            NoNodeError: there is no such node.
-            BadVersionError: the node was created by another transaction than ``version`` says.
-        """
-        stat = await self._tree.stat(path)
-        if stat is None:
-            raise NoNodeError(f"no node {path}")
-        if version == ANY:
-            return stat.created, ANY
-        created, of_node = divmod(version, _VERSIONS)
-        if created not in {0, stat.created}:
-            raise NodeVersionError(f"{path} was created again")
-        return stat.created, of_node
-
-
-def _cookie_version(created: int, of_node: Version) -> Version:
-    return created * _VERSIONS + of_node
 
 
 def check_bookie_id(bookie_id: BookieId) -> None:

@@ -2,6 +2,7 @@
 
 The node of a removed log stays, with ``TOMBSTONE`` as its value: a log that is created again under
 the name goes on with the versions of that node, so a record read before is never the current one.
+Where the metadata was lost and restored, versions tell the nodes apart; see ``incarnations``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
 from bkclient.metadata.errors import LogExistsError, NoSuchLogError
+from bkclient.metadata.tree.incarnations import checked, version_in, version_of
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -44,23 +46,26 @@ class TreeLogs(TreePart):
     async def create_log(self, name: str, record: bytes) -> Version:
         check_log_name(name)
         try:
-            return (await create_with_parents(self._tree, zk_paths.log(name), record)).version
+            made = (await create_with_parents(self._tree, zk_paths.log(name), record)).version
         except NodeExistsError as error:
             version = await replace_tombstone(self._tree, zk_paths.log(name), record)
             if version is None:
                 raise log_exists(name) from error
-            return version
+            made = version
+        stat = await self._tree.stat(zk_paths.log(name))
+        return made if stat is None else version_in(stat.created, made)
 
     async def read_log(self, name: str) -> Versioned[bytes]:
         check_log_name(name)
         node = await get_if_there(self._tree, zk_paths.log(name))
         if node is None or node.value == TOMBSTONE:
             raise no_log(name)
-        return Versioned(node.value, node.stat.version)
+        return Versioned(node.value, version_of(node.stat))
 
     async def write_log(self, name: str, record: bytes, version: Version) -> Version:
         try:
-            return await self._tree.set(zk_paths.log(name), record, version)
+            created, of_node = await checked(self._tree, zk_paths.log(name), version)
+            return version_in(created, await self._tree.set(zk_paths.log(name), record, of_node))
         except NoNodeError as error:
             raise no_log(name) from error
         except NodeVersionError as error:
@@ -73,9 +78,10 @@ class TreeLogs(TreePart):
         for _ in range(ATTEMPTS_MAX):
             try:
                 found = (await self.read_log(name)).version
-                await self._tree.set(
-                    zk_paths.log(name), TOMBSTONE, found if version == ANY else version
+                _created, of_node = await checked(
+                    self._tree, zk_paths.log(name), found if version == ANY else version
                 )
+                await self._tree.set(zk_paths.log(name), TOMBSTONE, of_node)
             except AnswerLostError as error:
                 lost = error
             except NoSuchLogError:

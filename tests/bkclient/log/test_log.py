@@ -447,6 +447,26 @@ class TestLeading:
         kept = world.run(_list_of(world.client().list_ledgers()))
         assert set(kept) == listed
 
+    def test_who_lives_through_the_loss_of_the_metadata_does_not_list_over_the_next_writer(
+        self,
+    ) -> None:
+        """Versions of a restored record begin at 0, as those of the record that was lost."""
+        world = World(3)
+        first, second = logs(world, 1), logs(world, 2)
+        world.run(first.create("events", TRIPLE))
+        backup = world.metadata.get(zk_paths.log("events")).value
+        writer = world.run(first.open_writer("events"))
+        append(world, writer, *numbered(0, 3))
+        world.metadata.delete(zk_paths.log("events"))
+        world.metadata.create(zk_paths.log("events"), backup)
+        following = world.run(second.open_writer("events"))
+        append(world, following, *numbered(4, 6))
+        with pytest.raises(NotLeaderError):
+            world.run(writer.roll())
+        append(world, following, *numbered(7, 8))
+        world.run(following.close())
+        assert all_of(world, second) == numbered(4, 8)
+
 
 class TestFailingBookies:
     def test_what_was_not_stored_goes_into_a_new_ledger_in_order(self) -> None:

@@ -18,8 +18,9 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, Updater
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import Rows, Sessions
-from bkclient.metadata.tree import election
+from bkclient.metadata.tree import election, incarnations, logs
 from bkclient.metadata.tree.ids import TreeLedgerIds
+from bkclient.metadata.tree.nodes import Tree
 from tests.sim.engine.mutation_switch import Mutation, put, switch
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -27,6 +28,16 @@ from wire.ledger_metadata import LedgerMetadata
 Stack = contextlib.ExitStack
 _LOST: Final = "tests.bkclient.metadata.test_lost_answers"
 _BATCHES: Final = "tests.bkclient.log.test_batches"
+
+
+def _records_of_before(stack: Stack) -> None:
+    """Versions of a log's node count whichever transaction created it."""
+    usual = incarnations.checked
+
+    async def checked(tree: Tree, path: str, version: Version) -> tuple[int, Version]:
+        return await usual(tree, path, version if version == ANY else version % 2**32)
+
+    put(stack, logs, checked=checked)
 
 
 def _rows_blindly(stack: Stack) -> None:
@@ -239,6 +250,15 @@ METADATA_MUTATIONS: Final[dict[str, Mutation]] = {
         "G1",
         _gaps_end_batches,
         f"{_BATCHES}:test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted",
+        0,
+    ),
+    "records-of-before": switch(
+        "the record of a log is replaced by one that was read before the metadata was lost",
+        "log",
+        "G3",
+        _records_of_before,
+        "tests.bkclient.log.test_log:TestLeading."
+        "test_who_lives_through_the_loss_of_the_metadata_does_not_list_over_the_next_writer",
         0,
     ),
     "closed-is-settled": switch(
