@@ -95,6 +95,14 @@ def rate_limit(clock: IReactorTime, per_s: float) -> RateLimit | None:
     return RateLimit(clock, per_s) if per_s > 0 else None
 
 
+def doubled_s(first_s: float, times: int, most_s: float) -> float:
+    """Return a pause that was doubled so many times, at most ``most_s``.
+
+    Without a bound on ``times`` a thousand failures would be more than a float holds.
+    """
+    return min(most_s, first_s * 2.0 ** min(times, 50))
+
+
 K = TypeVar("K", bound=Hashable)
 
 

@@ -19,6 +19,7 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.concurrency import doubled_s
 from bkclient.config.client import ClientConfig
 from bkclient.connection.channel import BookieChannel, ChannelSettings
 from bkclient.connection.quarantine import Quarantine
@@ -336,7 +337,7 @@ class BookiePool:
             slot.channel = None
 
     def _failed(self, slot: _Slot, error: ClientError) -> None:
-        pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**slot.failures)
+        pause_s = doubled_s(BACKOFF_FIRST_S, slot.failures, BACKOFF_MAX_S)
         slot.failures += 1
         slot.retry_at_s = self.clock.seconds() + pause_s * self._rng.uniform(0.5, 1.0)
         slot.last_error = error

@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import Waiters
+from bkclient.concurrency import Waiters, doubled_s
 from bkclient.errors import ClientError, UnexpectedConditionError
 from bkclient.log.append_queue import DEPOSED, NOT_WITH_TIME, Append, AppendQueue
 from bkclient.log.errors import AppendUnknownError, LogUnwritableError
@@ -63,8 +63,7 @@ class RetrySchedule:
     def _grown_pause_s(self) -> float:
         if self._tries == 0:
             return 0.0
-        pause_s = PAUSE_S_FIRST * 2.0 ** min(self._tries - 1, 10)
-        return self._rng.uniform(0.5, 1.0) * min(PAUSE_S_MAX, pause_s)
+        return self._rng.uniform(0.5, 1.0) * doubled_s(PAUSE_S_FIRST, self._tries - 1, PAUSE_S_MAX)
 
 
 log = Logger()

@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.concurrency import wall_ms, wall_s
+from bkclient.concurrency import doubled_s, wall_ms, wall_s
 from bkclient.errors import MetadataVersionError, NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import (
@@ -161,7 +161,7 @@ class LogManager:
             try:
                 known, writer = await self._take_over(ledgers, known)
             except (NotLeaderError, MetadataVersionError):
-                await self._pause(rng.uniform(0.5, 1.0) * min(2.0, 0.05 * 2**attempt))
+                await self._pause(rng.uniform(0.5, 1.0) * doubled_s(0.05, attempt, 2.0))
                 continue
             return LogWriter(self._client, ledgers, known, writer, recovered_tail=tail)
         raise NotLeaderError(f"log {name}: {DUELS_MAX} times another writer was quicker")

@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from bkclient.concurrency import doubled_s
 from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
@@ -129,7 +130,7 @@ class Updater:
     async def _wait(self, conflicts: int) -> None:
         if conflicts < CONFLICTS_BEFORE_WAIT:
             return
-        longest_s = min(WAIT_S_MAX, 0.01 * 2 ** (conflicts - CONFLICTS_BEFORE_WAIT))
+        longest_s = doubled_s(0.01, conflicts - CONFLICTS_BEFORE_WAIT, WAIT_S_MAX)
         await deferLater(self.clock, self.rng.uniform(0, longest_s))
 
 

@@ -129,6 +129,11 @@ class AddQuorum(PendingAdds):
             raise LocalProtocolError(f"{type(event).__name__} while {self.state.name}")
         return rule(self, event)
 
+    @property
+    def last_error(self) -> ClientError | None:
+        """What the bookie that failed last failed with."""
+        return None if self._last_failure is None else self._last_failure.error
+
     # Acks
 
     def _ack(self, event: AddsAcked) -> list[Command]:

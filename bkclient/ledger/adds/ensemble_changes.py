@@ -12,6 +12,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from bkclient.concurrency import doubled_s
+from bkclient.errors import ClientError
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.ledger_metadata_updates import (
     LocalMetadata,
@@ -29,6 +31,9 @@ CHANGES_BEFORE_PAUSE: Final = 5
 """Ensemble changes without a confirmed entry before each further change waits."""
 
 PAUSE_S_MAX: Final = 1.0
+
+CHANGES_TOLD: Final = 16
+"""After so many without a confirmation the log says so, and after each doubling of them."""
 
 
 class EnsembleChanges:
@@ -68,19 +73,30 @@ class EnsembleChanges:
 
 
 class ChangePause:
-    """Pauses between changes, for a writer whose bookies all refuse."""
+    """Keeps a writer from going round and round among bookies that all refuse."""
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(self, clock: IReactorTime, ledger_id: LedgerId) -> None:
         """Begin without a change."""
-        self._clock, self._changes = clock, 0
+        self._clock, self._ledger_id, self._changes = clock, ledger_id, 0
 
     def confirmed(self) -> None:
         """Note that an entry was confirmed."""
         self._changes = 0
 
-    async def before_change(self) -> None:
-        """Wait before a change, longer after more changes in a row; at most a second."""
+    async def before_change(self, error: ClientError | None) -> None:
+        """Wait before a change, the longer the more there were in a row; at most a second.
+
+        ``error`` is the last one of a bookie.
+        """
         self._changes += 1
+        if self._changes >= CHANGES_TOLD and self._changes.bit_count() == 1:
+            log.warn(
+                "ledger {ledger_id}: {changes} ensemble changes and no entry confirmed; the last "
+                "bookie failed: {error}",
+                ledger_id=self._ledger_id,
+                changes=self._changes,
+                error=error,
+            )
         excess = self._changes - CHANGES_BEFORE_PAUSE
         if excess > 0:
-            await deferLater(self._clock, min(PAUSE_S_MAX, 0.01 * 2**excess))
+            await deferLater(self._clock, doubled_s(0.01, excess, PAUSE_S_MAX))

@@ -277,7 +277,7 @@ class AddPipeline:
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
         self._running = False
-        self._pause = ChangePause(pool.clock)
+        self._pause = ChangePause(pool.clock, keys.ledger_id)
         self._timeout = QuorumTimeout(
             pool.clock,
             quorum,
@@ -500,7 +500,7 @@ class AddPipeline:
 
     async def _change(self, command: ChangeEnsemble) -> None:
         try:
-            await self._pause.before_change()
+            await self._pause.before_change(self.quorum.last_error)
             ensemble = await self._effects.change_ensemble(command)
         except ClientError as error:
             self._run(self.quorum.handle(EnsembleRefused(error)))

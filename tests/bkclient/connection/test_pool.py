@@ -117,6 +117,18 @@ def test_a_refusal_fails_all_and_is_remembered_for_a_while(stage: Stage) -> None
     assert len(network.attempts) == 2
 
 
+def test_a_bookie_that_was_away_for_long_is_found_again(stage: Stage) -> None:
+    pool, network, clock, _ = stage
+    for number in range(1500):
+        waiting = results(pool.channel(B1, L))
+        assert len(network.attempts) == number + 1
+        network.refuse()
+        assert isinstance(waiting[0], BookieUnavailableError)
+        clock.advance(1)
+    waiting = results(pool.channel(B1, L))
+    assert waiting == [network.accept()]
+
+
 def test_pauses_grow_and_stay_bounded(stage: Stage) -> None:
     pool, network, clock, _ = stage
     pauses = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
@@ -56,6 +57,33 @@ def once(name: str, fault: Fault) -> Callable[[TreeOperation], Fault]:
 
 
 # Ensemble changes ------------------------------------------------------------------------------
+
+
+def test_a_writer_that_finds_no_bookie_to_take_entries_says_so_and_goes_on_trying() -> None:
+    """As in Java, unless maxNumEnsembleChanges is set: the bookies may take entries again."""
+    world = World(2)
+    sole = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+    writer = open_writer(world, world.client(), **sole)
+
+    def refuse(request: Request) -> AddResponse | Fate:
+        if not isinstance(request, AddRequest):
+            return Fate.SERVE
+        return AddResponse(ReturnCode.EIO, request.ledger_id, request.entry_id)
+
+    for bookie in world.bookies.values():
+        bookie.policy = refuse
+    with capturedLogs() as events:
+        adding = writer.add(b"entry")
+        world.settle(1500)
+    warned = [formatEvent(one) for one in events if one["log_level"] is LogLevel.warn]
+    assert "16 ensemble changes and no entry confirmed" in warned[0]
+    assert "EIO" in warned[0]
+    assert 5 < len(warned) < 10
+    assert not adding.called
+    for bookie in world.bookies.values():
+        bookie.policy = lambda _request: Fate.SERVE
+    assert world.run(adding) == 0
+    assert len(writer.metadata.fragments) == 1
 
 
 @PROTOCOLS

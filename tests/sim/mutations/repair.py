@@ -410,7 +410,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         0,
     ),
     "marks-deleted-again": switch(
-        "a mark is deleted again after a lost answer, whoever made it since",
+        "a mark is deleted again after a lost answer, also where it was made again",
         "13.4",
         "I20",
         _deletes_again_without_a_look,
