@@ -1,1 +1,1 @@
-"""A stopped bookie's directories as values."""
+"""The directories of a stopped bookie: readers, checks and repairs."""

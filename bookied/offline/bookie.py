@@ -1,9 +1,9 @@
-"""A stopped bookie's directories as iterators of values.
+"""The directories of a stopped bookie as iterators of values.
 
-Nothing is created, changed or locked; the readers are those the bookie itself starts with. A
-running bookie's directories can be read too, and then look as after a crash at that moment. Damage
-raises the ``CorruptError`` that names it, after all that comes before it was given; where a
-``Report`` is taken, that gets it, and what is left is still given.
+The readers are those of the bookie's start; they create, change and lock nothing. A running
+bookie's directories can be read too, and then look as after a crash at that moment. Damage raises a
+``CorruptError`` after the values before the damage. A function with a ``Report`` passes the error
+to it instead, and goes on with the values that can be read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from bookied.storage.storage_class_check import has_databases
 from wire.ids import EntryId, LedgerId
 
 Report = Callable[[CorruptError], object]
-"""Is told of damage; what is left is read on."""
+"""A function that gets the damage; reading then goes on."""
 
 
 class RecordKind(enum.Enum):
-    """What a journal record says."""
+    """The kinds of journal records."""
 
     ENTRY = "entry"
     LEDGER_KEY = "ledger key"
     FENCE = "fence"
     EXPLICIT_LAC = "explicit LAC"
     UNKNOWN = "unknown"
-    """Of a kind no version we know writes; replay passes it over."""
+    """A kind that no known version writes; replay ignores the record."""
 
 
 _KINDS: Final = {
@@ -83,7 +83,7 @@ class StoredEntry:
 
 @attrs.frozen
 class IndexedLedger:
-    """What the index says of one ledger. ``path`` is its file, or the database's directory."""
+    """The index's data of one ledger. ``path`` is its file, or the database's directory."""
 
     path: Path
     ledger_id: LedgerId
@@ -103,11 +103,11 @@ class Shard:
     reader: logs.EntryLogReader
 
     def entry_logs(self) -> list[Path]:
-        """Return its entry logs, oldest first."""
+        """Return the entry logs, oldest first."""
         return _entry_logs(self.files, self.ledger_dirs)
 
     def log_path(self, log_id: int) -> Path:
-        """Return where a log is; for one that is not here, where it might have been."""
+        """Return the path of a log; for a missing log, the path in the first directory."""
         name = log_layout.file_name(log_id)
         places = (directory / name for directory in self.ledger_dirs)
         return next(filter(self.files.exists, places), self.ledger_dirs[0] / name)
@@ -120,7 +120,7 @@ class Shard:
 
 @attrs.frozen
 class StoredMark:
-    """One copy of a lastMark; ``journal`` is the place of its journal directory in the list."""
+    """One copy of a lastMark; ``journal`` is the index of its journal directory in the settings."""
 
     path: Path
     journal: int
@@ -134,13 +134,13 @@ class OfflineBookie:
     files: Files
     found: Directories
     is_live: bool = False
-    """Whether a process used the directories when it was opened."""
+    """Whether a process used the directories when they were opened."""
 
     def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
-        """Give every copy of every mark.
+        """Yield every copy of every lastMark.
 
         Raises:
-            LastMarkError: a file is not a mark, and there is no ``report`` to tell.
+            LastMarkError: a file is not a mark, and there is no ``report``.
         """
         journals_count = len(self.found.journals)
         for number in range(journals_count):
@@ -156,12 +156,15 @@ class OfflineBookie:
                     report(error)
 
     def highest_mark(self, journal: int) -> LastMark:
-        """Return where replay would start in the ``journal``-th journal directory."""
+        """Return the position where replay would start in the ``journal``-th journal directory."""
         found = self.marks(report=lambda _damage: None)
         return max((one.mark for one in found if one.journal == journal), default=START)
 
     def to_replay(self, journal: int) -> Iterator[tuple[Path, int]]:
-        """Give the journals that the next start reads, and from where; 0 for all of one."""
+        """Yield (path, offset) of the journals that the next start reads.
+
+        Offset 0 for a complete one.
+        """
         directory = self.found.journal_dirs[journal]
         highest = self.highest_mark(journal)
         mark = trusted_mark(self.files, directory, highest, may_be_cut=True)
@@ -171,18 +174,18 @@ class OfflineBookie:
                 yield directory / journal_layout.file_name(number), offset
 
     def journals(self) -> Iterator[Path]:
-        """Give the journal files: by directory, oldest first."""
+        """Yield the journal files: by directory, oldest first."""
         for directory in self.found.journal_dirs:
             for journal_id in journals.journal_ids(self.files, directory):
                 yield directory / journal_layout.file_name(journal_id)
 
     @contextlib.contextmanager
     def shards(self) -> Iterator[tuple[Shard, ...]]:
-        """Open the indexes, and the logs that they point into, to be closed at the end.
+        """Open the indexes and their entry logs; close them at the end of the block.
 
         Raises:
             DirectoryError: DbLedgerStorage has not as many index as ledger directories.
-            CorruptError: an index is damaged as a whole.
+            CorruptError: an index cannot be read at all.
         """
         with contextlib.ExitStack() as opened:
             found = []
@@ -200,18 +203,18 @@ class OfflineBookie:
         return [((ledgers,), partial(_open_db, index)) for ledgers, index in found.pairs()]
 
     def entry_logs(self) -> Iterator[Path]:
-        """Give the entry logs, oldest first; by directory where each has ids of its own."""
+        """Yield the entry logs, oldest first; by directory if each has its own log ids."""
         for ledger_dirs, _ in self._spaces():
             yield from _entry_logs(self.files, ledger_dirs)
 
 
 def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:
-    """Return where a ledger is, or would be. Java agrees: DbLedgerStorage (4.18.0)."""
+    """Return the shard of a ledger, stored or not. Java agrees: DbLedgerStorage (4.18.0)."""
     return shards[ledger_id % len(shards)]
 
 
 def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: LedgerOnDisk) -> IndexedLedger:
-    """Return what an index says of a ledger."""
+    """Return the index's data of a ledger as a value."""
     return IndexedLedger(
         path=index.place(ledger_id)[0],
         ledger_id=ledger_id,
@@ -223,7 +226,7 @@ def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: LedgerOnDisk) -> I
 
 
 def _open_db(directory: Path) -> OfflineIndex:
-    from bookied.offline.index import DbIndex  # Not for who has index files alone.
+    from bookied.offline.index import DbIndex  # Index files need no RocksDB.
 
     return DbIndex(directory)
 
@@ -233,7 +236,7 @@ def _entry_logs(files: Files, directories: tuple[Path, ...]) -> list[Path]:
 
 
 def journal_entry(path: Path, record: journals.JournalRecord) -> JournalEntry:
-    """Return a record of a journal as a value."""
+    """Return a journal record as a value."""
     is_entry = record.entry_id >= 0
     kind = RecordKind.ENTRY if is_entry else _KINDS.get(record.entry_id, RecordKind.UNKNOWN)
     content = record.body if is_entry else b""

@@ -1,7 +1,7 @@
-"""Where a stopped bookie's directories are: from its settings, without asking for the rest of them.
+"""The directories of a stopped bookie, from its settings file.
 
-A tool that only looks must not refuse a file for a setting that has nothing to do with where data
-lies; so only the keys that name directories are read.
+Only the keys that name directories are read: a tool that only reads data must not refuse a file
+because of an unrelated setting.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ KEYS = ("journalDirectories", "journalDirectory", "ledgerDirectories", "indexDir
 
 @attrs.frozen(kw_only=True)
 class DirectorySettings(LedgerConfig, JournalConfig):
-    """The settings that say where data lies; all others have their defaults here."""
+    """The settings that name the data directories; all others have their defaults."""
 
 
 def directories_of(properties: Properties) -> Directories:
-    """Return the directories that a bookie's settings name; Java's defaults where they do not.
+    """Return the directories that a bookie's settings name, or Java's defaults.
 
     Raises:
-        PropertiesError: a reference in them runs in a circle.
+        PropertiesError: a reference in the settings is circular.
         ConfigError: there is no ledger directory.
     """
     settings, _ = load(DirectorySettings, select_settings(properties, KEYS))
@@ -40,10 +40,10 @@ def directories_of(properties: Properties) -> Directories:
 
 
 def select_settings(properties: Properties, keys: Iterable[str]) -> Properties:
-    """Return some of the settings: what they refer to is resolved, the rest is left out.
+    """Return the settings ``keys`` with their references resolved, and no other settings.
 
     Raises:
-        PropertiesError: a reference in them runs in a circle.
+        PropertiesError: a reference in the settings is circular.
     """
     entries = {
         key: _expanded(properties, found)
@@ -56,10 +56,10 @@ def select_settings(properties: Properties, keys: Iterable[str]) -> Properties:
 def directories_by_name(
     journals: tuple[str, ...], ledgers: tuple[str, ...], indexes: tuple[str, ...] = ()
 ) -> Directories:
-    """Return directories by their names, be it the roots or their ``current``.
+    """Return directories by the names of their roots or their ``current``.
 
-    Their paths are absolute, as a bookie writes them into its cookie. Without index directories the
-    ledger directories are meant.
+    The paths are absolute, as a bookie writes them into its cookie. Without index directories, the
+    ledger directories contain the index.
     """
     lists = (journals, ledgers, indexes or ledgers)
     return Directories(*(tuple(_root(Path(name)) for name in names) for names in lists))
@@ -71,7 +71,7 @@ def _root(path: Path) -> Path:
 
 
 def _expanded(properties: Properties, found: Property) -> Property:
-    """Resolve what refers to other keys, which are left out."""
+    """Resolve references to keys that are left out."""
     return attrs.evolve(
         found,
         statements=tuple(

@@ -1,7 +1,7 @@
-"""Entries as they are stored, looked at by a tool that has no password and no metadata.
+"""Digests of stored entries, for tools without a password and without metadata.
 
-Which digest a ledger has is in its metadata only. CRC32C and CRC32 need no key, so that an entry
-says by its own bytes if it has one of them; HMAC and no digest at all cannot be told apart.
+Only a ledger's metadata names its digest. CRC32C and CRC32 need no key, so an entry's own bytes
+show whether it has one of them. HMAC and no digest cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _digester(digest: DigestType) -> Digester:
 
 
 def find_digest(packet: bytes) -> DigestType | None:
-    """Return the digest that an entry's bytes fit; None if it has another one, or is damaged."""
+    """Return the checksum that matches an entry's bytes; None if the digest differs or is wrong."""
     if len(packet) < ENTRY_HEADER_BYTES:
         return None
     head = header(packet)
@@ -35,5 +35,5 @@ def find_digest(packet: bytes) -> DigestType | None:
 
 
 def payload_of(packet: bytes, digest: DigestType) -> bytes:
-    """Return what lies behind a digest of this kind; not verified."""
+    """Return the payload after a digest of this kind; not verified."""
     return packet[ENTRY_HEADER_BYTES + _digester(digest).size :]

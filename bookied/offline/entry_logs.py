@@ -1,8 +1,8 @@
-"""Entry logs of a stopped bookie as a whole: what each holds, what of it is still wanted.
+"""The contents of complete entry logs, and the part of the bytes that is still in use.
 
-Bytes of a ledger in a log count its records with their length fields, as a ledgers map does. A
-ledger is alive if the index has it; so does the collector see it (BookKeeper 4.18.0,
-EntryLogMetadata), but for ledgers that the metadata service has dropped since.
+The bytes of a ledger in a log are its records with their length fields, as in a ledgers map. A
+ledger is alive if the index has it, as for the collector (BookKeeper 4.18.0, EntryLogMetadata),
+except for ledgers deleted from the metadata service since.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bookied.storage.files.files import Files
 
 
 class MapState(enum.Enum):
-    """What a log's ledgers map is worth."""
+    """The state of a log's ledgers map."""
 
     INTACT = "intact"
     NONE = "none"
@@ -36,7 +36,10 @@ class MapState(enum.Enum):
 
 @attrs.frozen
 class LedgerShare:
-    """What one log holds of one ledger; ``entries`` is None where a map was read instead."""
+    """The part of one ledger in one log.
+
+    ``entries`` is None if the ledgers map was read instead.
+    """
 
     ledger_id: int
     size_bytes: int
@@ -45,13 +48,16 @@ class LedgerShare:
 
 @attrs.frozen
 class EntryLogSummary:
-    """One entry log. ``end`` is where its records end, None where a map was read instead."""
+    """One entry log. ``end`` is the end of its records.
+
+    None if the ledgers map was read instead.
+    """
 
     path: Path
     log_id: int
     size: int
     version: int | None
-    """None for a log that nothing was written to."""
+    """None for a log without a header."""
     map_state: MapState
     ledgers: tuple[LedgerShare, ...]
     end: int | None = None
@@ -60,17 +66,17 @@ class EntryLogSummary:
 
     @property
     def data_bytes(self) -> int:
-        """The bytes of all its records."""
+        """The total bytes of the records."""
         return sum(share.size_bytes for share in self.ledgers)
 
     def live_bytes(self, alive: Container[int]) -> int:
-        """Return the bytes of ledgers that are still there."""
+        """Return the bytes of ledgers that are alive."""
         return sum(share.size_bytes for share in self.ledgers if share.ledger_id in alive)
 
 
 @attrs.frozen
 class LogUse:
-    """How much of one log is still wanted."""
+    """The part of one log that is still in use."""
 
     summary: EntryLogSummary
     live_bytes: int
@@ -81,25 +87,25 @@ class LogUse:
 
     @property
     def usage(self) -> float:
-        """The share of live bytes; 1 for a log without records."""
+        """The ratio of live bytes; 1 for a log without records."""
         return self.live_bytes / self.summary.data_bytes if self.summary.data_bytes else 1.0
 
 
 def place_of(record: logs.EntryLogRecord) -> int:
-    """Return where the body of a record is in its log."""
+    """Return the offset of a record's body in its log."""
     return layout.split_location(record.location)[1]
 
 
 def summarize(
     files: Files, path: Path, *, by_scan: bool = False, tick: Tick = no_tick
 ) -> EntryLogSummary:
-    """Return what a log holds: by its ledgers map, or record by record where there is none.
+    """Return a log's contents, from its ledgers map or, without one, from its records.
 
-    Damage ends the scan and stands in the summary.
+    Damage ends the scan and is reported in the summary.
 
     Raises:
-        EntryLogFormatError: it is not an entry log.
-        OSError: it cannot be read.
+        EntryLogFormatError: the file is not an entry log.
+        OSError: the file cannot be read.
     """
     with contextlib.closing(logs.open_scan(files, path)) as scan:
         state, shares = _map_of(files, path, scan)
@@ -140,7 +146,7 @@ def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[L
 
 
 def freed_by(found: list[LogUse], threshold: float) -> int:
-    """Return what a compaction of all logs below a usage would free."""
+    """Return the bytes that a compaction of all logs below a usage would free."""
     return sum(one.dead_bytes for one in found if one.usage < threshold)
 
 
@@ -153,15 +159,15 @@ class Gap(NamedTuple):
     start: int
     stop: int
     misread_to: int
-    """Up to here, damaged lengths led into the middle of records, whose bytes were given too."""
+    """Up to this offset, damaged lengths caused records to be read from the middle of others."""
 
     def holds(self, offset: int) -> bool:
-        """Whether the record of a body at ``offset`` begins here."""
+        """Return whether the record with its body at ``offset`` begins in the gap."""
         return self.start <= offset - layout.LENGTH.size < self.stop
 
     @property
     def what(self) -> str:
-        """The line that reports it."""
+        """The message that reports the gap."""
         return f"damaged bytes; the next record is at {self.stop}"
 
 
@@ -169,9 +175,9 @@ class Gap(NamedTuple):
 class LogRecords:
     """The records of one log, in order; iterate once.
 
-    A record has no mark to be found by, and where a length is damaged the log does not say where
-    the next one begins. The index does: reading goes on with the first sound one that it points at,
-    or else with the ledgers map. Then ``gaps`` are what was passed over.
+    Records have no marker, so after a damaged length the log does not show where the next record
+    begins. The index does: reading continues with the first intact record that the index points at,
+    or else with the ledgers map. ``gaps`` are the skipped bytes.
     """
 
     scan: logs.LogScan
@@ -179,10 +185,10 @@ class LogRecords:
     gaps: list[Gap] = attrs.field(factory=list)
 
     def __iter__(self) -> Iterator[logs.EntryLogRecord]:
-        """Give the records.
+        """Yield the records.
 
         Raises:
-            EntryLogRecordError: damage; the index knows of nothing that can be read after it.
+            EntryLogRecordError: a record is damaged, and the index has no readable record after it.
         """
         scan, places, start = self.scan, None, layout.HEADER_BYTES
         while True:
@@ -207,7 +213,7 @@ class LogRecords:
             scan.resume(start)
 
     def _has_more(self) -> bool:
-        """Whether anything but padding is after the end."""
+        """Return whether the log has anything but padding after the end."""
         try:
             self.scan.insist_complete()
         except EntryLogRecordError:
@@ -215,10 +221,10 @@ class LogRecords:
         return False
 
     def _gap(self, places: array[int], start: int, end: int) -> Gap | None:
-        """Return what is damaged after a sound record, and before the next; None: nothing is.
+        """Return the first damaged bytes after ``start`` and before an intact record, or None.
 
-        A damaged length may lead into the middle of later records, whose bytes may be taken for
-        records for a while. So all are looked at once more, from ``start`` on.
+        After a damaged length, bytes from the middle of later records may be read as records for a
+        while. So this reads all records again from ``start`` on.
         """
         scan, sound_end, number = self.scan, start, bisect_left(places, start)
         scan.resume(start)
@@ -245,14 +251,14 @@ class LogRecords:
         return None
 
     def _is_sound(self, body_at: int) -> bool:
-        """Whether the index points at the record that begins there."""
+        """Return whether the index points at the record whose body begins at ``body_at``."""
         head = self.scan.head_at(body_at - layout.LENGTH.size)
         location = layout.location(self.scan.log_id, body_at)
         return head is not None and is_indexed(self.index, head, location)
 
 
 def is_indexed(index: OfflineIndex, head: tuple[int, int], location: int) -> bool:
-    """Whether an index has the entry of these ids, of ledger and entry, at a location."""
+    """Return whether the index has the entry ``head`` (ledger id, entry id) at a location."""
     ledger_id, entry_id = head
     if ledger_id < 0 or entry_id < 0:
         return False
@@ -262,7 +268,7 @@ def is_indexed(index: OfflineIndex, head: tuple[int, int], location: int) -> boo
 
 
 def _places(index: OfflineIndex, log_id: int) -> array[int]:
-    """Return the offsets of the bodies that an index has in a log, ascending."""
+    """Return the body offsets of an index's entries in a log, ascending."""
     found: list[int] = []
     with contextlib.suppress(CorruptError, OSError):
         for ledger_id in index.ledger_ids():

@@ -1,4 +1,4 @@
-"""The files of a stopped bookie, by what they are, and how much space each kind takes."""
+"""The files of a stopped bookie by kind, and the disk space of each kind."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bookied.storage.storage_class_check import has_databases
 
 
 class FileKind(enum.Enum):
-    """What a file of a bookie is."""
+    """The kinds of a bookie's files."""
 
     JOURNAL = "journal"
     ENTRY_LOG = "entry log"
     COMPACTION = "compaction"
-    """An entry log that a compaction was at work on."""
+    """An entry log that a compaction was writing."""
     INDEX = "index"
     DATABASE = "database"
-    """A directory of RocksDB: ``ledgers`` or ``locations``, with all in it."""
+    """A directory of RocksDB, ``ledgers`` or ``locations``, with all its files."""
 
 
 @attrs.frozen
@@ -40,13 +40,13 @@ class BookieFile:
     number: int | None
     size: int
     allocated: int
-    """What it takes on the disk; less than ``size`` where there are holes."""
+    """Bytes on the disk; less than ``size`` for a file with holes."""
     modified_ms: int
 
 
 @attrs.frozen
 class DirectoryUse:
-    """How full one root's file system is, and what of that is this bookie's."""
+    """The use of one root's file system: in total, and by this bookie."""
 
     root: Path
     total: int
@@ -57,14 +57,14 @@ class DirectoryUse:
 
 
 def journal_files(files: Files, found: Directories) -> Iterator[BookieFile]:
-    """Give the journals, oldest first, by directory."""
+    """Yield the journals, oldest first, by directory."""
     for directory in found.journal_dirs:
         for number, name in _numbered(files, directory, journal_layout.journal_id):
             yield _file(directory / name, FileKind.JOURNAL, number)
 
 
 def log_files(files: Files, found: Directories) -> Iterator[BookieFile]:
-    """Give the entry logs and what compactions left, oldest first, by directory."""
+    """Yield the entry logs and the files of interrupted compactions, oldest first, by directory."""
     for directory in found.ledger_dirs:
         for number, name in _numbered(files, directory, log_layout.used_log_id):
             is_log = log_layout.log_id(name) is not None
@@ -73,7 +73,7 @@ def log_files(files: Files, found: Directories) -> Iterator[BookieFile]:
 
 
 def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
-    """Give the index files by ledger, and the databases, by directory."""
+    """Yield the index files by ledger, and the databases, by directory."""
     for directory in found.index_dirs:
         named = (
             (index_layout.ledger_id(path.name.removesuffix(index_layout.MOVING)), path)
@@ -88,7 +88,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
 
 
 def directory_uses(files: Files, found: Directories) -> Iterator[DirectoryUse]:
-    """Give how full the file system of each root is, and what of that is this bookie's."""
+    """Yield the use of each root's file system, in total and by this bookie."""
     sizes: dict[tuple[Path, FileKind], int] = {}
     for listed in (journal_files, log_files, index_files_of):
         for one in listed(files, found):

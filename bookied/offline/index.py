@@ -1,6 +1,6 @@
 """The index of a stopped bookie, read only: index files or RocksDB behind one protocol.
 
-Nothing is created, renamed or tidied up, and damage of one ledger says nothing about the others.
+Nothing is created, renamed or removed. Damage of one ledger does not affect the others.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ OPEN_MAX: Final = 64
 
 
 class IndexKind(enum.Enum):
-    """What holds the index: the value is what people are told."""
+    """The kinds of index; the value is the name that users see."""
 
     FILES = "index files"
     DB = "RocksDB"
 
 
 class OfflineIndex(Protocol):
-    """Which ledgers there are and where their entries lie; of one log-id space."""
+    """The ledgers of one space of log ids, and the locations of their entries."""
 
     @property
     def kind(self) -> IndexKind: ...
 
     @property
     def damage(self) -> list[CorruptError]:
-        """What was passed over when it was opened: ledgers that cannot be told any more."""
+        """The damage skipped when the index was opened: ledgers whose records are unreadable."""
 
     def ledger_ids(self) -> list[int]:
-        """Return the ledgers that are here, ascending.
+        """Return the ids of the ledgers, ascending.
 
         Raises:
-            CorruptError: the index is damaged as a whole.
+            CorruptError: the index cannot be read at all.
         """
 
     def place(self, ledger_id: int, entry_id: int | None = None) -> tuple[Path, int | None]:
-        """Return the file that says something of a ledger or an entry, and the offset in it.
+        """Return the file with a ledger's or an entry's index data, and the offset in the file.
 
-        For a ledger that is not here, the file that would.
+        For a ledger that is not stored, return the file that would contain the data.
         """
 
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what is stored of a ledger; None if it is not here.
+        """Return the index data of a ledger; None if the ledger is not stored.
 
         Raises:
-            CorruptError: that is damaged.
+            CorruptError: the index data is damaged.
         """
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger that may hold something, with their numbers, ascending."""
+        """Yield the (number, page) pairs of a ledger that may have entries, ascending."""
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
+        """Return the location of an entry; 0 if the entry has none.
 
         Raises:
-            CorruptError: no entry can be there.
+            CorruptError: the location is invalid.
         """
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class FileIndex:
         self._open.close()
 
     def _path(self, ledger_id: int) -> Path | None:
-        """Return a ledger's file: as the bookie would after it has finished moves at its start."""
+        """Return a ledger's file, which may be one that the bookie's start would still move."""
         if self._last[0] != ledger_id:
             self._last = ledger_id, self._find(ledger_id)
         return self._last[1]
@@ -153,10 +153,10 @@ class FileIndex:
 def entries_of(
     index: OfflineIndex, ledger_id: int, first: int = 0, last: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Give entry ids and locations of a ledger, ascending; nothing for one that is not here.
+    """Yield (entry id, location) of a ledger, ascending; nothing for a ledger that is not stored.
 
     Raises:
-        IndexEntryError: a location cannot be.
+        IndexEntryError: a location is invalid.
     """
     for page_no, page in index.pages(ledger_id):
         base = page_no * layout.PAGE_SLOTS
@@ -171,10 +171,10 @@ def entries_of(
 
 
 def check_place(index: OfflineIndex, ledger_id: int, entry_id: int, location: int) -> None:
-    """Make sure that an entry can be at a location.
+    """Refuse a location that is not valid for an entry.
 
     Raises:
-        IndexEntryError: it cannot.
+        IndexEntryError: the location is invalid.
     """
     with contextlib.suppress(IndexEntryError):
         file_reads.check_location(location, Path(), 0)
@@ -184,14 +184,14 @@ def check_place(index: OfflineIndex, ledger_id: int, entry_id: int, location: in
 
 
 OPEN_TRIES: Final = 3
-"""A running bookie may remove a table file while the database is being opened beside it."""
+"""Attempts: a running bookie may remove a table file while its database is being opened."""
 
 
 class DbIndex:
     """The databases of one index directory (its ``current``), as they are.
 
-    One that cannot be opened is damage that every method raises; a ledger whose key or value is
-    damaged is passed over and told by ``damage``.
+    If a database cannot be opened, every method raises its damage. A ledger with a damaged key or
+    value is skipped and reported by ``damage``.
     """
 
     kind: Final = IndexKind.DB
@@ -259,7 +259,7 @@ class DbIndex:
 
 
 class _Nothing:
-    """A database that is not there, as far as it is read."""
+    """An empty database in place of a missing one, read only."""
 
     def get(self, key: bytes) -> None:
         """Return None."""
@@ -274,7 +274,7 @@ class _Nothing:
         """Return None."""
 
     def check_synced(self) -> None:
-        """Find nothing lost."""
+        """Do nothing: nothing can be lost."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -1,8 +1,8 @@
-"""What the journals after the marks hold: what a start would replay, without replaying it.
+"""The journal records after the marks: what a start would replay, without replaying it.
 
-After a crash the index and the entry logs lack what is here, or point at what was never written;
-that is no damage. Entries are kept as ranges of ids, so that a journal of many small entries takes
-little memory.
+After a crash the index and the entry logs may lack these records, or point at entries that were
+never written. Neither is damage. Entries are stored as ranges of ids, so that a journal of many
+small entries takes little memory.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ T = TypeVar("T")
 """A record of a journal or of an entry log."""
 
 RANGES_MAX: Final = 1_000_000
-"""Ranges of entry ids kept; what comes after that is not known to be in a journal."""
+"""Ranges of entry ids in memory; entries after that many are unknown."""
 
 TELL_BYTES: Final = 4 * 1024 * 1024
 
 Tick = Callable[[int, int], object]
-"""Takes how far a piece of work is: units done, and things looked at."""
+"""A function that gets the progress: units done, and objects read."""
 
 
 offset_of: Final[Callable[[journals.JournalRecord], int]] = attrgetter("offset")
-"""Where a record of a journal is, for ``with_progress``."""
+"""Returns the offset of a journal record, for ``with_progress``."""
 
 
 def no_tick(_done: int, _items: int) -> None:
@@ -47,7 +47,10 @@ def with_progress(
     tell: Callable[[int], object],
     start: int = 0,
 ) -> Iterator[T]:
-    """Give records, and tell from ``start`` on how far they are each ``TELL_BYTES``."""
+    """Yield the records.
+
+    Call ``tell`` with the offset after each ``TELL_BYTES`` from ``start`` on.
+    """
     for record in records:
         yield record
         place = place_of(record)
@@ -58,16 +61,16 @@ def with_progress(
 
 @attrs.define
 class JournalledLedger:
-    """What the journals say about a ledger beside its entries: the last of each kind."""
+    """The last key, fence and explicit LAC of a ledger in the journals."""
 
     master_key: bytes | None = attrs.field(default=None, repr=False)
     is_fenced: bool = False
     explicit_lac: bytes | None = attrs.field(default=None, repr=False)
 
     def take(self, record: journals.JournalRecord) -> None:
-        """Take in a record that is not an entry."""
+        """Apply a record that is not an entry."""
         if record.entry_id == layout.LEDGER_KEY:
-            # A rebuilt index may have been journalled with an empty key.
+            # After an index rebuild, the journal may have an empty key.
             self.master_key = layout.inner_bytes(record.body) or self.master_key or b""
         elif record.entry_id == layout.FENCE:
             self.is_fenced = True
@@ -77,7 +80,7 @@ class JournalledLedger:
 
 @attrs.define
 class PendingLedger(JournalledLedger):
-    """All that the journals say of a ledger. ``ranges`` are pairs of first and last entry ids."""
+    """A ledger's data in the journals. ``ranges`` are pairs of first and last entry ids."""
 
     entries: int = 0
     size_bytes: int = 0
@@ -91,11 +94,11 @@ class PendingLedger(JournalledLedger):
 
     @property
     def count(self) -> int:
-        """Number of entries, each counted once."""
+        """The number of entries, each counted once."""
         return sum(last - first + 1 for first, last in _joined(self.ranges))
 
     def add_entry(self, entry_id: int, *, may_begin: bool) -> bool:
-        """Take in an entry; say whether that has begun another range, if it may."""
+        """Add an entry; return whether the entry needs a new range, added only if ``may_begin``."""
         self._ordered = None
         if self.ranges:
             first, last = self.ranges[-1]
@@ -107,7 +110,7 @@ class PendingLedger(JournalledLedger):
         return True
 
     def holds(self, entry_id: int) -> bool:
-        """Return whether an entry is among these, at the cost of a search in order."""
+        """Return whether an entry is in the ranges, by a binary search."""
         if self._ordered is None:
             self._ordered = _joined(self.ranges)
         at = bisect_right(self._ordered, entry_id, key=itemgetter(0))
@@ -115,7 +118,7 @@ class PendingLedger(JournalledLedger):
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in order, those joined that touch or lie in each other."""
+    """Return the ranges in order; ranges that touch or overlap are joined."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 1:
@@ -127,21 +130,21 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @attrs.define
 class JournalTail:
-    """What the next start would replay, by ledger."""
+    """The records that the next start would replay, by ledger."""
 
     ledgers: dict[int, PendingLedger] = attrs.field(factory=dict)
     records: int = 0
     is_complete: bool = True
-    """False if there was too much of it to be kept."""
+    """False if the tail has too many ranges to store all of them."""
     _ranges: int = 0
 
     def holds(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether an entry comes back at the next start."""
+        """Return whether the next start replays the entry."""
         found = self.ledgers.get(ledger_id)
         return found is not None and found.holds(entry_id)
 
     def add(self, record: journals.JournalRecord) -> None:
-        """Take in one record."""
+        """Add one record."""
         self.records += 1
         ledger = self.ledgers.setdefault(record.ledger_id, PendingLedger())
         if record.entry_id >= 0:
@@ -155,7 +158,7 @@ class JournalTail:
 
 
 def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> JournalTail:
-    """Read the journals from the marks on; damage is told, and ends that journal."""
+    """Read the journals from the marks on; report damage, which ends its journal."""
     tail = JournalTail()
     before = 0
 
@@ -179,7 +182,7 @@ def records_of(
     report: Report,
     tell: Callable[[int], object] = lambda _offset: None,
 ) -> Iterator[journals.JournalRecord]:
-    """Give the records of one journal; damage is told, and ends it."""
+    """Yield the records of one journal; report damage, which ends the journal."""
     try:
         with closing(journals.open_scan(bookie.files, path, offset)) as scan:
             yield from with_progress(scan, offset_of, tell, offset)
@@ -188,7 +191,7 @@ def records_of(
 
 
 def bytes_to_replay(bookie: OfflineBookie) -> int:
-    """Return how much ``read_tail`` reads at most."""
+    """Return the bytes that ``read_tail`` reads at most."""
     return sum(
         max(0, bookie.files.size(path) - offset)
         for number in range(len(bookie.found.journals))
@@ -197,7 +200,7 @@ def bytes_to_replay(bookie: OfflineBookie) -> int:
 
 
 def _check_first(bookie: OfflineBookie, number: int, report: Report) -> None:
-    """Tell if the journal that a mark names is not there; the bookie would not start."""
+    """Report a journal that a mark names and that is missing: the bookie would not start."""
     mark = bookie.highest_mark(number)
     if not mark.journal_id:
         return

@@ -1,4 +1,4 @@
-"""A journal as a whole: whether all of it can be replayed, and where it ends."""
+"""The verification of a complete journal: whether it can be replayed, and where it ends."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from bookied.storage.files.files import Files
 from bookied.storage.journal import reader as journals
 
 WRONG_MAX: Final = 100
-"""Entries with a wrong digest that are named, of one ledger."""
+"""Entries with a wrong digest that are listed for one ledger."""
 
 
 class JournalState(enum.Enum):
-    """What reading a journal to its end has shown."""
+    """The result of reading a journal to its end."""
 
     INTACT = "intact"
     TORN = "torn tail"
-    """The last record was being written when the bookie died: nothing acknowledged is lost."""
+    """The bookie stopped while it wrote the last record: no acknowledged entry is lost."""
     RESIDUE = "residue"
-    """There are bytes after the end of data that nothing reaches."""
+    """There are bytes after the end of data that no replay reads."""
     WRONG_DIGEST = "wrong digest"
-    """All records can be read, and some entries are not what their writer sent."""
+    """All records can be read, but some entries are not as their writer sent them."""
     DAMAGED = "damaged"
-    """What follows the damage cannot be replayed."""
+    """The records after the damage cannot be replayed."""
 
 
 @attrs.frozen
 class WrongDigest:
-    """An entry that fails a digest which other entries of its ledger have."""
+    """An entry whose digest is wrong, while other entries of its ledger have a right one."""
 
     offset: int
     ledger_id: int
@@ -44,7 +44,7 @@ class WrongDigest:
 
 @attrs.frozen
 class JournalVerdict:
-    """What one journal is. ``end`` is where its records end; ``damage`` says why not later."""
+    """The result for one journal. ``end`` is the end of its records; ``damage`` is why they end."""
 
     path: Path
     size: int
@@ -61,13 +61,13 @@ class JournalVerdict:
 
     @property
     def is_bad(self) -> bool:
-        """Whether that is more than a crash leaves behind."""
+        """True if the state is worse than after a crash."""
         return self.state in {JournalState.DAMAGED, JournalState.WRONG_DIGEST}
 
 
 @attrs.define
 class _LedgerSample:
-    """What was seen of one ledger: if any entry had a digest we can check, and who had none."""
+    """The entries of one ledger: whether any matches a checksum, and those that match none."""
 
     has_digest: bool = False
     without: list[WrongDigest] = attrs.field(factory=list)
@@ -98,8 +98,8 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
     """Read a journal from its beginning to its end.
 
     Raises:
-        JournalMissingError: there is none.
-        OSError: it cannot be read.
+        JournalMissingError: the journal is missing.
+        OSError: the journal cannot be read.
     """
     try:
         scan = journals.open_scan(files, path)

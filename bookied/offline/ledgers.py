@@ -1,6 +1,6 @@
-"""One ledger, or all, of a stopped bookie: what the index has, and what the next start adds to it.
+"""The ledgers of a stopped bookie: their index data, and the records that the next start replays.
 
-After a crash much of a ledger may be in the journals alone; a list that leaves it out would look
+After a crash much of a ledger may be only in the journals; a list without these records would look
 like a loss.
 """
 
@@ -23,7 +23,10 @@ from wire.ids import EntryId, LedgerId
 
 @attrs.frozen
 class LocalLedger:
-    """One ledger of a bookie. ``stored`` is None where only the journals have it, and so on."""
+    """One ledger of a bookie.
+
+    ``stored`` is its index data, ``pending`` its records to replay, or None.
+    """
 
     ledger_id: LedgerId
     stored: IndexedLedger | None
@@ -32,7 +35,7 @@ class LocalLedger:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything of it can be read."""
+        """True if anything of the ledger can be read."""
         return self.stored is not None or self.pending is not None
 
     @property
@@ -41,13 +44,13 @@ class LocalLedger:
 
     @property
     def last_entry(self) -> int:
-        """The highest entry, -1 for none."""
+        """The highest entry; -1 for none."""
         found = [one.last_entry for one in (self.stored, self.pending) if one is not None]
         return max(found, default=-1)
 
     @property
     def explicit_lac(self) -> bytes | None:
-        """The LAC packet that counts: the journal's, which is later."""
+        """The latest LAC packet: the journal's, or else the index's."""
         if self.pending is not None and self.pending.explicit_lac is not None:
             return self.pending.explicit_lac
         return None if self.stored is None else self.stored.explicit_lac
@@ -62,9 +65,9 @@ class LocalLedger:
 
 @attrs.frozen
 class PlacedEntry:
-    """An entry and where it is; ``offset`` is that of its length field in ``path``.
+    """An entry and its place; ``offset`` is that of its length field in ``path``.
 
-    ``packet`` is None where it cannot be read, and ``damage`` says why.
+    ``packet`` is None if the entry cannot be read; ``damage`` is the reason.
     """
 
     ledger_id: LedgerId
@@ -79,7 +82,7 @@ class PlacedEntry:
 def local_ledgers(
     bookie: OfflineBookie, tail: JournalTail, report: Report
 ) -> Iterator[LocalLedger]:
-    """Give every ledger that is here, by id; damage is told and stands in the ledger too."""
+    """Yield every ledger by id; damage is reported, and also stored in the ledger."""
     with bookie.shards() as shards:
         ids = set(tail.ledgers)
         for shard in shards:
@@ -97,7 +100,7 @@ def local_ledgers(
 
 
 def local_ledger(shard: Shard, tail: JournalTail, ledger_id: LedgerId) -> LocalLedger:
-    """Return what is here of one ledger; both parts may be missing."""
+    """Return the data of one ledger; both ``stored`` and ``pending`` may be None."""
     pending = tail.ledgers.get(ledger_id)
     try:
         stored = shard.index.load(ledger_id)
@@ -117,9 +120,9 @@ def placed_entries(
     report: Report,
     tick: Tick = no_tick,
 ) -> Iterator[PlacedEntry]:
-    """Give the entries of a ledger, ascending, each from where the next start would have it.
+    """Yield the entries of a ledger, ascending, each from the place that the next start would use.
 
-    That is the journal for what lies after the marks, else the place that the index names.
+    That place is in the journal for records after the marks, else the location in the index.
     """
     in_journal: dict[int, tuple[Path, int]] = {}
     if with_journal:
@@ -179,7 +182,7 @@ def _journal_places(
     report: Report,
     tick: Tick,
 ) -> dict[int, tuple[Path, int]]:
-    """Return where the journals have entries of a ledger; it is in one journal directory only."""
+    """Return the places of a ledger's entries in its journal directory."""
     if not bookie.found.journals:
         return {}
     places: dict[int, tuple[Path, int]] = {}

@@ -1,7 +1,7 @@
-"""A stopped bookie's settings, as far as commands that change its directories need them.
+"""The settings of a stopped bookie for commands that change its directories.
 
-A Java bookie's file may ask for what ours cannot do, and still say where its data lies and who it
-is. So only the keys listed here are read, and they are not checked against others.
+A Java bookie's file may contain settings that bookied does not support, and is still right about
+the bookie's directories and identity. So only the keys below are read, and not cross-checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IDENTITY_KEYS: Final = (
     "useShortHostName",
 )
 METADATA_CACHE: Final = "gcEntryLogMetadataCachePath"
-"""A directory of Java's that a format empties too."""
+"""The setting of a directory of Java's, which a format empties too."""
 
 FORMAT_KEYS: Final = (
     "ledgerStorageClass",
@@ -41,19 +41,19 @@ KEYS: Final = (*directories.KEYS, *IDENTITY_KEYS, *FORMAT_KEYS, METADATA_CACHE)
 
 @attrs.frozen(kw_only=True)
 class OfflineConfig(BookieConfig):
-    """The settings of a bookie that is not going to be started from them."""
+    """The settings of a bookie that will not be started with them."""
 
     def cross_check(self) -> Iterator[SettingFinding]:
-        """Give nothing: what would keep the bookie from starting is not the question here."""
+        """Return no findings: the bookie is not started."""
         return iter(())
 
 
 def offline_config(properties: Properties) -> OfflineConfig:
-    """Return the settings behind ``KEYS``; all others have their defaults.
+    """Return the settings of ``KEYS``; all others have their defaults.
 
     Raises:
-        PropertiesError: a reference in them runs in a circle.
-        ConfigError: one of them cannot be.
+        PropertiesError: a reference in the settings is circular.
+        ConfigError: a setting is invalid.
     """
     known = tuple(key for key in KEYS if key != METADATA_CACHE)
     config, _ = load(OfflineConfig, directories.select_settings(properties, known))

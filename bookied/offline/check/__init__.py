@@ -1,1 +1,1 @@
-"""Check a stopped bookie's directories."""
+"""The check of a stopped bookie's directories."""

@@ -1,11 +1,10 @@
-"""Whether a bookie's directories agree with each other: cookies, marks, journals, logs, index.
+"""The check whether a bookie's cookies, marks, journals, logs and index agree.
 
-``stages`` gives the parts of a check one by one, each a generator of ``DiskFinding`` values.
-Nothing is changed, what is damaged is told, and the rest is still checked. What a crash
-leaves behind and the next start repairs is a note: a torn tail, an index that is ahead of its log
-while the journal holds the entry. ``start``, ``entry_logs`` and ``index`` look at the files.
-Agrees with BookKeeper 4.18.0, InterleavedLedgerStorage's localConsistencyCheck, in what the plain
-check of the index looks at; the rest is ours.
+``stages`` yields the parts of a check, each a generator of ``DiskFinding`` values. The check
+changes nothing, and continues after damage. A note is a state after a crash that the next start
+repairs: a torn tail, or an index that is ahead of its log while the journal has the entry. The
+modules ``start``, ``entry_logs`` and ``index`` read the files. The plain check of the index covers
+what InterleavedLedgerStorage's localConsistencyCheck covers in BookKeeper 4.18.0; the rest is ours.
 """
 
 from __future__ import annotations
@@ -23,7 +22,10 @@ from bookied.offline.journal_tail import Tick
 
 @attrs.frozen
 class Stage:
-    """One part of a check. ``unit`` is that of ``total`` and of what ``run`` tells its tick."""
+    """One part of a check.
+
+    ``unit`` is that of ``total`` and of the progress that ``run`` reports.
+    """
 
     title: str
     unit: str
@@ -34,14 +36,14 @@ class Stage:
 def stages(
     bookie: OfflineBookie, found: Findings, *, shards: tuple[Shard, ...], deep: bool = False
 ) -> Iterator[Stage]:
-    """Give the parts of a check, to be run in this order.
+    """Yield the parts of a check, to be run in this order.
 
     Args:
         bookie: the directories.
         found: filled while the stages run.
         shards: the bookie's, open.
-        deep: read every journal, every record of every log and every entry with its bytes, and
-            check digests where that needs no password.
+        deep: read every journal, every record of every log and all bytes of every entry, and check
+            digests that need no password.
     """
     yield Stage("cookies and marks", "directories", 1, partial(start.check_start, bookie, found))
     yield Stage(
@@ -66,6 +68,6 @@ def stages(
             len(ledger_ids),
             partial(index.check_index, shard, found, ledger_ids, damaged, deep=deep),
         )
-    if deep:  # Last: damage matters where an index points at it.
+    if deep:  # Last: damage matters only if an index points at it.
         yield Stage("ledgers in logs", "logs", 0, partial(entry_logs.check_ids, found))
         yield Stage("damaged bytes", "logs", 0, partial(entry_logs.check_gaps, found))

@@ -1,7 +1,7 @@
-"""Checks entry logs: headers and ledgers maps; in a deep check every record, and who points at it.
+"""The check of entry logs: headers and ledgers maps; in a deep check every record and its index.
 
-A ledgers map that leaves out a ledger is the worst that can be wrong with a log: the collector goes
-by it, and would remove the log with entries that a ledger still has.
+The worst defect of a log is a ledgers map that lacks a ledger: the collector trusts the map and
+would remove the log with entries that the ledger still needs.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 
 _OFFSETS_MAX: Final = 100
-"""Records of one ledger, of one log, that may all have ids which are overwritten."""
+"""Offsets kept for one ledger in one log, to find overwritten ids."""
 
 _UNINDEXED_MAX: Final = 1000
-"""Ledgers told one by one, of one log, whose entries no index points at."""
+"""Ledgers with unindexed records that are reported one by one for one log."""
 
 
 @attrs.define
 class _UnindexedRecords:
-    """Records of one ledger in one log that its index has nothing for."""
+    """The records of one ledger in one log that are missing in its index."""
 
     offset: int
     first: int
@@ -40,7 +40,7 @@ class _UnindexedRecords:
     count: int = 0
     size_bytes: int = 0
     offsets: list[int] = attrs.field(factory=list)
-    """Where the first of them begin."""
+    """Offsets of the first records."""
 
     def take(self, at: int, entry_id: int, size: int) -> None:
         if len(self.offsets) < _OFFSETS_MAX:
@@ -52,7 +52,7 @@ class _UnindexedRecords:
 def check_logs(
     shards: tuple[Shard, ...], found: Findings, tick: Tick, *, deep: bool
 ) -> Iterator[DiskFinding]:
-    """Look at every entry log."""
+    """Check every entry log."""
     done = 0
     for shard in shards:
         known = set(_known(shard)) if deep else set()
@@ -68,7 +68,7 @@ def _known(shard: Shard) -> list[int]:
     try:
         return shard.index.ledger_ids()
     except (CorruptError, OSError):
-        return []  # Told with the index.
+        return []  # Reported with the index.
 
 
 def _check_log(
@@ -144,7 +144,7 @@ def _scan(
         is_known = ledger_id in known
         is_behind_end = is_known and one.first > _last(shard, ledger_id, found)
         if is_misread and (not is_known or (is_behind_end and one.count == 1)):
-            continue  # What damaged bytes were taken for.
+            continue  # Damaged bytes that were read as records.
         found_one = _unindexed(scan.path, ledger_id, one, is_known=is_known)
         if is_behind_end:
             found_one = _never_acknowledged(found_one)
@@ -158,9 +158,9 @@ def _scan(
 
 
 def check_ids(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
-    """Give findings about ledgers without index, and about ledgers maps, at the end of a check.
+    """Yield the findings about ledgers without index and about ledgers maps, at the end of a check.
 
-    By then it is known which overwritten ids belong to no ledger.
+    Only then is it known which overwritten ids belong to no ledger.
     """
     for finding, offsets in found.unclaimed:
         overwritten = found.overwritten.get(finding.path or Path(), set())
@@ -171,13 +171,13 @@ def check_ids(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
 
 
 def check_gaps(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
-    """Give the damaged bytes of entry logs: a note where all that the index has can be read."""
+    """Yield the damaged bytes of entry logs; a note if every indexed entry is readable."""
     for done, (path, gaps) in enumerate(found.damaged.items(), 1):
         elsewhere = found.gaps.keys() - {path}
         for gap in gaps:
             problem = DiskFinding(
                 Severity.PROBLEM, "entry-log-record", gap.what, path, gap.start
-            )  # Its entries are named with the index, with what to do.
+            )  # The index stages report the entries and their fix.
             is_needed = found.unreadable - elsewhere
             yield problem if is_needed else _not_needed(problem, is_live=found.is_live)
         tick(done, found.counts.log_entries)
@@ -195,19 +195,19 @@ def _not_needed(problem: DiskFinding, *, is_live: bool) -> DiskFinding:
 
 
 def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:
-    """Return the damaged bytes of a log; it is read for them, if it was not."""
+    """Return the damaged bytes of a log; read the log first if that was not done."""
     if path not in found.gaps:
         try:
             scan = logs.open_scan(shard.files, path)
         except (CorruptError, OSError):
-            return []  # Told with the logs.
+            return []  # Reported with the logs.
         with closing(scan), suppress(CorruptError, OSError):
             deque(_records(shard, scan, found), maxlen=0)
     return found.gaps[path]
 
 
 def _records(shard: Shard, scan: logs.LogScan, found: Findings) -> Iterator[logs.EntryLogRecord]:
-    """Yield the records of a log, and note its damaged bytes; the rest behind an error are some."""
+    """Yield the records of a log and record its gaps; an error makes the rest of the log a gap."""
     records = LogRecords(scan, shard.index)
     found.gaps[scan.path] = records.gaps
     try:
@@ -218,24 +218,28 @@ def _records(shard: Shard, scan: logs.LogScan, found: Findings) -> Iterator[logs
 
 
 def _last(shard: Shard, ledger_id: int, found: Findings) -> int:
-    """Return the last entry that the index has or a journal brings back; -1 for none."""
+    """Return the last entry in the index or in the journals to replay; -1 for none."""
     pending = found.tail.ledgers.get(ledger_id)
     last = -1 if pending is None else pending.last_entry
     try:
         stored = shard.index.load(ledger_id)
     except (CorruptError, OSError):
-        return last  # Told with the index.
+        return last  # Reported with the index.
     return last if stored is None else max(last, stored.last_entry)
 
 
 def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
-    """Return what is probably no loss: entries get to their log before the journal has them.
+    """Return a warning instead: probably no loss, because the log gets an entry before the journal.
 
-    A bookie that is killed in between leaves them so, at the end of their ledger, for good.
+    If a bookie is killed in between, the unindexed entries remain at the end of their ledger.
     """
-    message = f"{problem.message}, nor any after them: a crash leaves what it never acknowledged"
+    message = (
+        f"{problem.message}, nor any later entry: a crash leaves entries that were never "
+        "acknowledged"
+    )
     fix = (
-        f"none; if the ledger is known to go on here: bkctl disk rebuild-index {problem.ledger_id}"
+        "none; if the ledger is known to have later entries here: "
+        f"bkctl disk rebuild-index {problem.ledger_id}"
     )
     return attrs.evolve(
         problem, severity=Severity.WARNING, kind="unindexed-end", message=message, fix=fix
@@ -245,7 +249,7 @@ def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
 def _is_indexed(
     shard: Shard, record: logs.EntryLogRecord, known: set[int], found: Findings
 ) -> bool:
-    """Whether an index points at the entry, here or elsewhere, or the next start takes care."""
+    """Return whether an index has the entry, at any location, or the next start replays it."""
     if found.tail.holds(record.ledger_id, record.entry_id):
         return True
     if record.ledger_id not in known:
@@ -253,13 +257,16 @@ def _is_indexed(
     try:
         return shard.index.location(record.ledger_id, record.entry_id) != 0
     except (CorruptError, OSError):
-        return True  # Told with the index.
+        return True  # Reported with the index.
 
 
 def _unindexed(
     path: Path, ledger_id: int, one: _UnindexedRecords, *, is_known: bool
 ) -> DiskFinding:
-    """Entries that a ledger's index lacks are lost; a ledger without index is deleted, mostly."""
+    """Return the finding: entries missing in an index are lost.
+
+    A ledger without index is mostly deleted.
+    """
     what = f"{one.count} entries ({one.first} to {one.last}, {one.size_bytes} bytes)"
     if one.count == 1:
         what = f"entry {one.first} ({one.size_bytes} bytes)"
@@ -276,7 +283,7 @@ def _unindexed(
 
 
 def _not_yet(problem: DiskFinding) -> DiskFinding:
-    """Return what is not a loss beside a running bookie: it writes entries before their index."""
+    """Return a note instead: a running bookie writes entries before their index."""
     message = f"{problem.message}, or not yet: a bookie uses these directories"
     return attrs.evolve(
         problem, severity=Severity.NOTE, message=message, fix="check again once it is stopped"
@@ -290,7 +297,7 @@ def _compare_map(
     at = scan.header.map_offset
     for ledger_id in sizes.keys() - stated.keys():
         message = f"{sizes[ledger_id]} bytes of this ledger that the ledgers map does not name"
-        fix = "keep the collector off: copy the log away before the bookie runs"
+        fix = "copy the log away before the bookie runs: garbage collection would delete it"
         yield DiskFinding(Severity.PROBLEM, "ledgers-map", message, path, at, ledger_id, fix=fix)
     for ledger_id in stated.keys() - sizes.keys():
         message = "the ledgers map names a ledger that has no entries here"

@@ -1,4 +1,4 @@
-"""What a check of a stopped bookie's directories finds."""
+"""The findings of a check of a stopped bookie's directories."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bookied.offline.journal_tail import JournalTail
 class DiskFinding(Finding):
     """A finding about the files of a bookie.
 
-    ``last_entry`` ends a run of ``entries`` entries that all have the same trouble. The run may
-    have gaps: a bookie of a striped ledger stores only some of the entries.
+    ``last_entry`` ends a run of ``entries`` entries with the same problem. The run may have gaps: a
+    bookie of a striped ledger stores only some of the entries.
     """
 
     path: Path | None = None
@@ -30,13 +30,13 @@ class DiskFinding(Finding):
 
     @property
     def entries(self) -> int:
-        """Number of damaged entries; 0 for a finding about something else."""
+        """The number of damaged entries; 0 for a finding about something else."""
         return 0 if self.entry_id is None else 1 + self.more_entries
 
 
 @attrs.define
 class Counts:
-    """What a check has looked at so far."""
+    """The numbers of objects that a check has read so far."""
 
     journals: int = 0
     records: int = 0
@@ -47,33 +47,33 @@ class Counts:
     verified: int = 0
     """Entries whose digest was checked, in a deep check."""
     unverified: int = 0
-    """Entries of ledgers whose digest needs a password, or that have none."""
+    """Entries of ledgers without a digest, or whose digest needs a password."""
 
 
 @attrs.define
 class Findings:
-    """What the stages of one check share."""
+    """The state that the stages of one check share."""
 
     counts: Counts = attrs.field(factory=Counts)
     tail: JournalTail = attrs.field(factory=JournalTail)
     gaps: dict[Path, list[Gap]] = attrs.field(factory=dict)
     """The damaged bytes of entry logs that were read completely."""
     damaged: dict[Path, list[Gap]] = attrs.field(factory=dict)
-    """Those that are not at the end of their log, in a deep check."""
+    """The damaged bytes before the end of their log, in a deep check."""
     bookie_id: str = "BOOKIE"
-    """As the cookies name the bookie."""
+    """The bookie's id in the cookies."""
     instance_id: str | None = None
-    """As the cookies name the cluster."""
+    """The cluster's instance id in the cookies."""
     overwritten: dict[Path, set[int]] = attrs.field(factory=dict)
-    """Where records begin whose ids no index knows, while an index points at them by others."""
+    """Offsets of records with unknown ids, at which an index points for other ids."""
     unclaimed: list[tuple[DiskFinding, list[int]]] = attrs.field(factory=list)
-    """Findings about ledgers without index, and where their records begin."""
+    """Findings about ledgers without index, and the offsets of their records."""
     unlike_map: list[DiskFinding] = attrs.field(factory=list)
-    """What ledgers maps say otherwise than their logs."""
+    """Differences between ledgers maps and their logs."""
     unreadable: set[Path | None] = attrs.field(factory=set)
     """Files in which the index stages found problems."""
     is_live: bool = False
-    """A bookie runs there: an entry log may be ahead of the index and of ``tail``."""
+    """Whether a bookie runs: an entry log may be ahead of the index and of ``tail``."""
 
 
 def from_error(
@@ -84,7 +84,7 @@ def from_error(
     entry_id: int | None = None,
     fix: str = "",
 ) -> DiskFinding:
-    """Return what damage, or a file that cannot be read, means for a check."""
+    """Return the finding for damage or an unreadable file."""
     if isinstance(error, CorruptError):
         return DiskFinding(
             severity,

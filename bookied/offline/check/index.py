@@ -1,8 +1,8 @@
-"""Checks the index against the entry logs: each location leads to the entry it is said to be.
+"""The check of the index against the entry logs: each location must contain its entry.
 
-The plain check reads the head of each record; a deep one all bytes of the entry, and its digest
-where that needs no password: an entry's own bytes tell CRC32C and CRC32. One that fits neither, in
-a ledger where others do, is damaged.
+The plain check reads the head of each record. The deep check reads all bytes of each entry, and
+checks CRC32C and CRC32 digests, which need no password. An entry that matches neither is damaged if
+other entries of its ledger match.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DOUBTFUL_MAX: Final = 1000
 
 
 def list_ledgers(shard: Shard, into: list[int]) -> DiskFinding | None:
-    """Put the ledgers of an index into a list; return what is wrong if it cannot be read at all."""
+    """Append the ledgers of an index to a list; return a finding if the index is unreadable."""
     try:
         into.extend(shard.index.ledger_ids())
     except _DAMAGE as error:
@@ -82,10 +82,10 @@ class _LedgerCheck:
     _deep: bool = attrs.field(kw_only=True)
     _digest: DigestType | None = None
     _doubtful: list[tuple[int, int]] = attrs.field(factory=list)
-    """Entries without a digest that we can check, and their locations: the first of them."""
+    """The first entries without a digest that can be checked, with their locations."""
 
     def run(self) -> Iterator[DiskFinding | None]:
-        """Yield what is wrong; None for each entry that is intact."""
+        """Yield the findings; None for each intact entry."""
         index, ledger_id = self._shard.index, self._ledger_id
         fix = f"bkctl disk rebuild-index {ledger_id}"
         try:
@@ -97,7 +97,7 @@ class _LedgerCheck:
             yield from_error(error, ledger_id=ledger_id, fix=fix)
             return
         if stored is None:
-            return  # Gone since it was listed.
+            return  # Deleted after it was listed.
         yield from self._check_file(fix)
         try:
             for page_no, page in index.pages(ledger_id):
@@ -120,7 +120,7 @@ class _LedgerCheck:
         )
 
     def _check_file(self, fix: str) -> Iterator[DiskFinding]:
-        """Look for a partial last page: Java loses what it holds."""
+        """Yield a finding for a partial last page, whose entries Java loses."""
         if self._shard.index.kind is not IndexKind.FILES:
             return
         path, _ = self._shard.index.place(self._ledger_id)
@@ -159,7 +159,7 @@ class _LedgerCheck:
     def _lost(
         self, error: CorruptError | OSError, entry_id: int, location: int, fix: str
     ) -> DiskFinding:
-        """Return what is to be done: a new index helps only where the old one is wrong."""
+        """Return the finding with its fix: a new index helps only if the old index is wrong."""
         found = from_error(error, ledger_id=self._ledger_id, entry_id=entry_id, fix=fix)
         log_id, body_at = split_location(location)
         copy = self._copy
@@ -177,14 +177,14 @@ class _LedgerCheck:
             self._found.overwritten.setdefault(path, set()).add(body_at - LENGTH.size)
             message = f"unreadable in {path.name}: the ids of its record are overwritten"
             return attrs.evolve(found, kind="damaged-entry", message=message, fix=copy)
-        # Either the ids in the log are wrong, or the place in the index.
+        # Either the ids in the log are wrong, or the location in the index.
         return attrs.evolve(
             found,
             fix=f"{copy}; {fix} finds the entry if the index is wrong, and drops it if the log is",
         )
 
     def _is_known(self, ledger_id: int) -> bool:
-        """Whether there is an index of a ledger, intact or not."""
+        """Return whether the ledger has an index, intact or not."""
         try:
             return ledger_id >= 0 and self._shard.index.load(ledger_id) is not None
         except _DAMAGE:
@@ -192,7 +192,7 @@ class _LedgerCheck:
 
     @property
     def _copy(self) -> str:
-        """How to write entries of the ledger again that are lost here."""
+        """The fix that writes the lost entries of the ledger again."""
         bookie_id = self._found.bookie_id
         return (
             f"once the bookie runs, `bkctl bookie recover {bookie_id} --ledger {self._ledger_id} "
@@ -200,7 +200,7 @@ class _LedgerCheck:
         )
 
     def _check_log_is_here(self, location: int, entry_id: int) -> None:
-        """Spare a directory listing for each entry of a log that is known to be missing."""
+        """Refuse an entry of a log known to be missing, without listing the directory again."""
         log_id, _ = split_location(location)
         if log_id in self._missing_logs:
             raise MissingLogError(
@@ -221,7 +221,7 @@ class _LedgerCheck:
                 self._doubtful.append((entry_id, location))
 
     def _failed_digests(self) -> Iterator[DiskFinding]:
-        """Tell of entries that came before the first whose digest could be checked."""
+        """Yield findings for entries before the first one whose digest could be checked."""
         for entry_id, location in self._doubtful if self._digest is not None else ():
             self._found.counts.unverified -= 1
             yield from self._wrong_digest(entry_id, location)
@@ -240,7 +240,7 @@ class _LedgerCheck:
 
 
 def join_findings(problems: Iterator[DiskFinding | None]) -> Iterator[DiskFinding]:
-    """Join findings of entries that have the same trouble in the same file; None ends a run."""
+    """Join findings of entries with the same problem in the same file; None ends a run."""
     last: DiskFinding | None = None
     for problem in problems:
         if last is not None and problem is not None and _continues(last, problem):

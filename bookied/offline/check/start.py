@@ -1,4 +1,4 @@
-"""Checks what a bookie reads at its start: cookies, marks and journals."""
+"""The check of the files that a bookie reads at its start: cookies, marks and journals."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _EXPLAIN_FIX: Final = "the bookie will not start: put back the old files, or see
 
 
 OTHER_DIRECTORIES: Final = "cookie-directories"
-"""The directories that are checked are not those of the cookie: the bookie itself, or a copy."""
+"""The kind of finding if the checked directories are not those of the cookie: possibly a copy."""
 
 
 def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[DiskFinding]:
-    """Look at cookies, marks and the sign of an unclean stop."""
+    """Check cookies, marks and the file that shows an unclean stop."""
     yield from _check_cookies(bookie, found)
     for loss in losses(bookie.files, bookie.found):
         fix = _EXPLAIN_FIX.format(f"BK-{kind_of(loss.error).upper()}")
@@ -119,7 +119,7 @@ def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[DiskFinding]:
     first = next(iter(found.items()), None)
     for path, cookie in found.items():
         if first is not None and cookie != first[1]:
-            message = f"is not the cookie that {first[0]} has"
+            message = f"differs from the cookie {first[0]}"
             fix = "the directory belongs to another bookie, or to other settings"
             yield DiskFinding(Severity.PROBLEM, "cookie-mismatch", message, path, fix=fix)
 
@@ -127,7 +127,7 @@ def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[DiskFinding]:
 def _compare_directories(
     bookie: OfflineBookie, path: Path, cookie: Cookie
 ) -> Iterator[DiskFinding]:
-    """Compare in order: it decides where DbLedgerStorage looks for a ledger."""
+    """Compare the directories in order, which decides where DbLedgerStorage stores a ledger."""
     roots = bookie.found
     lists = [
         ("journal", tuple(cookie.journal_dirs.split(",")), roots.journals),
@@ -161,7 +161,7 @@ def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
 
 
 def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[DiskFinding]:
-    """Look whether replay can start at a mark of the ``number``-th journal directory."""
+    """Check whether replay can start at a mark of the ``number``-th journal directory."""
     if mark <= START or not mark.journal_id:
         return
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
@@ -175,12 +175,12 @@ def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[D
         yield from_error(error, fix=_SALVAGE_FIX)
         return
     except (CorruptError, OSError):
-        return  # Told with the journals.
+        return  # Reported with the journals.
     if mark.offset > size:
         message = f"lastMark is at {mark.offset}, beyond its end"
         yield DiskFinding(Severity.WARNING, "mark-beyond-end", message, path, size)
     elif mark.offset and not is_place:
-        message = "lastMark is here, where no record begins: all journals are replayed"
+        message = "no record begins at this lastMark: all journals are replayed"
         yield DiskFinding(Severity.WARNING, "mark-inside-record", message, path, mark.offset)
 
 
@@ -188,7 +188,7 @@ def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[D
 
 
 def journal_bytes(bookie: OfflineBookie, *, deep: bool) -> int:
-    """Return how much ``check_journals`` reads at most."""
+    """Return the bytes that ``check_journals`` reads at most."""
     if not deep:
         return bytes_to_replay(bookie)
     return sum(bookie.files.size(path) for path in bookie.journals())
@@ -197,7 +197,10 @@ def journal_bytes(bookie: OfflineBookie, *, deep: bool) -> int:
 def check_journals(
     bookie: OfflineBookie, found: Findings, tick: Tick, *, deep: bool
 ) -> Iterator[DiskFinding]:
-    """Read the journals that a start replays, or all; fill ``found.tail`` with what is replayed."""
+    """Read the journals that a start replays, or all.
+
+    Add the replayed records to ``found.tail``.
+    """
     done = 0
     for number, directory in enumerate(bookie.found.journal_dirs):
         yield from _check_gaps(bookie, number)
@@ -225,7 +228,7 @@ def check_journals(
 
 @attrs.frozen
 class _JournalPart:
-    """What is to be read of one journal, and from where on a start replays it, if at all."""
+    """The part of one journal to read, and the offset from which a start replays it, if at all."""
 
     path: Path
     start: int
@@ -238,14 +241,14 @@ class _JournalPart:
 
 
 def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
-    """Look whether a journal is missing or of another directory: the bookie would not start."""
+    """Yield findings for missing or another directory's journals: the bookie would not start."""
     mark = bookie.highest_mark(number)
     directory = bookie.found.journal_dirs[number]
     try:
         trusted = trusted_mark(bookie.files, directory, mark, may_be_cut=True)
         journals_to_replay(bookie.files, directory, trusted)
     except JournalMissingError as error:
-        if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
+        if error.path.name != layout.file_name(mark.journal_id):  # Else reported with the marks.
             yield from_error(error, fix=_MARK_FIX)
     try:
         count = len(bookie.found.journal_dirs)

@@ -1,1 +1,1 @@
-"""Repair and convert a stopped bookie's directories."""
+"""Repairs and conversions of a stopped bookie's directories."""

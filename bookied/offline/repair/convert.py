@@ -1,13 +1,15 @@
-"""Moves a stopped bookie's index between index files and DbLedgerStorage's databases.
+"""The conversion of a stopped bookie's index between index files and DbLedgerStorage's databases.
 
-Agrees with BookKeeper 4.18.0, ConvertToDBStorageCommand and ConvertToInterleavedStorageCommand, but
-for this: explicit LACs are kept; the new index is complete and on disk before anything of the old
-one goes; and several ledger directories are dealt with, where index files share one space of log
-ids and databases have one each. Entry logs are not rewritten: where another directory needs one, it
-is linked or copied there, and of logs with one id all but the first get new names.
+Agrees with BookKeeper 4.18.0, ConvertToDBStorageCommand and ConvertToInterleavedStorageCommand,
+with these differences. Explicit LACs are kept. The new index is complete and on disk before any
+part of the old one is removed. Several ledger directories are supported: index files share one
+space of log ids, databases have one each. Entry logs are not rewritten: a log that another
+directory needs is linked or copied there, and of several logs with one id all but the first get new
+names.
 
-A crash before the plan file is written leaves the old index alone; after it, the same command again
-finishes, and a bookie of ours does not start until then. The journals must be replayed before.
+After a crash before the plan file is written, the old index is unchanged. After a later crash the
+same command finishes the conversion, and bookied refuses to start until then. The journals must be
+replayed before the conversion.
 """
 
 from __future__ import annotations
@@ -42,17 +44,17 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 
 STAGED_INDEX: Final = ".converting"
-"""After the name of an index file that is being written."""
+"""Suffix of an index file that is being written."""
 
 DATABASES: Final = (LOCATIONS, LEDGERS)
 
 Tell = Callable[[int], None]
-"""Hears how many ledgers are done."""
+"""A function that gets the number of converted ledgers."""
 
 
 @attrs.frozen
 class ConversionPlan:
-    """What is still to be done once the new index is on disk; kept in a file until it is."""
+    """The steps that remain once the new index is on disk; stored in a file until they are done."""
 
     to: str
     stamp: str
@@ -71,9 +73,9 @@ class ConversionPlan:
 
 @attrs.frozen
 class StagedIndex:
-    """One bookie's index while it is converted.
+    """The index of one bookie during its conversion.
 
-    ``stamp`` tells the backups of one conversion from another's.
+    ``stamp`` distinguishes the backups of several conversions.
     """
 
     files: Files
@@ -92,10 +94,10 @@ class StagedIndex:
         return self.found.roots[0] / CONVERTING
 
     def read_plan(self, to: str) -> ConversionPlan | None:
-        """Return what is still to be done of a conversion that was cut short, if one was.
+        """Return the plan of an interrupted conversion; None if there is none.
 
         Raises:
-            ConversionRefusedError: it was one to the other kind.
+            ConversionRefusedError: the interrupted conversion was to the other kind.
         """
         try:
             plan = ConversionPlan.decode(self.files.read(self._plan_path))
@@ -108,18 +110,18 @@ class StagedIndex:
         return plan
 
     def write_plan(self, plan: ConversionPlan) -> None:
-        """Note that the new index is complete, and what is still to be done."""
+        """Write the plan, once the new index is complete."""
         self.files.write_atomic(self._plan_path, plan.encode())
 
     def forget_plan(self) -> None:
-        """Note that nothing is left to be done."""
-        for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
+        """Remove the plan, once all its steps are done."""
+        for root in self.found.roots:  # The index may be empty now, if there are no ledgers.
             forget_index(self.files, self.found, root)
         self.files.remove(self._plan_path)
         self.files.sync_dir(self._plan_path.parent)
 
     def has_databases(self) -> bool:
-        """Whether any index directory has a database of DbLedgerStorage."""
+        """Return whether any index directory has a database of DbLedgerStorage."""
         return any(
             self.files.is_dir(directory / name)
             for directory in self.found.index_dirs
@@ -134,10 +136,10 @@ class StagedIndex:
                     yield path
 
     def is_needed(self, to: str) -> bool:
-        """Whether there is an index of the other kind.
+        """Return whether the directories have an index of the other kind.
 
         Raises:
-            ConversionRefusedError: there are both kinds.
+            ConversionRefusedError: the directories have both kinds.
         """
         self.found.pairs()  # Refuses directories that DbLedgerStorage cannot pair.
         has_databases = self.has_databases()
@@ -157,7 +159,7 @@ class StagedIndex:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[None]:
-        """Begin with nothing staged, and leave nothing where there was no space for all."""
+        """Remove staged files at the begin, and after an error such as a full disk."""
         self._discard()
         try:
             yield
@@ -167,7 +169,7 @@ class StagedIndex:
             raise
 
     def _discard(self) -> None:
-        """Remove what a conversion left that was cut short before its new index was whole."""
+        """Remove the files of a conversion that ended before its new index was complete."""
         for directory in self.found.index_dirs:
             for name in DATABASES:
                 if self.files.exists(directory / f"{name}{STAGED}"):
@@ -179,7 +181,7 @@ class StagedIndex:
 
 
 BACKUP: Final = ".backup"
-"""After the name of a database that is no longer used; Java's name for it."""
+"""Suffix of a database that is no longer used; Java's name for it."""
 
 PAGES_AT_ONCE: Final = 512
 """Index pages in memory and in one write."""
@@ -187,7 +189,7 @@ PAGES_AT_ONCE: Final = 512
 
 @attrs.frozen
 class ConversionReport:
-    """What a conversion did; ``ledgers`` is None where it finished one that was cut short."""
+    """The result of a conversion; ``ledgers`` is None if an interrupted one was finished."""
 
     ledgers: int | None
     entries: int | None
@@ -196,25 +198,25 @@ class ConversionReport:
 
 @attrs.frozen
 class Conversion(StagedIndex):
-    """Moves one bookie's index.
+    """The conversion of one bookie's index.
 
-    All raise ``OSError``, ``StorageError`` where there is no space for an index, and
-    ``CorruptError`` for damage in the old one.
+    All methods raise ``OSError``, ``StorageError`` if there is no space for an index, and
+    ``CorruptError`` if the old index is damaged.
     """
 
     def is_cut_short(self, to: str) -> bool:
-        """Whether a conversion is to be finished.
+        """Return whether an interrupted conversion is to be finished.
 
         Raises:
-            ConversionRefusedError: it was one to the other kind.
+            ConversionRefusedError: the interrupted conversion was to the other kind.
         """
         return self.read_plan(to) is not None
 
     def plan(self, to: str) -> list[str]:
-        """Return what a conversion would do; nothing if all is so already.
+        """Return the steps of a conversion; empty if the index is of this kind already.
 
         Raises:
-            ConversionRefusedError: it would refuse.
+            ConversionRefusedError: the conversion would refuse.
         """
         if self.is_cut_short(to):
             return ["finish the conversion that was cut short"]
@@ -223,7 +225,7 @@ class Conversion(StagedIndex):
         return ToDatabases(self).plan() if to == "db" else ToIndexFiles(self).plan()
 
     def to_db(self) -> ConversionReport:
-        """Put the index into databases; index files go when those are on disk.
+        """Copy the index into databases; remove the index files once the databases are on disk.
 
         Raises:
             ConversionRefusedError: there are databases and index files.
@@ -231,23 +233,26 @@ class Conversion(StagedIndex):
         return ToDatabases(self).run()
 
     def to_interleaved(self, header_version: int = layout.VERSION) -> ConversionReport:
-        """Put the index into files; the databases are renamed when those are on disk.
+        """Copy the index into files; rename the databases once the files are on disk.
 
         Raises:
-            ConversionRefusedError: there are both, or ledgers whose state is in limbo.
+            ConversionRefusedError: there are both kinds, or ledgers in limbo.
         """
         return ToIndexFiles(self, header_version).run()
 
 
 @attrs.frozen
 class _Direction:
-    """One way; see ``Conversion``."""
+    """One direction of a ``Conversion``."""
 
     index: StagedIndex
     to: ClassVar[str]
 
     def run(self) -> ConversionReport:
-        """Convert, or finish what was cut short: the plan comes once all new is on disk."""
+        """Convert, or finish an interrupted conversion.
+
+        The plan is written once all new files are on disk.
+        """
         plan, report = self.index.read_plan(self.to), ConversionReport(None, None, 0)
         if plan is None:
             if not self.index.is_needed(self.to):
@@ -260,11 +265,11 @@ class _Direction:
         return report
 
     def _stage(self) -> tuple[ConversionReport, tuple[RenumberedLog, ...]]:
-        """Put all that is new on disk, under names that no start reads."""
+        """Write all new files to disk, under names that no start reads."""
         raise NotImplementedError
 
     def _publish(self, plan: ConversionPlan) -> None:
-        """Give what is new its names, and take those of the old; may be repeated."""
+        """Rename the new files to their final names, and retire the old ones; may be repeated."""
         raise NotImplementedError
 
 
@@ -275,7 +280,7 @@ class ToDatabases(_Direction):
     to = "db"
 
     def plan(self) -> list[str]:
-        """Return what ``run`` would do."""
+        """Return the steps of ``run``."""
         placed = len(self._misplaced())
         return [
             "copy keys, fences, explicit LACs and locations from index files to RocksDB",
@@ -312,15 +317,15 @@ class ToDatabases(_Direction):
         return self.index.open_key_values(path.with_name(path.name + STAGED))
 
     def _copied(self, source: IndexStore, target: IndexStore, ids: Iterable[int]) -> Iterator[int]:
-        """Copy ledgers, and give the number of entries of each."""
+        """Copy ledgers; yield the number of entries of each."""
         batch: list[LedgerChange] = []
         weight = 0
         for ledger_id in ids:
             stored = source.load(ledger_id)
             if stored is None:
-                continue  # A file without a header: nothing was ever stored of it.
+                continue  # A file without a header: the ledger was never stored.
             if stored.doubt is not None:
-                raise stored.doubt  # Databases cannot note that entries may be missing.
+                raise stored.doubt  # Databases cannot record that entries may be missing.
             entries = 0
             for change, size, held in _changes(source, ledger_id, stored.header):
                 batch.append(change)
@@ -332,7 +337,7 @@ class ToDatabases(_Direction):
         target.write(batch)
 
     def _publish(self, _plan: ConversionPlan) -> None:
-        """Give the databases their names, then remove the index files."""
+        """Rename the databases to their final names, then remove the index files."""
         self.index.logs.publish()
         for directory in self.index.found.index_dirs:
             for name in DATABASES:
@@ -359,7 +364,7 @@ class ToIndexFiles(_Direction):
     to = "interleaved"
 
     def plan(self) -> list[str]:
-        """Return what ``run`` would do."""
+        """Return the steps of ``run``."""
         renumbered = self.index.logs.renumbering()
         return [
             "copy keys, fences, explicit LACs and locations from RocksDB to index files",
@@ -424,7 +429,7 @@ class ToIndexFiles(_Direction):
         return entries
 
     def _publish(self, plan: ConversionPlan) -> None:
-        """Give the index files their names, and take those of databases and logs."""
+        """Rename the index files to their final names, back up databases, remove old logs."""
         self.index.logs.publish()
         for directory in self.index.found.index_dirs:
             for path in list(index_files(self.index.files, directory)):
@@ -449,7 +454,7 @@ class ToIndexFiles(_Direction):
 def _changes(
     source: IndexStore, ledger_id: int, header: IndexHeader
 ) -> Iterator[tuple[LedgerChange, int, int]]:
-    """Give a ledger in changes of bounded size, header last; each with its pages and entries."""
+    """Yield (change, pages, entries) of a ledger, each of bounded size; the header is last."""
     pages: list[tuple[int, bytes]] = []
     held = 0
     for page_no, page in source.pages(ledger_id):

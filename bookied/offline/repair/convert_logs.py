@@ -1,8 +1,8 @@
-"""Entry logs on the way between one space of log ids and one for each directory.
+"""Entry logs during a conversion between one space of log ids and one for each directory.
 
-DbLedgerStorage looks for a ledger's logs in the ledger's own directory, and each directory counts
-its logs for itself; the other storages share one count over all directories. A log
-is given a second name, staged until ``publish``; ``discard`` takes it back.
+DbLedgerStorage reads a ledger's logs from the ledger's own directory, and each directory numbers
+its own logs. The other storages share one numbering over all directories. A log gets a second name,
+staged until ``publish``; ``discard`` removes staged names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bookied.storage.index.store import IndexStore
 from wire.errors import BookKeeperError
 
 STAGED: Final = ".CONVERTING"
-"""After the name of what is being written."""
+"""Suffix of a staged file."""
 
 _STAGED_LOG: Final = f".log{STAGED}"
 
@@ -33,7 +33,7 @@ class ConversionRefusedError(BookKeeperError):
 
 @attrs.frozen
 class RenumberedLog:
-    """A log that is to have another id, because a directory before its own has one with its id."""
+    """A log that needs another id, because an earlier directory has a log with its id."""
 
     directory: Path
     old: int
@@ -48,7 +48,7 @@ class LogPlaces:
     directories: tuple[Path, ...]
 
     def misplaced(self, index: IndexStore) -> list[tuple[Path, Path]]:
-        """Return logs that a ledger's own directory needs and another has: the log, to where."""
+        """Return (log, directory that needs it) for logs that are in another directory."""
         count = len(self.directories)
         if count == 1:
             return []
@@ -72,7 +72,7 @@ class LogPlaces:
         return placed
 
     def renumbering(self) -> list[RenumberedLog]:
-        """Return new ids for logs whose id a directory before has too.
+        """Return new ids for logs whose id an earlier directory also has.
 
         Raises:
             ConversionRefusedError: a compaction has not ended, or there are no ids left.
@@ -101,7 +101,7 @@ class LogPlaces:
         return renumbered
 
     def renumber(self, renumbered: Iterable[RenumberedLog]) -> None:
-        """Stage logs under their new ids; ``remove_old`` comes when nothing names the old ones."""
+        """Stage logs under their new ids; call ``remove_old`` once no index has the old ids."""
         for one in renumbered:
             old = one.directory / log_layout.file_name(one.old)
             self._stage(old, one.directory / log_layout.file_name(one.new))
@@ -120,7 +120,7 @@ class LogPlaces:
         self.files.sync_dir(wanted.parent)
 
     def publish(self) -> None:
-        """Give all that is staged its name; may be repeated."""
+        """Rename all staged logs to their final names; may be repeated."""
         for directory in self.directories:
             for name in self._staged(directory):
                 final = directory / name.removesuffix(STAGED)
@@ -128,7 +128,7 @@ class LogPlaces:
             self.files.sync_dir(directory)
 
     def discard(self) -> None:
-        """Remove all that is staged."""
+        """Remove all staged names."""
         for directory in self.directories:
             for name in self._staged(directory):
                 self.files.remove(directory / name)

@@ -1,8 +1,8 @@
-"""Replays a stopped bookie's journals and puts everything into files, without starting a bookie.
+"""The replay of a stopped bookie's journals into its storage, without starting the bookie.
 
-After it, entry logs and indexes are complete, the marks stand at the ends of the journals, and no
-fence, master key or explicit LAC depends on a replay. A Java bookie that starts on the directories
-then has nothing to replay: it would lose a tail of a journal that holds no entry (storage.md
+After it, entry logs and indexes are complete, the marks are at the ends of the journals, and no
+fence, master key or explicit LAC depends on a replay. A Java bookie that then starts on the
+directories has nothing to replay. It would lose a journal's tail that has no entry (storage.md
 section 17, D2 and D3 at replay).
 """
 
@@ -26,20 +26,20 @@ def flush(
     skip_invalid: bool = False,
     tell: Callable[[int], None] = lambda _bytes: None,
 ) -> ReplayReport:
-    """Bring logs, indexes and marks to the end of the journals; safe to repeat after a crash.
+    """Replay the journals into logs, indexes and marks; safe to repeat after a crash.
 
     Args:
         files: the disk.
-        found: the roots; they have cookies.
-        storages: of these directories, not open yet; they are closed on return.
+        found: the roots, which have cookies.
+        storages: the storages of these directories, not open yet; they are closed on return.
         skip_invalid: ``skipReplayJournalInvalidRecord``.
-        tell: hears now and then how many bytes of entries were replayed.
+        tell: gets the number of replayed entry bytes now and then.
 
     Raises:
-        CorruptError: a journal is damaged or missing, or a directory was emptied; the marks stay
-            where they were.
-        NoWritableDirError: there was no space for all of it; likewise.
-        StorageError: not everything could be written; likewise. So for ``OSError``.
+        CorruptError: a journal is damaged or missing, or a directory was emptied. After this and
+            any other error the marks are unchanged.
+        NoWritableDirError: there was not enough space.
+        StorageError, OSError: not everything could be written.
     """
     check_losses(files, found)
     try:
@@ -51,8 +51,8 @@ def flush(
     finally:
         storages.abandon()
     if any(mark < end for mark, end in zip(reached, replayed.marks, strict=True)):
-        # A bookie would go on with that in memory, read-only.
+        # A bookie would continue read-only with the rest in memory.
         raise NoWritableDirError("no space for all that the journals hold; they keep it")
-    # As after a clean stop: nothing is left that a start would have to bring back.
+    # As after a clean stop: a start has nothing to replay.
     clear_dirty(files, found)
     return replayed

@@ -1,8 +1,8 @@
-"""Formats a stopped bookie: removes all that its roots hold.
+"""The format of a stopped bookie: removal of all files in its roots.
 
-Agrees with BookKeeper 4.18.0, BookieImpl.format, but for the order: the cookies go first, so that
-what a crash leaves half done is refused by a bookie of either kind and never taken for whole, and
-the stored cookie goes last. Our own lock file stays: it is held.
+Agrees with BookKeeper 4.18.0, BookieImpl.format, except for the order. The cookies are removed
+first, so that neither kind of bookie starts on the rest after a crash. The stored cookie is removed
+last. Our own lock file remains, because this process has locked it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bookied.storage.files.files import Files, remove_tree
 
 @attrs.frozen
 class Contents:
-    """What lies below one root: files and their sizes, our lock file left out."""
+    """The number and total size of the files in one root, without our lock file."""
 
     root: Path
     files: int
@@ -58,17 +58,17 @@ def wipe(
 
     Args:
         files: the disk.
-        found: the bookie's roots; those that are not there are made.
+        found: the bookie's roots; missing roots are created.
         also: further directories to empty: ``gcEntryLogMetadataCachePath``.
         stored: the cookie to remove from the metadata service once the roots are empty; None to
-            leave it there.
+            keep the stored cookie.
 
     Returns:
         Whether a stored cookie was removed.
 
     Raises:
-        OSError: not all is gone; no bookie starts on the rest. Repeat.
-        MetadataStoreError: the roots are empty, the stored cookie may be there. Repeat.
+        OSError: some files remain, on which no bookie starts. Repeat.
+        MetadataStoreError: the roots are empty, the stored cookie may remain. Repeat.
     """
     directories = list(dict.fromkeys((*found.roots, *also)))
     for root in found.roots:

@@ -1,12 +1,12 @@
-"""Which layout a bookie's roots have: before an upgrade, in the middle of one, and after it.
+"""The layout of a bookie's roots: before, during and after an upgrade.
 
     version  where data is                VERSION
-    1        in the root                  none
-    2        in the root                  in the root, the number alone
+    1        in the root                  missing
+    2        in the root                  in the root, only the number
     3 to 5   in ``current/``              in ``current/``, a cookie
 
-An upgrade leaves the old data where it is, until it is finalized: then both are there. Agrees with
-BookKeeper 4.18.0, FileSystemUpgrade.detectPreviousVersion.
+An upgrade keeps the old data in the root until it is finalized: until then a root has both. Agrees
+with BookKeeper 4.18.0, FileSystemUpgrade.detectPreviousVersion.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from wire.errors import FormatError
 from wire.records.cookie import COOKIE_VERSION, Cookie, decode_cookie
 
 UPGRADING: Final = "upgradeTmp."
-"""In front of a directory that is to become ``current``; Java's name for it too."""
+"""Prefix of a directory that is to become ``current``; also Java's name."""
 
 ROLLED_BACK: Final = "rolledBack."
-"""In front of what was ``current`` before a rollback, until that is through."""
+"""Prefix of the former ``current`` during a rollback."""
 
 FINALIZING: Final = "bookied.finalizing"
-"""In a root whose old data is being removed: there is no way back any more."""
+"""A file in a root whose old data is being removed: a rollback is no longer possible."""
 
 _NUMBER: Final = re.compile(rb"\s*([0-9]{1,9})\s*")
 _IN_ROOT_MAX: Final = 2
 
 
 class RootState(enum.Enum):
-    """How far a root is."""
+    """The state of a root in an upgrade."""
 
     EMPTY = "empty"
-    """It has neither old data nor ``current``."""
+    """The root has neither old data nor ``current``."""
     OLD = "old"
-    """It has data of version 1 or 2 only."""
+    """The root has data of version 1 or 2 only."""
     UPGRADED = "upgraded"
-    """It has ``current`` and, for a rollback, the old data as well."""
+    """The root has ``current`` and also, for a rollback, the old data."""
     CURRENT = "current"
-    """It has ``current`` only."""
+    """The root has ``current`` only."""
 
 
 @attrs.frozen
 class RootLayout:
-    """What one root holds.
+    """The layout of one root.
 
-    ``version`` is that of the old data where there is some, else that of the cookie in ``current``.
-    ``started`` tells whether a bookie has begun a journal in ``current`` since the upgrade.
+    ``version`` is that of the old data if the root has any, else that of the cookie in ``current``.
+    ``has_new_journal`` is True if a bookie has begun a journal in ``current`` since the upgrade.
     """
 
     root: Path
@@ -79,25 +79,25 @@ class RootLayout:
 
     @property
     def has_old(self) -> bool:
-        """Whether there is data of an older layout."""
+        """True if the root has data of an older layout."""
         return self.state in {RootState.OLD, RootState.UPGRADED}
 
 
 @attrs.frozen
 class OldData:
-    """The files of version 1 or 2 in one root, by what becomes of them."""
+    """The files of version 1 or 2 in one root, by the way an upgrade copies them."""
 
     shared: tuple[Path, ...]
-    """Journals and entry logs: never written again, so a second name serves as a copy."""
+    """Journals and entry logs: never written again, so a link serves as a copy."""
     rewritten: tuple[Path, ...]
-    """Marks, ``lastId`` and index files: changed in place."""
+    """Marks, ``lastId`` and index files: changed in place, so copied."""
 
     def __bool__(self) -> bool:
         return bool(self.shared or self.rewritten)
 
 
 def is_any_old(roots: Sequence[RootLayout]) -> bool:
-    """Whether any root has data of an older layout."""
+    """Return whether any root has data of an older layout."""
     return any(root.has_old for root in roots)
 
 
@@ -105,8 +105,8 @@ def read_layouts(files: Files, found: Directories) -> list[RootLayout]:
     """Return the layout of every root, in the order journal, ledger, index.
 
     Raises:
-        LayoutTooNewError: one is of a release after ours.
-        BadCookieError: a VERSION holds no cookie.
+        LayoutTooNewError: a layout is of a newer release.
+        BadCookieError: a VERSION is not a cookie.
         OSError: a root cannot be read.
     """
     return [_read_layout(files, root) for root in found.roots]
@@ -139,13 +139,13 @@ def _with_prefix(root: Path, names: list[str], prefix: str) -> tuple[Path, ...]:
 
 
 def _journals(files: Files, directory: Path) -> int:
-    """Return the highest journal id in a directory, -1 for none."""
+    """Return the highest journal id in a directory; -1 for none."""
     ids = map(journal_layout.journal_id, files.list(directory))
     return max((number for number in ids if number is not None), default=-1)
 
 
 def _root_version(files: Files, root: Path, names: list[str]) -> int | None:
-    """Return the version of the data that lies in a root itself; None if none does."""
+    """Return the version of the data in the root itself; None if there is no old data."""
     if VERSION in names:
         path = root / VERSION
         match = _NUMBER.fullmatch(files.read(path))
@@ -158,11 +158,11 @@ def _root_version(files: Files, root: Path, names: list[str]) -> int | None:
 
 
 def read_cookie(files: Files, directory: Path) -> Cookie | None:
-    """Return the cookie in a ``current``; None if there is none.
+    """Return the cookie in a ``current``; None if the cookie is missing.
 
     Raises:
-        LayoutTooNewError: it is of a release after ours.
-        BadCookieError: the file holds no cookie.
+        LayoutTooNewError: the cookie is of a newer release.
+        BadCookieError: the file is not a cookie.
     """
     path = directory / VERSION
     try:
@@ -185,7 +185,7 @@ def _refuse_newer(path: Path, version: int) -> None:
 
 
 def old_data(files: Files, root: Path) -> OldData:
-    """Return the data files that lie in a root itself; what is not a bookie's is left out."""
+    """Return the data files in a root itself, without files that are not a bookie's."""
     if not files.exists(root):
         return OldData((), ())
     names = sorted(files.list(root))

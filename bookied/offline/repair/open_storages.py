@@ -1,4 +1,4 @@
-"""The storages of a stopped bookie, to be written to by a tool: of the kind its files are."""
+"""The storages of a stopped bookie for a tool that writes to them, of the kind of its files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bookied.storage.storages import Storages
 
 
 def open_rocks(path: Path) -> KeyValues:
-    """Open one of an index's databases as the bookie does; make it if it is not there.
+    """Open one of an index's databases as the bookie does; create a missing one.
 
     Raises:
-        DatabaseInUseError: another process has it open.
-        DbRecordError: it is damaged.
-        OSError: it cannot be read or written.
+        DatabaseInUseError: another process has opened the database.
+        DbRecordError: the database is damaged.
+        OSError: the database cannot be read or written.
     """
     from bookied.config.db import RocksSettings
     from bookied.storage.index.rocks.database import open_of_index
@@ -35,10 +35,10 @@ def open_rocks(path: Path) -> KeyValues:
 
 
 def open_rocks_read_only(path: Path) -> KeyValues:
-    """Open one of an index's databases to look at it.
+    """Open one of an index's databases to read it.
 
     Raises:
-        FileNotFoundError: it is not there. Otherwise as ``open_rocks``.
+        FileNotFoundError: the database is missing. Other errors as for ``open_rocks``.
     """
     from bookied.storage.index.rocks.database import open_read_only
 
@@ -46,17 +46,17 @@ def open_rocks_read_only(path: Path) -> KeyValues:
 
 
 def holds_databases(files: Files, found: Directories) -> bool:
-    """Whether the index is that of DbLedgerStorage."""
+    """Return whether the index is that of DbLedgerStorage."""
     return any(has_databases(files, directory) for directory in found.index_dirs)
 
 
 def storages_of(
     files: Files, found: Directories, config: OfflineConfig | None = None, *, as_found: bool = False
 ) -> Storages:
-    """Return the storages of the kind that the directories hold, not open yet.
+    """Return the storages of the kind that the directories have, not open yet.
 
-    Sorted and Interleaved are one kind. Where there is no index yet the settings decide; with
-    ``as_found`` they may name another kind, which the directories are going to be.
+    Sorted and Interleaved are one kind. Without an index the settings decide. With ``as_found`` the
+    settings may name another kind, to which the directories are to be converted.
 
     Raises:
         StorageKindError: the settings name another kind.

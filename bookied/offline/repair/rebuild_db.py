@@ -1,12 +1,13 @@
-"""Makes DbLedgerStorage's databases anew: ``locations`` from logs, ``ledgers`` from all there is.
+"""The rebuild of DbLedgerStorage's databases ``locations`` and ``ledgers``.
 
-Agrees with BookKeeper 4.18.0, LocationsIndexRebuildOp and LedgersIndexRebuildOp, but for this: the
-new database is written beside the old one and takes its place in one step; ``ledgers`` gets keys of
-8 bytes, only the ledgers of its own directory, and the master keys and explicit LACs that journals
-or the old database know; an entry whose log cannot be read keeps its place. Rebuilt ledgers are
-fenced, as Java's are: they may lack entries, and a fence may be forgotten. Where a log is damaged
-all its directory's ledgers are in limbo: the bookie does not deny what it may have had there. So is
-a ledger with entries that a journal has before its mark and no log has.
+Agrees with BookKeeper 4.18.0, LocationsIndexRebuildOp and LedgersIndexRebuildOp, with these
+differences. The new database is written beside the old one, which it replaces in one step.
+``ledgers`` gets keys of 8 bytes, only the ledgers of its own directory, and the master keys and
+explicit LACs of the journals or the old database. An entry whose log cannot be read keeps its
+location. Rebuilt ledgers are fenced, as Java's are: they may lack entries, or a fence that was
+lost. If a log is damaged, all ledgers of its directory are put into limbo, so that the bookie does
+not deny entries that it may have had. A ledger is also put into limbo if a journal has entries of
+the ledger before its mark that no log has.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from wire.errors import BookKeeperError
 TEMPORARY: Final = ".TEMP-"
 LOCATIONS_BACKUP: Final = ".BACKUP-"
 LEDGERS_BACKUP: Final = ".PREV-"
-"""Behind a database's name, before the stamp of the attempt; the names are Java's."""
+"""Infix between a database's name and the stamp of the attempt; the names are Java's."""
 
 READ_AT_ONCE: Final = 10_000
 WRITTEN_AT_ONCE: Final = 100_000
@@ -59,8 +60,8 @@ class NoLedgersError(BookKeeperError):
 class RebuiltLocations:
     """The new ``locations`` of one directory.
 
-    ``unreadable`` entries kept their old places. ``lacking`` ledgers are in limbo: a journal has
-    entries of them before its mark that no log has.
+    ``unreadable`` entries kept their old locations. ``lacking`` ledgers are in limbo: a journal has
+    entries of these ledgers before its mark that no log has.
     """
 
     directory: Path
@@ -85,9 +86,10 @@ class RebuiltLedgers:
 
 @attrs.frozen
 class RebuildDb:
-    """The databases of one stopped bookie; safe to repeat after a crash at any step.
+    """The rebuild of one stopped bookie's databases; safe to repeat after a crash at any step.
 
-    ``stamp`` names the backups. All raise ``OSError``; the old databases are then as they were.
+    ``stamp`` is part of the backups' names. All methods raise ``OSError``, and then leave the old
+    databases unchanged.
     """
 
     files: Files
@@ -100,14 +102,14 @@ class RebuildDb:
     # Locations ------------------------------------------------------------------------------------
 
     def locations(self, *, are_ledgers_rebuilt: bool = False) -> list[RebuiltLocations]:
-        """Make ``locations`` anew in every directory.
+        """Rebuild ``locations`` in every directory.
 
-        With ``are_ledgers_rebuilt`` journals do not say what a log must have: ``ledgers`` may have
+        With ``are_ledgers_rebuilt``, journal entries do not prove a lost log: ``ledgers`` may have
         deleted ledgers.
 
         Raises:
-            NoLedgersError: there is no ``ledgers`` to say which ledgers exist.
-            DbRecordError: that is damaged.
+            NoLedgersError: a directory has no ``ledgers``, which lists its ledgers.
+            DbRecordError: ``ledgers`` is damaged.
         """
         rescan = Rescan(self.files, self.tell)
         is_asked = not (self.dry_run or are_ledgers_rebuilt)
@@ -169,7 +171,7 @@ class RebuildDb:
             ledgers.sync()
 
     def _ask_for_check(self) -> None:
-        """Have a start with data integrity checking copy what is missing, and end the limbo."""
+        """Request a data integrity check, which copies missing entries and ends the limbo."""
         path = self.found.index_dirs[0] / layout.LEDGERS
         with self._opened(path) as ledgers:
             value = ledgers.get(layout.FLAGS_KEY) or layout.encode_location(0)
@@ -191,7 +193,7 @@ class RebuildDb:
     def _unreadable(
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield old places that nothing was read from: their entries may be acknowledged."""
+        """Yield old locations that were not read: their entries may be acknowledged."""
         with (
             contextlib.closing(rescan),
             contextlib.suppress(FileNotFoundError),
@@ -217,14 +219,14 @@ class RebuildDb:
     # Ledgers --------------------------------------------------------------------------------------
 
     def ledgers(self, key_of: KeyOf = lambda _ledger_id: None) -> list[RebuiltLedgers]:
-        """Make ``ledgers`` anew in every directory, from journals, logs and the old databases.
+        """Rebuild ``ledgers`` in every directory, from journals, logs and the old databases.
 
         Args:
-            key_of: asked for master keys that neither journals nor the old database know.
+            key_of: returns master keys that neither journals nor the old database have.
 
         Raises:
-            LedgerPlaceError: the directories have another number or order than when they were
-                written to; nothing was changed. So for OSError.
+            LedgerPlaceError: the number or order of the directories has changed since they were
+                written; nothing is changed. OSError likewise.
         """
         pairs = self.found.pairs()
         for number, (ledger_dir, index_dir) in enumerate(pairs):
@@ -239,7 +241,7 @@ class RebuildDb:
             rescan.damaged, rescan.read_up_to = [], {}
             known = self._old_ledgers(rescan, index_dir)
             if not self.dry_run and (rescan.damaged or not known):
-                # One that was fenced before its first entry may have been in this database alone.
+                # A ledger fenced before its first entry may have been only in this database.
                 note_doubt(self.files, self.found.journals, ALL_LEDGERS)
             flags = self._flags(index_dir)
             mine = {ledger_id for ledger_id in (*known, *journalled) if ledger_id % count == number}
@@ -272,7 +274,7 @@ class RebuildDb:
         return done
 
     def _located(self, rescan: Rescan, index_dir: Path) -> Iterator[int]:
-        """Yield the ledgers that the old locations know: of some all entries may be damaged."""
+        """Yield the ledgers in the old locations: all records of a ledger may be damaged."""
         path, begin = index_dir / layout.LOCATIONS, b""
         with (
             contextlib.suppress(FileNotFoundError),
@@ -295,9 +297,9 @@ class RebuildDb:
         return found
 
     def _old_ledgers(self, rescan: Rescan, index_dir: Path) -> dict[int, IndexHeader]:
-        """Return what can be read of the old database; of two keys that of 8 bytes counts.
+        """Return the readable ledgers of the old database; a key of 8 bytes overrides an older one.
 
-        A ledger of which the key alone can be read was there too.
+        If only a ledger's key is readable, the ledger has an empty header.
         """
         path = index_dir / layout.LEDGERS
         found: dict[int, IndexHeader] = {}
@@ -341,10 +343,10 @@ class RebuildDb:
     # Both -----------------------------------------------------------------------------------------
 
     def _items(self, path: Path, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give the keys of a database, ascending.
+        """Yield the (key, value) pairs of a database, ascending.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the database is missing.
         """
         with self._opened(path) as opened:
             for items in _batches(opened, begin, end):
@@ -359,7 +361,7 @@ class RebuildDb:
 
     @contextlib.contextmanager
     def _replaced(self, path: Path, backup_mark: str) -> Iterator[tuple[KeyValues, Path | None]]:
-        """Give an empty database that takes the place of ``path`` when the block has ended well."""
+        """Yield an empty database, which replaces ``path`` when the block ends without error."""
         for name in self.files.list(path.parent):
             if name.startswith(f"{path.name}{TEMPORARY}"):
                 remove_tree(self.files, path.parent / name)
@@ -384,10 +386,7 @@ class RebuildDb:
 
 
 def _before_marks(rescan: Rescan, bookie: Directories) -> JournalTail:
-    """Return the entries that journals have before their marks, so that a log must have them.
-
-    A start replays none of these.
-    """
+    """Return the journal entries before the marks: a start does not replay them, logs have them."""
     found = JournalTail()
     stored = marks(rescan.files, bookie.ledger_dirs, len(bookie.journals))
     for directory, mark in zip(bookie.journal_dirs, stored, strict=True):
@@ -399,7 +398,7 @@ def _before_marks(rescan: Rescan, bookie: Directories) -> JournalTail:
 
 
 def _lacking(journalled: JournalTail, wanted: set[int], target: KeyValues) -> set[int]:
-    """Return the ledgers with entries that a journal has and ``target`` lacks: a lost log."""
+    """Return the ledgers whose journalled entries are not all in ``target``: a log is lost."""
     lacking = set()
     for ledger_id in wanted & journalled.ledgers.keys():
         for first, last in journalled.ledgers[ledger_id].ranges:
@@ -420,7 +419,7 @@ class _Counts:
 def _header(
     old: IndexHeader | None, journalled: JournalledLedger | None, key_of: KeyOf, ledger_id: int
 ) -> IndexHeader:
-    """Return what is stored of a ledger: the key from the first source that has it, and fenced."""
+    """Return a ledger's new header: fenced, with the key of the first source that has one."""
     key = journalled.master_key if journalled is not None else None
     if not key and old is not None and old.master_key.strip(b"\0"):
         key = old.master_key
@@ -432,7 +431,7 @@ def _header(
 
 
 def _put(target: KeyValues, items: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write items in parts of bounded size; the later of two with one key counts."""
+    """Write items in parts of bounded size; the later of two items with one key is kept."""
     part: list[tuple[bytes, bytes]] = []
     for item in items:
         part.append(item)
@@ -453,6 +452,6 @@ def _batches(stored: KeyValues, begin: bytes, end: bytes) -> Iterator[list[tuple
 
 
 def _is_indexed(places: KeyValues, entry: tuple[int, int], location: int) -> bool:
-    """Whether an entry has that place."""
+    """Return whether the database has this location for the entry."""
     value = layout.encode_location(location)
     return min(entry) >= 0 and places.get(layout.location_key(*entry)) == value

@@ -1,14 +1,14 @@
-"""Makes the index files of Interleaved and Sorted storage anew, from entry logs and journals.
+"""The rebuild of the index files of Interleaved and Sorted storage, from entry logs and journals.
 
 Agrees with BookKeeper 4.18.0, InterleavedStorageRegenerateIndexOp: the rebuilt ledger is fenced.
-Against it (storage.md sections 15 and 17): the master key comes from the journals or the old index
-before anybody has to know the password, the explicit LAC stays, the old index stays until the new
-one is on disk, and an entry that its log cannot give keeps its place in the index: it is answered
-with an error and never with "no such entry". Where a log is damaged and no complete index lists its
-entries, the new index is in doubt: the bookie denies no entry of its ledger.
+Differences (storage.md sections 15 and 17): the master key comes from the journals or the old
+index, so that the password is often not needed. The explicit LAC is kept. The old index is kept
+until the new one is on disk. An entry whose log cannot be read keeps its location in the index: the
+bookie answers with an error and never with "no such entry". If a log is damaged and no complete
+index lists its entries, the new index is in doubt: the bookie denies no entry of its ledger.
 
-Entries that are in a journal after the mark, and in no log, come back with the next start, which
-replays them into the ledger that is known again.
+The next start replays entries that are only in a journal after the mark, now that their ledger is
+known again.
 """
 
 from __future__ import annotations
@@ -48,21 +48,24 @@ from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark
 
 PAGES_MAX: Final = 32 * 1024
-"""Index pages in memory, 256 MiB; beyond, they go to the new files and come back when needed."""
+"""Index pages in memory, 256 MiB.
+
+Further pages are written to the new files and read when needed.
+"""
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
 
 KeyOf = Callable[[int], "tuple[bytes, str] | None"]
-"""Finds the master key of a ledger where the disk has none, and says where it comes from."""
+"""A function that returns the master key of a ledger and its source, if the disk has no key."""
 
 
 @attrs.frozen
 class RebuiltLedger:
-    """What became of one ledger.
+    """The result for one ledger.
 
-    ``unreadable`` entries are in the old index and in logs that are missing or damaged there; they
-    keep their places. ``journal_only`` ones are in a journal before the mark and readable in no
-    log: neither a start nor this command brings them back, ``disk salvage`` does.
+    ``unreadable`` entries are in the old index, but their logs are missing or damaged; they keep
+    their locations. ``journal_only`` entries are in a journal before the mark and readable in no
+    log: neither a start nor this command restores them, but ``disk salvage`` does.
     """
 
     ledger_id: int
@@ -73,20 +76,20 @@ class RebuiltLedger:
     unreadable: int
     journal_only: int
     in_doubt: bool
-    """Whether entries may be missing without a trace."""
+    """Whether unknown entries may be missing."""
     key_from: str | None
-    """None: the key is unknown, and the old index (if any) stays as it is."""
+    """None: the key is unknown, and the old index (if any) is unchanged."""
     explicit_lac: int | None
     is_written: bool
 
 
 @attrs.frozen
 class IndexRebuildResult:
-    """What a rebuild did, ledger by ledger, and what it could not read."""
+    """The result of a rebuild, ledger by ledger, and the damage."""
 
     ledgers: list[RebuiltLedger]
     missing: list[int]
-    """Ledgers that were asked for and are nowhere."""
+    """Requested ledgers that were not found."""
     damaged: list[CorruptError]
 
 
@@ -101,21 +104,21 @@ def rebuild(
     header_version: int = layout.VERSION,
     pages_max: int = PAGES_MAX,
 ) -> IndexRebuildResult:
-    """Write the index files of ledgers anew; safe to repeat, and no worse off after a crash.
+    """Rebuild the index files of ledgers; safe to repeat, also after a crash.
 
     Args:
         files: the disk.
         found: the roots of a stopped bookie.
-        wanted: the ledgers; None for all that logs, journals and indexes know.
-        key_of: asked for keys that are not on the disk.
-        tell: hears how far it is.
-        dry_run: find out what would be written, and write nothing.
-        header_version: ``fileInfoFormatVersionToWrite``, for ledgers without an index so far.
-        pages_max: bound on memory, in pages of 8 KiB.
+        wanted: the ledgers; None for all ledgers in logs, journals and indexes.
+        key_of: returns keys that are not on the disk.
+        tell: gets the progress.
+        dry_run: return the result, but write nothing.
+        header_version: ``fileInfoFormatVersionToWrite``, for ledgers without an old index.
+        pages_max: the memory limit, in pages of 8 KiB.
 
     Raises:
-        OSError: a file cannot be read, or there is no space; all old indexes are as they were, or
-            new and whole.
+        OSError: a file cannot be read, or there is no space; each old index is unchanged, or
+            replaced by a complete new one.
     """
     work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
     try:
@@ -127,7 +130,7 @@ def rebuild(
     finally:
         work.discard()
     if wanted is None and not dry_run and all(one.is_written for one in ledgers):
-        for root in found.indexes:  # All have an index again, wherever there was most space for it.
+        for root in found.indexes:  # Each ledger has an index again, possibly in another root.
             forget_index(files, found, root)
     missing = sorted(set(wanted or ()) - work.known)
     return IndexRebuildResult(ledgers, missing, work.rescan.damaged)
@@ -154,7 +157,7 @@ class _Rebuild:
         self._pages = _Pages(files, self._temporary, pages_max)
         self._journalled: dict[int, JournalledLedger] = {}
         self._journal_only: dict[int, dict[int, int]] = {}
-        """Entries of each ledger, by page a bit each: journals may have one more than once."""
+        """A bit for each entry, by ledger and page: journals may have an entry more than once."""
         self._files_of_logs = list_logs(files, found.ledger_dirs)
         self._without_place: set[int] = set()
         self._unreadable: dict[int, int] = {}
@@ -176,7 +179,7 @@ class _Rebuild:
     # Reading --------------------------------------------------------------------------------------
 
     def scan(self) -> None:
-        """Go through all logs and journals."""
+        """Read all logs and journals."""
         self.known |= self._old.keys()
         for record in self.rescan.log_records(self._found.ledger_dirs):
             if record.entry_id >= 0 and self._is_wanted(record.ledger_id):
@@ -189,7 +192,10 @@ class _Rebuild:
             self._scan_journals(directory, mark)
 
     def _set(self, record: EntryLogRecord) -> None:
-        """Note where an entry is; one of each ledger that no index file has a place for is told."""
+        """Store an entry's location.
+
+        Report the first entry of each ledger that index files cannot have.
+        """
         ledger_id, entry_id = record.ledger_id, record.entry_id
         if layout.has_place(entry_id):
             self._pages.set(ledger_id, entry_id, record.location)
@@ -222,7 +228,7 @@ class _Rebuild:
     # Writing --------------------------------------------------------------------------------------
 
     def keep_old_places(self) -> None:
-        """Give all ledgers the places that only their old indexes know, before any is replaced."""
+        """Copy the locations that only old indexes have, before any old index is replaced."""
         for ledger_id in sorted(self.known):
             found = self._old_header(ledger_id)
             if isinstance(found, CorruptError):
@@ -231,12 +237,12 @@ class _Rebuild:
             self._unreadable[ledger_id] = self._keep_unreadable(ledger_id, is_ruined=is_ruined)
 
     def finish(self, ledger_id: int, key_of: KeyOf) -> RebuiltLedger:
-        """Put one ledger's new index in the place of its old one."""
+        """Replace one ledger's old index with the new one."""
         found = self._old_header(ledger_id)
         old = found if isinstance(found, layout.IndexHeader) else None
         unreadable = self._unreadable[ledger_id]
         key, key_from = self._key(ledger_id, old, key_of)
-        # Replay has the last word on those after the mark.
+        # Replay may still change the LAC, with records after the mark.
         lac = highest_explicit_lac(old, self._journalled.get(ledger_id))
         entries, first, last = self._pages.summary(ledger_id)
         path, in_doubt = self._path(ledger_id), self._is_in_doubt(ledger_id)
@@ -265,7 +271,7 @@ class _Rebuild:
         )
 
     def _is_in_doubt(self, ledger_id: int) -> bool:
-        """Whether a ledger may have had entries that neither logs nor its old index know."""
+        """Return whether a ledger may have had entries that neither logs nor its old index have."""
         if ledger_id in self._journal_only:
             return True
         return self._is_log_damaged and not self._has_complete_index(ledger_id)
@@ -277,7 +283,7 @@ class _Rebuild:
         return complete_pages(size_bytes) == begun_pages(size_bytes)
 
     def _old_header(self, ledger_id: int) -> layout.IndexHeader | CorruptError | None:
-        """Return the header of the old index, what is wrong with it, or None where it has none."""
+        """Return the header of the old index, its damage, or None without an index or header."""
         path = self._old.get(ledger_id)
         if path is None:
             return None
@@ -292,9 +298,9 @@ class _Rebuild:
             file.close()
 
     def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
-        """Keep the old places that nothing was read from: their entries may be acknowledged.
+        """Keep old locations that were not read: their entries may be acknowledged.
 
-        Of an index without a header, only places in logs that there can have been.
+        From an index without a header, keep only locations in logs with possible ids.
         """
         kept = 0
         log_id_max = self._log_id_max if is_ruined else log_layout.LOG_ID_MAX
@@ -340,7 +346,7 @@ class _Rebuild:
         return self._homes[ledger_id]
 
     def _new_home(self) -> Path:
-        """Return the index directory with the most space."""
+        """Return the index directory with the most free space."""
         directories = self._found.index_dirs
         return max(directories, key=lambda directory: self._files.disk_usage(directory)[1])
 
@@ -357,15 +363,15 @@ class _Rebuild:
             self._files.sync_dir(directory)
 
     def discard(self) -> None:
-        """Remove what is not finished, and release all files."""
+        """Remove unfinished files, and close all files."""
         self._pages.discard()
         self._index.close()
         self.rescan.close()
 
     def note_lost_fences(self) -> None:
-        """Let the bookie look into the metadata before it takes adds, where an index was lost.
+        """Have the bookie read the metadata before it accepts adds, if an index was lost.
 
-        A ledger that was fenced before its first entry leaves a trace in its index alone.
+        A ledger that was fenced before its first entry was only in its index.
         """
         headers = map(self._old_header, self.known)
         if not self._old or not all(isinstance(one, layout.IndexHeader) for one in headers):
@@ -373,10 +379,10 @@ class _Rebuild:
 
 
 class _Pages:
-    """Locations under construction: in memory up to a bound, the rest in the new files.
+    """The new locations: in memory up to a limit, the rest in the new files.
 
-    ``pages_max`` None is for a dry run: nothing is written, and memory has no bound but the number
-    of entries of the ledgers that were asked for, 8 bytes each.
+    ``pages_max`` is None for a dry run: nothing is written, and memory is limited only by the
+    number of entries of the requested ledgers, 8 bytes each.
     """
 
     def __init__(
@@ -435,7 +441,7 @@ class _Pages:
                 file.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
 
     def complete(self, ledger_id: int, header: layout.IndexHeader, *, in_doubt: bool) -> Path:
-        """Put all of one ledger durably into its new file; return that."""
+        """Write one ledger's pages and header durably to its new file; return its path."""
         with self._open(ledger_id) as file:
             self._write_pages(ledger_id, file)
             file.write_at(0, header.encode())
@@ -445,7 +451,7 @@ class _Pages:
         return self._begun.pop(ledger_id)
 
     def summary(self, ledger_id: int) -> tuple[int, int | None, int | None]:
-        """Return how many entries there are, the first and the last."""
+        """Return the number of entries, the first and the last entry."""
         entries, first, last = 0, None, None
         for page_no in sorted(self._numbers.get(ledger_id, ())):
             slots = [n for n, place in enumerate(self._page(ledger_id, page_no)) if place]
@@ -456,7 +462,7 @@ class _Pages:
         return entries, first, last
 
     def discard(self) -> None:
-        """Remove the files that were begun and not completed."""
+        """Remove the unfinished files."""
         for path in self._begun.values():
             with contextlib.suppress(OSError):
                 self._files.remove(path)

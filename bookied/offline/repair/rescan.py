@@ -1,8 +1,8 @@
-"""What entry logs and journals say when no index is to be believed: the ground of all repairs.
+"""A scan of entry logs and journals without a trusted index: the base of all repairs.
 
-Logs come by id, so that of two copies of an entry the later one counts: compaction copies into
-later logs. Damage is kept for the report. What follows it in a file cannot be read and is left out,
-but for entries of a log from the next one on that an index knows.
+Logs are read by id, so that the later of two copies of an entry is used: compaction copies into
+later logs. Damage is kept for the report. After damage the rest of a file is not read, except for
+entries of a log from the next one on that an index has.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from bookied.storage.journal.reader import JournalRecord
 _LAC: Final = struct.Struct(">8xq")
 
 Tell = Callable[[int], None]
-"""Hears how many bytes of files have been gone through."""
+"""A function that gets the number of bytes that were read."""
 
 EntryOfLedger = tuple[int, int]
 """Ledger id and entry id."""
 
 
 class OldPlace(enum.Enum):
-    """What becomes of a place that only an old index knows."""
+    """The decision about a location that only an old index has."""
 
     DROPPED = enum.auto()
     READ = enum.auto()
-    """The entry is there, and it is the copy that counts."""
+    """The entry is there, and is the copy to use."""
     UNREADABLE = enum.auto()
-    """Nothing was read of the entry, which may be acknowledged: kept."""
+    """The entry was not read and may be acknowledged: its location is kept."""
 
 
 @attrs.define
 class Rescan:
-    """One pass over logs and journals; ``damaged`` is what could not be read of them.
+    """One scan of logs and journals; ``damaged`` are the parts that could not be read.
 
-    ``read_up_to`` says for each log that was scanned where reading ended, and ``gaps`` where it was
-    damaged before: of entries there or behind, or in missing logs, nothing is known.
+    ``read_up_to`` has the offset where reading of each log ended, and ``gaps`` the damaged bytes
+    before it. Nothing is known about entries in gaps, after the end, or in missing logs.
     """
 
     files: Files
     tell: Tell = lambda _bytes: None
     index: OfflineIndex | None = None
-    """Knows where records begin after damage."""
+    """The index that locates records after damage."""
     damaged: list[CorruptError] = attrs.field(factory=list)
     read_up_to: dict[int, int] = attrs.field(factory=dict)
     gaps: dict[int, list[Gap]] = attrs.field(factory=dict)
@@ -69,12 +69,12 @@ class Rescan:
     _looked_into: LogScan | None = None
 
     def log_records(self, directories: Sequence[Path]) -> Iterator[EntryLogRecord]:
-        """Give the entries of all logs in directories that share one space of log ids."""
+        """Yield the entries of all logs in directories that share one space of log ids."""
         for log_id, path in sorted(logs.list_logs(self.files, directories).items()):
             yield from self.log(log_id, path)
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
-        """Give the entries of one log."""
+        """Yield the entries of one log."""
         yield from with_progress(self._log(log_id, path), place_of, self._tell_of)
         self._add_done(path)
 
@@ -95,7 +95,7 @@ class Rescan:
                     self._take_gaps(log_id, path, records.gaps)
 
     def _note_hidden(self, record: EntryLogRecord, path: Path) -> None:
-        """Note a record whose end is others: only an index knows whether its writer sent that."""
+        """Report a record that contains others: only an index shows if its writer sent them."""
         at = place_of(record) - LENGTH.size
         self.damaged.append(EntryLogRecordError(path, at, "its length seems to hide records"))
 
@@ -111,17 +111,17 @@ class Rescan:
         is_found: bool,
         is_indexed: Callable[[EntryOfLedger, int], bool],
     ) -> OldPlace:
-        """Say what becomes of the place that an old index has of an entry.
+        """Decide about the location that an old index has for an entry.
 
-        Nothing of the entry was read either from a record with other ids which the index has not
-        there: its ids are damaged. A record with the ids of its place counts before another one
-        with them.
+        If the record there has other ids, for which the index has another location, its ids are
+        damaged and the entry was not read. A record with the entry's ids at this location is
+        preferred to any other.
 
         Args:
-            entry: whose place it is.
-            location: the place.
-            is_found: whether a record with these ids was read somewhere.
-            is_indexed: whether the old index has another entry at a place.
+            entry: the entry.
+            location: its location in the old index.
+            is_found: whether a record with the entry's ids was read anywhere.
+            is_indexed: returns whether the old index has an entry at a location.
         """
         log_id, offset = split_location(location)
         if location <= 0 or offset < LOCATION_MIN:
@@ -134,25 +134,25 @@ class Rescan:
         return OldPlace.DROPPED if is_found or is_known else OldPlace.UNREADABLE
 
     def _was_read(self, log_id: int, offset: int) -> bool:
-        """Whether an entry at that place would have been given."""
+        """Return whether the scan would have yielded an entry at this place."""
         is_in_gap = any(gap.holds(offset) for gap in self.gaps.get(log_id, ()))
         return offset < self.read_up_to.get(log_id, 0) and not is_in_gap
 
     def _head_at(self, log_id: int, offset: int) -> EntryOfLedger | None:
-        """Return the ids of the record whose body begins there; None if none can."""
+        """Return the ids of the record whose body begins at ``offset``; None if no record can."""
         if self._looked_into is None or self._looked_into.log_id != log_id:
             self.close()
             self._looked_into = logs.open_scan(self.files, self._paths[log_id])
         return self._looked_into.head_at(offset - LENGTH.size)
 
     def close(self) -> None:
-        """Release the log that was looked into last."""
+        """Close the log that ``judge`` read last."""
         if self._looked_into is not None:
             self._looked_into.close()
             self._looked_into = None
 
     def journal_records(self, directory: Path) -> Iterator[tuple[Path, JournalRecord]]:
-        """Give the records of all journals in a directory, oldest first."""
+        """Yield the records of all journals in a directory, oldest first."""
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
             with self.noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
@@ -162,7 +162,7 @@ class Rescan:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Keep what is damaged for the report, and go on after the block."""
+        """Keep a ``CorruptError`` of the block for the report, and continue after the block."""
         try:
             yield
         except CorruptError as error:
@@ -177,7 +177,7 @@ class Rescan:
 
 
 def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[LastMark]:
-    """Return the mark of each journal directory: what is before it is in logs and indexes."""
+    """Return the mark of each journal directory: earlier records are in logs and indexes."""
     return [
         read_mark(files, ledger_directories, file_name(number, journals_count))
         for number in range(journals_count)
@@ -185,7 +185,7 @@ def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int)
 
 
 def size_of(files: Files, journal_directories: Sequence[Path], logs_in: Sequence[Path]) -> int:
-    """Return the bytes that a rescan goes through."""
+    """Return the bytes that a rescan reads."""
     paths = [
         directory / journal_layout.file_name(journal_id)
         for directory in journal_directories
@@ -196,11 +196,11 @@ def size_of(files: Files, journal_directories: Sequence[Path], logs_in: Sequence
 
 
 def lac_of(packet: bytes) -> int:
-    """Return the LAC that the packet of an explicit LAC says."""
+    """Return the LAC in the packet of an explicit LAC."""
     return int(_LAC.unpack_from(packet)[0])
 
 
 def highest_explicit_lac(*known: IndexHeader | JournalledLedger | None) -> bytes | None:
-    """Return the packet with the highest of explicit LACs: of an old index and of the journals."""
+    """Return the packet with the highest explicit LAC, of an old index or the journals."""
     packets = [one.explicit_lac for one in known if one is not None]
     return max((one for one in packets if one is not None), key=lac_of, default=None)

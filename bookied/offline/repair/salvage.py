@@ -1,8 +1,8 @@
-"""Takes the entries of one ledger out of a bookie's logs and journals: no index, no metadata.
+"""The salvage of one ledger's entries from logs and journals, without index and metadata.
 
-All of them are found first, then written in order: payloads into one file, and what is known of
-each entry into another. An entry that is there more than once comes from where its digest is right,
-else from the latest log. Nothing in the bookie's directories is changed, or need be whole.
+All entries are found first. Then they are written in order: payloads into one file, the other data
+of each entry into another. Of several copies of an entry, one with a right digest is used, else the
+one in the latest log. The bookie's directories are not changed and may be damaged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wire.digest import Digester, digester, header
 from wire.errors import DigestMismatchError
 
 SAMPLES_MAX: Final = 100
-"""Entries that are looked at to find the kind of digest."""
+"""Entries that are read to find the kind of digest."""
 
 _OF_SIZE: Final = {
     4: DigestType.CRC32C,
@@ -55,11 +55,12 @@ _IDS_BYTES: Final = 16
 
 @attrs.frozen
 class SalvagedLedger:
-    """What came out of the files for one ledger.
+    """The result for one ledger.
 
-    ``entries`` are in the payload file, ``refused`` ones (their digest is wrong, or it is unknown
-    where their payload begins) only as whole packets in the list. ``unverified`` are those among
-    ``entries`` whose digest cannot be checked: the password is not known, or there is none.
+    ``entries`` are in the payload file. ``refused`` entries are only in the list, as complete
+    packets: their digest is wrong, or the offset of their payload is unknown. ``unverified`` are
+    those of ``entries`` whose digest cannot be checked: the password is unknown, or there is no
+    digest.
     """
 
     ledger_id: int
@@ -69,11 +70,11 @@ class SalvagedLedger:
     first: int | None
     last: int | None
     missing: int
-    """Entries between 0 and the last that are nowhere."""
+    """Entries between 0 and the last that were not found."""
     payload_bytes: int
     digest: DigestType | None
     is_fenced: bool
-    """A journal says so; an index may know more."""
+    """Whether a journal has a fence; a fence in an index is not included."""
     payload_path: Path | None
     list_path: Path | None
     damaged: list[CorruptError] = attrs.field(factory=list)
@@ -81,7 +82,7 @@ class SalvagedLedger:
 
 @attrs.frozen
 class _Copy:
-    """One entry as one file has it."""
+    """One copy of an entry."""
 
     path: Path
     offset: int
@@ -98,23 +99,23 @@ def salvage(
     digest: DigestType | None = None,
     tell: Tell = lambda _bytes: None,
 ) -> SalvagedLedger:
-    """Write the entries found of a ledger into ``out``, over what an earlier run wrote there.
+    """Write the entries found of a ledger into ``out``, over those of an earlier run.
 
-    ``ledger-ID.entries`` has the payloads, each after its length (4 bytes, big-endian), in order of
-    their entry ids; ``ledger-ID.jsonl`` has a line for each entry. With nothing found, nothing is
-    written; with nothing right (the password is wrong), what an earlier run saved stays.
+    ``ledger-ID.entries`` has the payloads in entry order, each after its length (4 bytes,
+    big-endian). ``ledger-ID.jsonl`` has a line for each entry. If no entry is found, nothing is
+    written. If no digest is right (the password is wrong), the files of an earlier run are kept.
 
     Args:
         files: the disk.
         found: the bookie's roots.
-        ledger_id: which.
-        out: a directory; made if it is not there.
-        password: of the ledger, to check the MAC digests; None if it is not known.
-        digest: the kind of digest; None to find it out.
-        tell: hears how far the search is.
+        ledger_id: the ledger.
+        out: a directory, created if missing.
+        password: the ledger's password, to check MAC digests; None if unknown.
+        digest: the kind of digest; None to detect it.
+        tell: gets the progress of the search.
 
     Raises:
-        OSError: something cannot be read, or there is no space in ``out``.
+        OSError: a file cannot be read, or there is no space in ``out``.
     """
     search = _RecordSearch(files, found, ledger_id, Rescan(files, tell))
     search.run()
@@ -125,7 +126,7 @@ def salvage(
 
 
 class _RecordSearch:
-    """Where the entries of a ledger are: 16 bytes of memory for each."""
+    """The places of a ledger's entries: 16 bytes of memory for each entry."""
 
     def __init__(self, files: Files, found: Directories, ledger_id: int, rescan: Rescan) -> None:
         self.files, self._found, self.ledger_id = files, found, ledger_id
@@ -135,11 +136,11 @@ class _RecordSearch:
         self._in_logs: dict[int, array[int]] = {}
         self._in_journals: dict[int, array[int]] = {}
         self._others: dict[int, list[int]] = {}
-        """Places of more copies: older ones, and those that were found after damage."""
+        """Places of further copies: older ones, and copies found after damage."""
         self._open = OpenFiles(files, files_max=64)
 
     def run(self) -> None:
-        """Go through all logs and journals."""
+        """Read all logs and journals."""
         by_id = sorted(
             (log_id, path)
             for directory in dict.fromkeys(self._found.ledger_dirs)
@@ -167,15 +168,18 @@ class _RecordSearch:
         page[entry_id % _SLOTS] = self._place(path, offset)
 
     def _place(self, path: Path, offset: int) -> int:
-        """Return a place as a number, one more than the source's in front: none is 0."""
+        """Return a place as a number: the source's number, from 1 on, and the offset.
+
+        0 means none.
+        """
         if not self._sources or self._sources[-1] != path:
             self._sources.append(path)
         return len(self._sources) << _OFFSET_BITS | offset
 
     def search_damaged(self, is_right: Callable[[_Copy, int], bool]) -> None:
-        """Search damaged files for more records of the ledger that ``is_right`` says are good.
+        """Search damaged files for further records of the ledger that ``is_right`` accepts.
 
-        Damage hides where the next record begins, but a record has the id of its ledger.
+        Damage hides the begin of the next record, but a record contains the id of its ledger.
         """
         damaged = dict.fromkeys(damage.path for damage in self.rescan.damaged)
         places = itertools.chain.from_iterable(self._all_places()) if damaged else ()
@@ -197,7 +201,7 @@ class _RecordSearch:
         return path, place & (1 << _OFFSET_BITS) - 1
 
     def entry_ids(self) -> Iterator[int]:
-        """Give all entries that were found, ascending."""
+        """Yield the ids of all entries that were found, ascending."""
         others = {entry_id // _SLOTS for entry_id in self._others}
         for page_no in sorted({*self._in_logs, *self._in_journals, *others}):
             in_log = self._in_logs.get(page_no, _EMPTY)
@@ -208,7 +212,7 @@ class _RecordSearch:
                     yield entry_id
 
     def copies(self, entry_id: int) -> Iterator[_Copy]:
-        """Give the latest copy in the logs, then that in the journals, then all others."""
+        """Yield the latest copy in the logs, then the one in the journals, then all others."""
         pages = (self._in_logs, self._in_journals)
         latest = (one.get(entry_id // _SLOTS, _EMPTY)[entry_id % _SLOTS] for one in pages)
         for place in (*latest, *reversed(self._others.get(entry_id, ()))):
@@ -218,7 +222,7 @@ class _RecordSearch:
                     yield _Copy(path, offset, _read_packet(file, offset))
 
     def close(self) -> None:
-        """Release all files."""
+        """Close all files."""
         self._open.close()
 
 
@@ -228,7 +232,7 @@ def _read_packet(file: ReadFile, offset: int) -> bytes:
 
 
 def _heads(file: ReadFile, ledger_id: int) -> Iterator[tuple[int, int]]:
-    """Give offset and entry id of all that may be records of a ledger."""
+    """Yield (offset, entry id) of all possible records of a ledger."""
     size, at, wanted = file.size(), 0, struct.pack(">q", ledger_id)
     while at < size:
         data = read_before_loss(file, at, _CHUNK_BYTES, 0)
@@ -241,7 +245,7 @@ def _heads(file: ReadFile, ledger_id: int) -> Iterator[tuple[int, int]]:
             found = data.find(wanted, found + 1)
         if len(data) == _CHUNK_BYTES:
             at += len(data) - log_layout.RECORD.size + 1
-        else:  # At the end, or where the disk has lost a block.
+        else:  # At the end, or before a block that the disk has lost.
             at += len(data) - (at + len(data)) % _BLOCK_BYTES + _BLOCK_BYTES
 
 
@@ -249,10 +253,10 @@ def _heads(file: ReadFile, ledger_id: int) -> Iterator[tuple[int, int]]:
 
 
 def _find_digest(search: _RecordSearch) -> DigestType | None:
-    """Return the kind of digest that most of the first entries have; None if nothing tells.
+    """Return the digest of most of the first entries; None if it cannot be determined.
 
-    Each entry says how many bytes of payload the ledger has with it. What two neighbours differ in
-    is the later one's payload; what is left of its packet is the digest.
+    Each packet has the ledger's length up to and including its entry. The difference between two
+    neighbours is the later one's payload size; the rest of its packet is the digest.
     """
     sizes: Counter[int] = Counter()
     before = (-1, 0)
@@ -271,7 +275,7 @@ def _find_digest(search: _RecordSearch) -> DigestType | None:
 
 
 def _by_trying(search: _RecordSearch) -> DigestType | None:
-    """Return which checksum is right for an entry without neighbours; None for neither."""
+    """Return the checksum that an entry without neighbours matches; None if there is none."""
     for entry_id in itertools.islice(search.entry_ids(), SAMPLES_MAX):
         for copy in search.copies(entry_id):
             if (kind := find_digest(copy.packet)) is not None:
@@ -297,7 +301,7 @@ class _SalvageCounts:
 
 
 class _NothingRightError(Exception):
-    """All entries were refused: what an earlier run saved is worth more."""
+    """All entries were refused, so the files of an earlier run must be kept."""
 
 
 def _write(
@@ -381,7 +385,7 @@ def _write_entry(
 
 @contextlib.contextmanager
 def _written(files: Files, path: Path) -> Iterator[_BufferedWriter]:
-    """Give a file that takes the place of ``path`` once all is written to it."""
+    """Yield a file that replaces ``path`` once the block has ended without an error."""
     partial = path.with_name(path.name + _PARTIAL)
     if files.exists(partial):
         files.remove(partial)
@@ -402,7 +406,7 @@ def _written(files: Files, path: Path) -> Iterator[_BufferedWriter]:
 
 
 class _Checker:
-    """Tells what entries hold and whether they are right, for one kind of digest."""
+    """The reader and verifier of entries with one kind of digest."""
 
     def __init__(self, ledger_id: int, kind: DigestType | None, password: bytes | None) -> None:
         self._ledger_id = ledger_id
@@ -414,7 +418,7 @@ class _Checker:
             self._digester = digester(kind, password or b"")
 
     def best(self, copies: Iterator[_Copy], entry_id: int) -> tuple[_Copy, bool | None]:
-        """Return a right copy, else the first; and whether it is right, None if unknown."""
+        """Return a right copy, else the first one; and whether it is right, None if unknown."""
         first, *rest = copies
         for copy in (first, *rest) if self.can_check else ():
             if self.is_right(copy, entry_id):
@@ -422,7 +426,7 @@ class _Checker:
         return first, False if self.can_check else None
 
     def is_right(self, copy: _Copy, entry_id: int) -> bool:
-        """Whether the digest of a copy is right."""
+        """Return whether the digest of a copy is right."""
         assert self._digester is not None
         try:
             self._digester.verify(self._ledger_id, entry_id, copy.packet)
@@ -431,7 +435,7 @@ class _Checker:
         return True
 
     def payload(self, packet: bytes) -> bytes | None:
-        """Return what is after head and digest; None if it is not known where that begins."""
+        """Return the payload of a packet; None if its offset is unknown."""
         if self._digester is None:
             return None
         start = ENTRY_HEADER_BYTES + self._digester.size
@@ -439,19 +443,19 @@ class _Checker:
 
 
 class _BufferedWriter:
-    """Writes in larger pieces."""
+    """A writer that joins small writes."""
 
     def __init__(self, file: AppendFile) -> None:
         self._file, self._held, self._held_bytes = file, list[bytes](), 0
 
     def write(self, buffers: list[bytes]) -> None:
-        """Take bytes; they are in the file after ``flush`` at the latest."""
+        """Buffer bytes; ``flush`` writes them at the latest."""
         self._held += buffers
         self._held_bytes += sum(map(len, buffers))
         if self._held_bytes >= 1 << 20:
             self.flush()
 
     def flush(self) -> None:
-        """Write out what is held back."""
+        """Write the buffered bytes."""
         self._file.write(self._held)
         self._held, self._held_bytes = [], 0

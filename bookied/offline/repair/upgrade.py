@@ -1,11 +1,11 @@
-"""Brings a stopped bookie's roots to the current layout, and back again until that is final.
+"""The upgrade of a stopped bookie's roots to the current layout, its rollback and finalization.
 
-Agrees with BookKeeper 4.18.0, FileSystemUpgrade, but for what storage.md sections 14 and 17 (D9)
-list: the cookie names the cluster, files that are rewritten in place are copied rather than shared,
-nothing without old data is rolled back, and a crash at any step leaves the old layout or the new
-one whole; the same command again then finishes.
+Agrees with BookKeeper 4.18.0, FileSystemUpgrade, except for the differences in storage.md sections
+14 and 17 (D9). The cookie names the cluster. Files that are rewritten in place are copied rather
+than shared. Roots without old data are not rolled back. After a crash at any step either the old or
+the new layout is complete, and the same command finishes.
 
-The caller holds the locks, and has made sure that no bookie of either kind runs.
+The caller has locked the directories and made sure that no bookie of either kind runs.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class UpgradeRefusedError(BookKeeperError):
 
 @attrs.frozen
 class BookieRoots:
-    """One bookie's roots, the cookie they are to have, and where that is stored.
+    """One bookie's roots, their new cookie, and the stored cookie.
 
-    ``tell`` hears of each file that was dealt with. ``names`` makes the part of a directory's name
-    that tells one attempt from another.
+    ``tell`` gets each file that was processed. ``names`` returns the part of a directory's name
+    that distinguishes attempts.
     """
 
     files: Files
@@ -65,16 +65,16 @@ class BookieRoots:
     tell: Callable[[Path], None] = lambda _path: None
 
     def layouts(self) -> list[RootLayout]:
-        """Return the layout of every root; see ``look``."""
+        """Return the layout of every root; see ``read_layouts``."""
         return read_layouts(self.files, self.found)
 
     def all_files(self, directory: Path) -> tuple[Path, ...]:
-        """Return the files of a bookie in a directory, whatever becomes of them."""
+        """Return all files of a bookie in a directory."""
         data = old_data(self.files, directory)
         return (*data.rewritten, *data.shared)
 
     def discard(self, layouts: Sequence[RootLayout]) -> None:
-        """Remove what earlier attempts left."""
+        """Remove the directories of earlier attempts."""
         for layout in layouts:
             for path in (*layout.upgrading, *layout.rolled_back):
                 remove_tree(self.files, path)
@@ -83,7 +83,7 @@ class BookieRoots:
         """Return the stored cookie.
 
         Raises:
-            UpgradeRefusedError: it is another bookie's, or cannot be read.
+            UpgradeRefusedError: the cookie is another bookie's, or cannot be read.
         """
         if held is None:
             return None
@@ -96,7 +96,10 @@ class BookieRoots:
         return cookie
 
     def insist_cookie(self, place: str, cookie: Cookie) -> None:
-        """Refuse a cookie of another bookie; one that names no cluster is to be completed."""
+        """Refuse a cookie of another bookie.
+
+        Accept one without a cluster, which the upgrade adds.
+        """
         completed = attrs.evolve(cookie, instance_id=cookie.instance_id or self.master.instance_id)
         different = cookie_differences(self.master, completed, place=place)
         if different:
@@ -107,16 +110,16 @@ class BookieRoots:
 
 @attrs.frozen
 class LayoutUpgrade:
-    """The way to the current layout."""
+    """The upgrade to the current layout."""
 
     roots: BookieRoots
 
     def plan(self, *, allow_empty: bool = False) -> list[str]:
-        """Return what ``run`` would do; nothing where all is current.
+        """Return the steps of ``run``; empty if all roots are current.
 
         Raises:
-            UpgradeRefusedError: it would refuse.
-            CorruptError, OSError: as of ``look``.
+            UpgradeRefusedError: ``run`` would refuse.
+            CorruptError, OSError: as for ``read_layouts``.
         """
         roots = self._upgradable(allow_empty=allow_empty)
         steps = []
@@ -140,14 +143,15 @@ class LayoutUpgrade:
         return steps
 
     def run(self, *, allow_empty: bool = False) -> bool:
-        """Bring every root to the current layout; return False if all were.
+        """Upgrade every root to the current layout; return False if all roots were current.
 
-        The old data stays. Nothing that a bookie reads changes before everything is prepared.
+        The old data is kept. The files that a bookie reads change only after everything is
+        prepared.
 
         Raises:
-            UpgradeRefusedError: a root holds what cannot be upgraded.
+            UpgradeRefusedError: a root cannot be upgraded.
             MetadataStoreError: the cookie could not be stored: repeat.
-            OSError: likewise; on a full disk all is as it was.
+            OSError: likewise; if the disk is full, nothing is changed.
         """
         roots = self._upgradable(allow_empty=allow_empty)
         moves = [
@@ -199,8 +203,8 @@ class LayoutUpgrade:
                 )
             if under_way and not allow_empty:
                 raise UpgradeRefusedError(
-                    f"{root.root} is empty while others hold data of an old layout: is its disk "
-                    "mounted? With --force empty-directory it becomes a new, empty directory"
+                    f"{root.root} is empty, but other roots have data of an old layout: is its "
+                    "disk mounted? With --force empty-directory it becomes a new, empty directory"
                 )
         elif root.state in {RootState.UPGRADED, RootState.CURRENT}:
             if root.cookie is None:
@@ -213,7 +217,8 @@ class LayoutUpgrade:
             self.roots.insist_cookie(str(root.current / VERSION), root.cookie)
             if under_way and root.state is RootState.CURRENT and root.cookie != self.roots.master:
                 raise UpgradeRefusedError(
-                    f"{root.root} has layout {root.version} while others hold data of an older one"
+                    f"{root.root} has layout {root.version}, but other roots have data of an "
+                    "older one"
                 )
 
     def _to_stamp(self, roots: Sequence[RootLayout]) -> list[RootLayout]:
@@ -231,12 +236,12 @@ class LayoutUpgrade:
     def _must_store(self, roots: Sequence[RootLayout]) -> bool:
         cookie = self.roots.insist_stored(self.roots.stored.read())
         if cookie is None:
-            # Of a bookie that never had an old layout: it was decommissioned, or is new.
+            # A bookie without old data and stored cookie was decommissioned, or is new.
             return is_any_old(roots)
         return self._is_outdated(cookie)
 
     def _prepare(self, root: RootLayout) -> Path:
-        """Return a directory beside ``current`` that is all that ``current`` is to be."""
+        """Create a directory with the complete contents of the new ``current``; return its path."""
         temporary = root.root / f"{UPGRADING}{self.roots.names()}"
         try:
             self.roots.files.mkdirs(temporary)
@@ -257,7 +262,10 @@ class LayoutUpgrade:
     def _place(
         self, put: Callable[[Files, Path, Path], None], path: Path, root: Path, temporary: Path
     ) -> set[Path]:
-        """Put a file where it belongs; return the directories that have new names in them."""
+        """Copy or link a file to its new place.
+
+        Return the directories that have new names in them.
+        """
         target = temporary / path.relative_to(root)
         self.roots.files.mkdirs(target.parent)
         put(self.roots.files, path, target)
@@ -267,7 +275,7 @@ class LayoutUpgrade:
 
 @attrs.frozen
 class DiscardedFiles:
-    """What a rollback throws away in one root: what came after the upgrade."""
+    """The files of one root that a rollback discards: those written after the upgrade."""
 
     root: Path
     files: int
@@ -276,15 +284,15 @@ class DiscardedFiles:
 
 @attrs.frozen
 class Rollback:
-    """The way back to the old data."""
+    """The rollback to the old data."""
 
     roots: BookieRoots
 
     def losses(self) -> list[DiscardedFiles]:
-        """Return what a rollback throws away.
+        """Return the files that a rollback discards.
 
         Raises:
-            UpgradeRefusedError: there is no way back. Otherwise as ``look``.
+            UpgradeRefusedError: a rollback is not possible. Other errors as for ``read_layouts``.
         """
         return [self._loss(root) for root in self._reversible() if root.state is RootState.UPGRADED]
 
@@ -298,11 +306,11 @@ class Rollback:
         return DiscardedFiles(root.root, len(new), sum(self.roots.files.size(path) for path in new))
 
     def run(self) -> bool:
-        """Go back to the old data; return False if no root was upgraded.
+        """Roll back to the old data; return False if no root was upgraded.
 
         Raises:
-            UpgradeRefusedError: a root has no old data, or not all of it any more.
-            MetadataStoreError: the cookie could not be removed: repeat. So for ``OSError``.
+            UpgradeRefusedError: a root has no old data, or only a part of it.
+            MetadataStoreError, OSError: the cookie could not be removed, or a file error: repeat.
         """
         roots = self._reversible()
         held = self.roots.stored.read()
@@ -328,14 +336,14 @@ class Rollback:
                 )
             if not root.has_old and not self._is_made_empty(root):
                 raise UpgradeRefusedError(
-                    f"{root.root} holds no data of layout 1 or 2 to go back to; nothing was changed"
+                    f"{root.root} has no data of layout 1 or 2 to go back to; nothing was changed"
                 )
         if not is_any_old(roots):
-            raise UpgradeRefusedError("no root holds data of layout 1 or 2; nothing was changed")
+            raise UpgradeRefusedError("no root has data of layout 1 or 2; nothing was changed")
         return [root for root in roots if root.state is not RootState.EMPTY]
 
     def _is_made_empty(self, root: RootLayout) -> bool:
-        """Whether an upgrade made this root out of nothing, and nothing came into it since."""
+        """Return whether an upgrade created this root empty, and the root is still empty."""
         if root.state is RootState.EMPTY:
             return True
         return self.roots.files.list(root.current) == [VERSION]
@@ -343,7 +351,7 @@ class Rollback:
 
 @attrs.frozen
 class Finalization:
-    """The end of the way back: the old data goes."""
+    """The finalization: the old data is removed, so that a rollback is no longer possible."""
 
     roots: BookieRoots
 
@@ -351,7 +359,7 @@ class Finalization:
         """Return the old files that ``run`` removes.
 
         Raises:
-            UpgradeRefusedError: it would refuse. Otherwise as ``look``.
+            UpgradeRefusedError: ``run`` would refuse. Other errors as for ``read_layouts``.
         """
         return [path for root in self._finalizable() for path in self._old_files(root)]
 
@@ -360,7 +368,7 @@ class Finalization:
 
         Raises:
             UpgradeRefusedError: not every root is upgraded, or no bookie has started since.
-            OSError: not all is removed: repeat.
+            OSError: some files remain: repeat.
         """
         roots = self._finalizable()
         for root in roots:
@@ -386,7 +394,7 @@ class Finalization:
         ending = [root for root in roots if root.is_finalizing]
         journals = [root for root in roots if root.root in self.roots.found.journals]
         wanted = [root for root in roots if root.state is RootState.UPGRADED]
-        # Once it has begun it goes on: the old journals may be gone by now.
+        # A finalization that has begun continues: the old journals may be gone by now.
         if wanted and not ending and not all(root.has_new_journal for root in journals):
             raise UpgradeRefusedError(
                 "no bookie has started on these directories since the upgrade: start it once and "

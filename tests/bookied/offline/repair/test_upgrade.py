@@ -234,7 +234,7 @@ class TestRefusals:
         world = new_world()
         remove_tree(world.files, MORE)
         world.files.mkdirs(MORE)
-        self.refused(world, "/l1 is empty while others hold data of an old layout")
+        self.refused(world, "/l1 is empty, but other roots have data of an old layout")
         assert world.upgrade().run(allow_empty=True)
         assert world.files.list(MORE / CURRENT) == [VERSION]
         assert not world.upgrade().run()
@@ -258,7 +258,7 @@ class TestRefusals:
         remove_tree(world.files, MORE)
         cookie = encode_cookie(attrs.evolve(world.master, instance_id=None))
         put_files(world.files, {"/l1/current/VERSION": cookie, "/l1/current/5.log": b"x"})
-        self.refused(world, "/l1 has layout 5 while others hold data of an older one")
+        self.refused(world, "/l1 has layout 5, but other roots have data of an older one")
 
     def test_a_strange_file_that_stops_the_bookie_is_named(self) -> None:
         world = new_world()
@@ -348,7 +348,7 @@ class TestRollback:
         world = new_world()
         for root in FOUND.roots:
             remove_tree(world.files, root)
-        with pytest.raises(UpgradeRefusedError, match="no root holds data"):
+        with pytest.raises(UpgradeRefusedError, match="no root has data"):
             world.rollback().run()
 
 
