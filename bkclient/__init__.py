@@ -1,7 +1,7 @@
 """A BookKeeper client: ledgers, logs, metadata drivers, placement, repair.
 
-The names of ``__all__`` are public; everything else may change without notice. A name is loaded
-when it is first used, so that a program pays only for what it needs.
+The names of ``__all__`` are public; everything else may change without notice. A name is loaded at
+its first use, so that a program loads only the names that it uses.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _HOMES: Final = {
     "MetadataUnavailableError": "bkclient.metadata.errors",
     "Position": "bkclient.log.record",
 }
-"""The module of each name; the names that are not here are of ``bkclient.errors``."""
+"""The module of each name; names that are not here are in ``bkclient.errors``."""
 
 
 def __getattr__(name: str) -> Any:

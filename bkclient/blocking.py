@@ -43,15 +43,15 @@ T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 30.0
 CANCEL_TIMEOUT_S: Final = 5.0
-"""How long an interrupted call may take to come to a safe end."""
+"""Seconds that an interrupted call may take to end safely."""
 HEED_S: Final = 0.5
-"""How soon a signal is seen that came to another thread than the one that waits."""
+"""Seconds after which the waiting thread notices a signal that another thread received."""
 
 _starting: Final = threading.Lock()
 
 
 def reactor_in_thread() -> Any:
-    """Return the reactor, running in another thread; start it where it does not.
+    """Return the reactor, running in another thread; start it if needed.
 
     Raises:
         IllegalOperationError: called from the reactor's own thread, which must not block.
@@ -88,7 +88,7 @@ def _start(reactor: Any) -> None:
 
 
 def _stop(reactor: Any, thread: threading.Thread) -> None:
-    """Let the reactor end before the interpreter takes its modules apart."""
+    """End the reactor before the interpreter unloads its modules."""
     if reactor.running:
         reactor.callFromThread(reactor.stop)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends this wait, without a traceback.
@@ -98,13 +98,13 @@ def _stop(reactor: Any, thread: threading.Thread) -> None:
 def call_in_reactor(
     reactor: Any, work: Callable[[], Any], *, done: threading.Event | None = None
 ) -> Any:
-    """Run ``work`` in the reactor's thread; wait for the value of what it returns.
+    """Run ``work`` in the reactor's thread; wait for its result.
 
-    An interruption (Ctrl-C) cancels the work, waits a little until the work has ended safely, and
-    is raised again. ``done`` is the event to wait for, by default a new one.
+    An interruption (Ctrl-C) cancels the work, waits briefly until the work has ended safely, and is
+    raised again. ``done`` is the event to wait for, by default a new one.
 
     Raises:
-        Exception: whatever the work raised.
+        Exception: any error of the work.
     """
     done = _InterruptibleEvent() if done is None else done
     outcome: list[Any] = []
@@ -136,10 +136,10 @@ def call_in_reactor(
 
 
 class _InterruptibleEvent(threading.Event):
-    """Wakes up now and then where it is waited on without an end.
+    """An event whose wait wakes up at intervals if it has no time limit.
 
-    Python runs a signal's handler in the main thread, but a signal does not end that one's wait if
-    the kernel has given it to another thread: whichever runs first when the process was stopped.
+    Python runs a signal's handler in the main thread, but the signal does not end the main thread's
+    wait if the kernel has delivered it to another thread.
     """
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -195,7 +195,7 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close the client; the reactor goes on for others."""
+        """Close the client; the reactor continues for other clients."""
         if not self._closed:
             self._closed = True
             self._run(self.client.close)
@@ -235,7 +235,8 @@ class BlockingClient:
                     return
                 yield value
         finally:
-            # After an interruption it may still run: it ends by itself, and cannot be closed.
+            # After an interruption the iterator may still run: it ends itself, and cannot be
+            # closed.
             if hasattr(values, "aclose") and not getattr(values, "ag_running", False):
                 self._run(values.aclose)
 

@@ -144,7 +144,8 @@ class Client:
 
         try:
             await store.connect()
-            with contextlib.suppress(FormatError):  # What needs the layout reports its damage.
+            # The code that needs the layout reports its damage.
+            with contextlib.suppress(FormatError):
                 await store.layout()
             if config.topology_script:
                 from bkclient.placement.from_config import real_racks
@@ -180,7 +181,7 @@ class Client:
 
     @property
     def has_topology_script(self) -> bool:
-        """Whether a topology script is configured. Reading this opens no connection."""
+        """True if a topology script is configured. Reading this opens no connection."""
         return self._parts["racks"] is not None
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Many things at a time: a few in flight, one run for many callers, a rate, timers."""
+"""Concurrency: a limited number of tasks, a shared task, a rate limit, timers, and clocks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 async def for_each(
     items: Iterable[T], work: Callable[[T], Coroutine[Deferred[Any], Any, object]], at_once: int
 ) -> None:
-    """Do ``work`` on each item, on ``at_once`` of them at a time; items are taken when it is time.
+    """Run ``work`` for each item, ``at_once`` of them in parallel; items are consumed when needed.
 
-    The first error ends all of it and is raised as it was. So does cancelling. Whatever was in
-    progress is cancelled and has ended by then.
+    The first error ends all tasks and is raised unchanged. So does a cancellation. On return no
+    task is in progress.
     """
     iterator = iter(items)
 
@@ -41,21 +41,21 @@ async def for_each(
 
 
 SAVED_S: Final = 1.0
-"""How long what is not used is kept for later, as in Guava's limiter."""
+"""Seconds for which unused requests are saved, as in Guava's limiter."""
 
 WAIT_S_MIN: Final = 0.001
-"""A shorter wait would be a turn of the reactor for each request."""
+"""The shortest wait; a shorter one would take a turn of the reactor for each request."""
 
 
 SILENT_S: Final = 1.0
-"""After this time the log says what a client waits for at its end."""
+"""Seconds after which the log says what a closing client waits for."""
 
 
 class RateLimit:
-    """Lets so many requests go a second, and up to a second's worth at once after a pause.
+    """A limit on requests a second, with a second's worth at once after a pause.
 
-    Agrees with BookKeeper 4.18.0, LedgerHandle's throttler. A request that is larger than what is
-    left goes too; those after it wait the longer.
+    Agrees with BookKeeper 4.18.0, LedgerHandle's throttler. A request that exceeds the remaining
+    allowance is allowed; later requests wait longer.
     """
 
     def __init__(self, clock: IReactorTime, per_s: float) -> None:
@@ -63,23 +63,26 @@ class RateLimit:
         self._next_s = clock.seconds()
 
     def allowance(self) -> int:
-        """Return how many may go now."""
+        """Return the number of requests that are allowed now."""
         ahead_s = self._clock.seconds() - self._next_s
         return 0 if ahead_s < 0 else int(min(ahead_s, SAVED_S) / self._each_s) + 1
 
     def take(self, requests: int) -> None:
-        """Count requests that go now."""
+        """Count requests that are sent now."""
         oldest_s = self._clock.seconds() - SAVED_S
         self._next_s = max(self._next_s, oldest_s) + requests * self._each_s
 
     @property
     def wait_s(self) -> float:
-        """How long until the next may go; 0 where it may now."""
+        """Return the seconds until the next request is allowed; 0 if it is allowed now."""
         left_s = self._next_s - self._clock.seconds()
         return max(left_s, WAIT_S_MIN) if left_s > 0 else 0.0
 
     def turn(self, requests: int) -> Deferred[None]:
-        """Count requests, and return what fires when they may go, in the order of the calls."""
+        """Count requests.
+
+        Return a Deferred that fires when they are allowed, in the order of calls.
+        """
         wait_s = self.wait_s
         self.take(requests)
         turn: Deferred[None] = Deferred(lambda _turn: call.cancel())
@@ -91,14 +94,14 @@ class RateLimit:
 
 
 def rate_limit(clock: IReactorTime, per_s: float) -> RateLimit | None:
-    """Return a limit; ``None`` where 0 says that there is none."""
+    """Return a limit; ``None`` for 0, which means no limit."""
     return RateLimit(clock, per_s) if per_s > 0 else None
 
 
 def doubled_s(first_s: float, times: int, most_s: float) -> float:
-    """Return a pause that was doubled so many times, at most ``most_s``.
+    """Return a pause that was doubled ``times`` times, at most ``most_s``.
 
-    Without a bound on ``times`` a thousand failures would be more than a float holds.
+    Without a bound on ``times`` a thousand failures would overflow a float.
     """
     return min(most_s, first_s * 2.0 ** min(times, 50))
 
@@ -107,10 +110,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyedTimers(Generic[K]):
-    """Rings for each key whose wait is over and that was not dropped before.
+    """Timers by key; a timer that was not dropped calls back with its key.
 
-    Keys with the same wait are due in the order they were set, so only the first of each wait has
-    to be looked at. Setting and dropping cost a dictionary operation each, whatever their number.
+    Keys with the same wait are due in the order in which they were set, so only the first of each
+    wait is checked. Setting and dropping cost one dictionary operation each, whatever their number.
     """
 
     def __init__(self, clock: IReactorTime, ring: Callable[[K], None]) -> None:
@@ -119,7 +122,7 @@ class KeyedTimers(Generic[K]):
         self._timer: IDelayedCall | None = None
 
     def set(self, key: K, wait_s: float) -> None:
-        """Ring for ``key`` after ``wait_s``, once."""
+        """Call back for ``key`` after ``wait_s``, once."""
         due_s = self._clock.seconds() + wait_s
         group = self._groups.get(wait_s)
         if group is None:
@@ -131,13 +134,13 @@ class KeyedTimers(Generic[K]):
             self._timer.reset(wait_s)
 
     def drop(self, key: K, wait_s: float) -> None:
-        """Do not ring for ``key``, which was set with this wait."""
+        """Drop the timer of ``key``, which was set with this wait."""
         group = self._groups.get(wait_s)
         if group is not None:
             group.pop(key, None)
 
     def stop(self) -> None:
-        """Drop all."""
+        """Drop all timers."""
         self._groups.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -165,9 +168,9 @@ class KeyedTimers(Generic[K]):
 
 
 class SharedRun(Generic[T]):
-    """Runs a coroutine once. Each ``wait`` gets its result; cancelling a wait stops only the wait.
+    """One run of a coroutine for many callers; cancelling a ``wait`` stops only that wait.
 
-    So a caller that is interrupted does not leave the work half done for the others.
+    So an interrupted caller does not leave the work half done for the others.
     """
 
     def __init__(self, work: Coroutine[Deferred[Any], Any, T]) -> None:
@@ -209,7 +212,7 @@ class SharedRun(Generic[T]):
 
 
 class Waiters:
-    """Callers that wait for one event, each by a Deferred; one that is cancelled is forgotten."""
+    """Callers that wait for one event, each with a Deferred; cancelled ones are forgotten."""
 
     def __init__(self) -> None:
         """Begin without a caller."""
@@ -229,46 +232,46 @@ class Waiters:
         await self.wait().addTimeout(timeout_s, clock, lambda _result, _timeout_s: None)
 
     def forget(self, waiter: Deferred[None]) -> None:
-        """Do not fire this Deferred any more."""
+        """Never fire this Deferred."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
 
     def wake(self) -> None:
-        """Fire all that wait now."""
+        """Fire all waiting Deferreds."""
         for waiter in self._take():
             waiter.callback(None)
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Fail all that wait now, each with an error of its own."""
+        """Fail all waiting Deferreds, each with an error of its own."""
         for waiter in self._take():
             waiter.errback(error())
 
     def _take(self) -> Iterator[Deferred[None]]:
-        """Yield all that wait, without those that are cancelled by what runs for another."""
+        """Yield all waiting Deferreds, except those that a callback cancels meanwhile."""
         waiting, self._waiting = self._waiting, []
         return (waiter for waiter in waiting if not waiter.called)
 
 
 def use_steady_clock(reactor: Any) -> None:
-    """Have a reactor's timers go by a clock that goes on evenly; call it before there is a timer.
+    """Use a monotonic clock for a reactor's timers; call this before the first timer.
 
-    Twisted's timers go by the wall clock: were that set back by an hour, no time-out would fire for
-    an hour, and no checkpoint would begin. From the call on ``reactor.seconds`` counts from any
-    moment, and ``wall_s`` has the time of day.
+    Twisted's timers use the wall clock: if it were set back by an hour, no time-out would fire and
+    no checkpoint would begin for an hour. After this call ``reactor.seconds`` has an arbitrary
+    zero, and ``wall_s`` has the time of day.
     """
     reactor.seconds, reactor.wall_s = time.monotonic, time.time
 
 
 def wall_clock(clock: IReactorTime) -> Callable[[], float]:
-    """Return what tells the time of day in seconds since 1970; see ``wall_s``."""
+    """Return a function that returns the time of day in seconds since 1970; see ``wall_s``."""
     seconds: Callable[[], float] = getattr(clock, "wall_s", clock.seconds)
     return seconds
 
 
 def wall_s(clock: IReactorTime) -> float:
-    """Return the time of day in seconds since 1970: what is stored, compared with others, shown.
+    """Return the time of day in seconds since 1970, for stored and displayed times.
 
-    A clock that is not a steady reactor has one time only.
+    A clock that is not a steady reactor has only one time.
     """
     return wall_clock(clock)()
 

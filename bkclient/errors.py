@@ -1,10 +1,10 @@
-"""What a client can report, one class for each result code of the Java client.
+"""The errors of a client, one class for each result code of the Java client.
 
 The text of an error is written where it is raised: of too few bookies in ``bkclient.placement``,
 of a fence in ``connection.add_stream`` and ``metadata.ledger_metadata_updates``.
 
 Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number; docs/library.md has them all.
-Stricter: limbo (-108) is a class of its own, where Java's factory knows none and reports -999.
+Stricter: limbo (-108) has a class of its own; Java's factory has none and reports -999.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class ClientError(BookKeeperError):
     """The client could not complete an operation."""
 
     outcome_unknown: bool = False
-    """Whether what was asked may have been done, or may yet be: look before doing it again.
+    """True if the operation may have been executed, or may yet be: check before a retry.
 
-    An add that was handed to bookies and then failed says so whatever its class.
+    A failed add that was sent to bookies has this set, whatever its class.
     """
     code: ClassVar[int] = -999
     by_code: ClassVar[dict[int, type[ClientError]]] = {}
@@ -92,7 +92,7 @@ CHECK_LOGIN: Final = (
     "check user and password: saslJaasConfigFile names the file, saslJaasClientSectionName its "
     "section; the bookie's log says why it refused"
 )
-"""What to do about a login that was refused."""
+"""The hint after a refused login."""
 
 
 class LoginCutOffError(BookieUnavailableError):
@@ -104,7 +104,7 @@ class LoginCutOffError(BookieUnavailableError):
 class LoginsCutOffError(NotEnoughBookiesError):
     """The bookies of the ensemble refuse the login, and no other bookie is left."""
 
-    hint = ""  # In its text: a command may have a hint of its own, about the ledger.
+    hint = ""  # The text has the hint: a command may have a hint of its own, about the ledger.
 
 
 class MetadataStoreError(ClientError):
@@ -121,7 +121,7 @@ class LedgerRecoveryError(ClientError):
 
 
 class LedgerClosedError(ClientError):
-    """The handle or the ledger is closed; it takes no more entries."""
+    """The writer or the ledger is closed; it accepts no more entries."""
 
     code = -11
     exit_status = 7
@@ -158,7 +158,7 @@ class InterruptedOperationError(ClientError):
 
 
 class ProtocolVersionError(ClientError):
-    """The bookie does not speak the protocol version that was used."""
+    """The bookie does not support the protocol version of the request."""
 
     code = -16
 
@@ -222,7 +222,7 @@ class SecurityError(ClientError):
 
 
 class NoSuchLedgerError(ClientError):
-    """There is no such ledger."""
+    """The ledger does not exist."""
 
     code = -25
     exit_status = 3
@@ -278,13 +278,13 @@ class ReadOnlyBookieClientError(ClientError):
 
 
 class TooManyRequestsClientError(ClientError):
-    """The bookie, or our own connection to it, has too much to do."""
+    """The bookie, or the client's connection to it, is overloaded."""
 
     code = -105
 
 
 class LedgerIdOverflowError(ClientError):
-    """There are no ledger ids left in this layout."""
+    """This layout has no ledger ids left."""
 
     code = -106
 
@@ -308,7 +308,7 @@ class ReplicationError(ClientError):
 
 
 class UnexpectedConditionError(ClientError):
-    """Something that should not happen."""
+    """A condition that should not occur."""
 
     code = -999
     outcome_unknown = True
@@ -324,11 +324,11 @@ BY_RETURN_CODE: Final[dict[ReturnCode, type[ClientError]]] = {
     ReturnCode.ETOOMANYREQUESTS: TooManyRequestsClientError,
     ReturnCode.EUNKNOWNLEDGERSTATE: DataUnknownError,
 }
-"""What a bookie's refusal becomes; any other code becomes the operation's own default."""
+"""The error of each refusal; any other code becomes the operation's default."""
 
 
 def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientError:
-    """Return the error for a bookie's answer: ``default`` is -12 for adds, -1 for reads.
+    """Return the error for a bookie's return code; ``default`` is -12 for adds, -1 for reads.
 
     Agrees with BookKeeper 4.18.0, CompletionValue.
     """
@@ -337,7 +337,7 @@ def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientErro
 
 
 MORE_THREADS: Final = "raise `ulimit -u` (and `-v` if set), or TasksMax of its unit"
-"""What helps a process that can start no more threads."""
+"""The advice for a process that can start no more threads."""
 
 
 def lacks_threads(error: BaseException) -> bool:

@@ -1,8 +1,8 @@
-"""One bookie under another id: what changes in the metadata of its ledgers, and what is safe.
+"""The change of a bookie's id in the metadata of its ledgers.
 
-Agrees with BookKeeper 4.18.0, UpdateLedgerOp (updateledgers and updateBookieInLedger), but for
-two things: a ledger where the new id stands already is left alone, and where asked the new bookie
-must show entries of each fragment first.
+Agrees with BookKeeper 4.18.0, UpdateLedgerOp (updateledgers and updateBookieInLedger), with two
+exceptions: a ledger that already lists the new id is unchanged, and if requested, the new bookie
+must first return entries of each fragment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 class RenameOutcome(enum.Enum):
-    """What came of one ledger."""
+    """The result for one ledger."""
 
     DONE = "renamed"
     UNVERIFIED = "not renamed: the new bookie does not show its entries"
@@ -34,7 +34,7 @@ class RenameOutcome(enum.Enum):
 
 @attrs.frozen
 class LedgerRename:
-    """One ledger that listed the old id; ``why`` tells more where it still does."""
+    """One ledger that listed the old id; ``why`` is the reason if it still does."""
 
     ledger_id: LedgerId
     outcome: RenameOutcome
@@ -53,12 +53,12 @@ def with_bookie_renamed(metadata: LedgerMetadata, old: BookieId, new: BookieId) 
 
 
 def lists_both(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> bool:
-    """Tell whether renaming would put one bookie into an ensemble twice."""
+    """Return whether a rename would list one bookie twice in an ensemble."""
     return any({old, new} <= set(fragment.ensemble) for fragment in metadata.fragments)
 
 
 def fragment_ends_on(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -> Iterator[EntryId]:
-    """Yield the first and last entry that a bookie must have of each of its fragments.
+    """Yield the first and last entry that a bookie must store of each of its fragments.
 
     ``last`` is the last confirmed entry of a ledger that is not closed.
     """
@@ -69,7 +69,7 @@ def fragment_ends_on(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -
 
 
 async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLedger]:
-    """Return the ledgers that list a bookie anywhere; those that cannot be read are left out."""
+    """Return the ledgers that list a bookie anywhere, without unreadable ones."""
     return [
         one
         async for one in walk(client.store)
@@ -82,7 +82,7 @@ async def rename_in_ledger(
 ) -> LedgerRename:
     """Replace ``old`` by ``new`` in one ledger; may be repeated.
 
-    With ``verify`` only if ``new`` returns the first and last entry of each of those fragments.
+    With ``verify``, only if ``new`` returns the first and last entry of each of its fragments.
     """
     try:
         local = await client.local_metadata(ledger_id)

@@ -1,10 +1,10 @@
-"""Cookies as an operator handles them, and what makes it unsafe to take one away.
+"""The cookies of bookies, for operators, and the rule when a cookie must not be deleted.
 
-A cookie ties a bookie's id to its directories. Without it the bookie does not start on what it
-holds, and a new one may begin under the same id: one that has no entries and has forgotten every
-fence. The writer of a ledger that grew on it could confirm entries behind a recovery's back then
-(S10, #4812). So a cookie goes only when no ledger that is not closed lists the bookie (client.md
-14).
+A cookie ties a bookie's id to its directories. Without it the bookie does not start with its data,
+and a new bookie may start under the same id, without entries and without fences. Then the writer of
+a ledger whose last fragment lists the id could confirm entries after a recovery has closed the
+ledger (S10, #4812). So a cookie is deleted only if no ledger that is not closed lists the bookie
+(client.md 14).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CookieNeededError(ClientError):
 
 @attrs.frozen
 class StoredCookie:
-    """The cookie of one bookie; ``cookie`` is None where the bytes cannot be read."""
+    """The cookie of one bookie; ``cookie`` is None if it cannot be parsed."""
 
     bookie_id: BookieId
     stored: Versioned[bytes]
@@ -56,24 +56,24 @@ class StoredCookie:
 
 @attrs.frozen(kw_only=True)
 class Reliance:
-    """What the cluster has on one bookie, by its metadata."""
+    """The ledgers that rely on one bookie, by the metadata."""
 
     bookie_id: BookieId
     registered: bool
     ledgers: int
-    """How many list the bookie anywhere."""
+    """The number of ledgers that list the bookie."""
     not_closed: tuple[LedgerId, ...]
     only_here: tuple[LedgerId, ...]
-    """Of these no bookie in service has a copy of some entry that this one may have."""
+    """Ledgers with an entry that this bookie may have, and no bookie in service."""
     unreadable: tuple[LedgerId, ...]
-    """Whether these ledgers list it is unknown."""
+    """Ledgers that may list the bookie, because their metadata cannot be read."""
 
 
 async def read(client: Client, bookie_id: BookieId) -> StoredCookie:
     """Return a bookie's cookie.
 
     Raises:
-        CookieNotFoundError: it has none.
+        CookieNotFoundError: the bookie has no cookie.
     """
     stored = await client.store.read_cookie(bookie_id)
     try:
@@ -83,33 +83,33 @@ async def read(client: Client, bookie_id: BookieId) -> StoredCookie:
 
 
 async def list_cookies(client: Client) -> list[StoredCookie]:
-    """Return the cookie of every bookie that has one, by id."""
+    """Return all cookies, by bookie id."""
     found = []
     for bookie_id in sorted(await client.store.known_bookies()):
         try:
             found.append(await read(client, bookie_id))
-        except CookieNotFoundError:  # Removed meanwhile.
+        except CookieNotFoundError:  # The cookie was removed after it was listed.
             continue
         except MetadataAccessError as error:
             found.append(StoredCookie(bookie_id, Versioned(b"", 0), None, str(error)))
     return found
 
 
-# What needs them --------------------------------------------------------------------------------
+# Ledgers that need cookies ----------------------------------------------------------------------
 
 
 def needs_cookies(metadata: LedgerMetadata, bookies: Collection[BookieId]) -> bool:
-    """Tell whether a ledger is not closed and lists one of these bookies in any fragment."""
+    """Return whether a ledger is not closed and lists one of these bookies in any fragment."""
     return not metadata.is_closed and not metadata.all_bookies().isdisjoint(bookies)
 
 
 async def ledgers_that_need_cookies(
     client: Client, bookies: Collection[BookieId]
 ) -> tuple[LedgerId, ...]:
-    """Return the ledgers for which the cookies of these bookies have to stay, ascending.
+    """Return the ledgers because of which the cookies of these bookies have to stay, ascending.
 
     Raises:
-        MetadataSerializationError: a ledger's metadata cannot be read; it may list anybody.
+        MetadataSerializationError: a ledger's metadata cannot be read; it may list any bookie.
         MetadataStoreError: the store failed.
     """
     return tuple(
@@ -122,7 +122,7 @@ async def ledgers_that_need_cookies(
 
 
 async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
-    """Return what the cluster has on a bookie; walks over all ledgers."""
+    """Return the ledgers that rely on a bookie; walks over all ledgers."""
     store = client.store
     alive = await registered_bookies(store)
     ledgers = 0
@@ -149,11 +149,11 @@ async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
     )
 
 
-# Taking them away --------------------------------------------------------------------------------
+# Deletion ----------------------------------------------------------------------------------------
 
 
 async def insist_gone(client: Client, bookies: Collection[BookieId]) -> None:
-    """Raise ``IllegalOperationError`` where one of these bookies is registered."""
+    """Raise ``IllegalOperationError`` if one of these bookies is registered."""
     registered = await registered_bookies(client.store)
     running = sorted(registered & frozenset(bookies))
     if running:
@@ -161,15 +161,15 @@ async def insist_gone(client: Client, bookies: Collection[BookieId]) -> None:
 
 
 async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple[BookieId, ...]:
-    """Remove the cookies of bookies that are gone for good; return whose there were.
+    """Delete the cookies of bookies that are lost for good; return the bookies that had one.
 
-    A bookie that registers meanwhile keeps its cookie, or finds none and stops: it looks for the
-    cookie once it is registered, and here the registration is looked for once the cookie is gone.
+    A bookie that registers at the same time keeps its cookie, or stops: the bookie reads its cookie
+    after its registration, and this function reads the registration after the cookie is deleted.
 
     Raises:
-        IllegalOperationError: one of them is registered.
-        CookieNeededError: ledgers still need one of them.
-        MetadataVersionError: one was changed meanwhile.
+        IllegalOperationError: a bookie is registered.
+        CookieNeededError: ledgers still need a cookie.
+        MetadataVersionError: a cookie was changed at the same time.
         MetadataStoreError: the store failed.
     """
     await insist_gone(client, bookies)
@@ -194,9 +194,9 @@ async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple
 async def _restore(
     client: Client, bookie_id: BookieId, cookie: bytes, running: IllegalOperationError
 ) -> None:
-    """Give a bookie that has registered its cookie back, and raise ``running``.
+    """Restore the cookie of a bookie that has registered, and raise ``running``.
 
-    A cookie that exists by now is of a new bookie with that id, which has begun without data.
+    A cookie that exists by now is of a new bookie with that id, which has started without data.
     """
     try:
         await client.store.write_cookie(bookie_id, cookie, NEW)

@@ -15,14 +15,14 @@ READS_AT_ONCE: Final = 100
 """Metadata reads in flight."""
 
 AT_FIRST: Final = 50
-"""Ledgers that are read before the first is shown to a user who waits."""
+"""Ledgers that are read before the first is shown to a waiting user."""
 
 IDS_AT_ONCE: Final = 500
-"""Ledgers whose metadata is held in memory."""
+"""Ledgers whose metadata is in memory."""
 
 
 async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
-    """Read the metadata of ledgers, in the order of ``ids``; those that are gone are left out."""
+    """Read the metadata of ledgers, in the order of ``ids``, without deleted ones."""
     found: dict[LedgerId, StoredLedger] = {}
 
     async def look(ledger_id: LedgerId) -> None:

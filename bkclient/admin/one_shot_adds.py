@@ -1,13 +1,13 @@
 """One-shot adds: a ledger passes from writer to writer by compare-and-swap on its own metadata.
 
-Custom metadata ``bkctl.handover`` is there only while no writer exists; it says where the next one
-goes on. Who removes it is the only writer; who has written puts it back as its last act. There are
-no leases and no clocks: a writer that dies, or whose add fails, leaves no key, and the ledger is
-then closed by recovery like that of any dead writer. Java readers, recoverers and replication see
-nothing of it.
+The custom metadata ``bkctl.handover`` exists only while the ledger has no writer; it has the
+position for the next writer. The client that removes it is the only writer, and stores it again as
+its last act. There are no leases and no clocks: a writer that dies, or whose add fails, leaves no
+key, and the ledger is then closed by recovery, as after any lost writer. For Java readers, recovery
+and re-replication the ledger is like any other.
 
-``bkctl.writer`` holds a random word of the writer, by which it recognises its own change after a
-reply was lost.
+``bkctl.writer`` has a random word of the writer, by which the writer recognises its own change
+after a lost reply.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bkclient.ledger.writer import LedgerWriter
 
 SETTLE_S: Final = 5.0
-"""How long a release waits for the whole write quorum, where the ack quorum is met already."""
+"""Seconds that a release waits for the complete write quorum after the ack quorum."""
 
 log = Logger()
 
@@ -46,11 +46,11 @@ _LOOK_S: Final = 0.01
 
 
 def read_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandoverState:
-    """Return where the next writer goes on.
+    """Return the position for the next writer.
 
     Raises:
         ClientError: the ledger is not open.
-        NotHandedOverError: there is no key, or one that we do not understand.
+        NotHandedOverError: the key is missing or has an unknown form.
     """
     if metadata.state is not LedgerState.OPEN:
         raise state_error(ledger_id, metadata.state)
@@ -66,7 +66,7 @@ def is_handed_over(metadata: LedgerMetadata) -> bool:
 
 
 async def create_handed_over(client: Client, new: NewLedger) -> tuple[LedgerId, LedgerMetadata]:
-    """Create a ledger that no writer has yet; raises what ``create`` does."""
+    """Create a ledger that has no writer yet; raises the errors of ``create``."""
     custom = {**new.custom, HANDOVER_KEY: HandoverState(NO_ENTRY, 0).encode()}
     ledger_id, stored = await create(client.cluster, attrs.evolve(new, custom=custom))
     return ledger_id, stored.value
@@ -76,11 +76,11 @@ async def claim_ledger(client: Client, ledger_id: LedgerId) -> LedgerWriter:
     """Become the only writer of a ledger that was handed over.
 
     Raises:
-        NotHandedOverError: it has a writer, or had one that did not hand over.
-        LedgerClosedError, ClientLedgerFencedError: it is closed, or being recovered.
-        NoSuchLedgerError: there is no such ledger.
-        MetadataUnavailableError: the store is away. The claim may have been stored; then the
-            ledger has no writer any more and must be recovered.
+        NotHandedOverError: the ledger has a writer, or had one that did not hand it over.
+        LedgerClosedError, ClientLedgerFencedError: the ledger is closed, or in recovery.
+        NoSuchLedgerError: the ledger does not exist.
+        MetadataUnavailableError: the store cannot be reached. The claim may have been stored; then
+            the ledger has no writer and must be recovered.
     """
     local = await client.local_metadata(ledger_id)
     nonce = b"%032x" % client.cluster.rng.getrandbits(128)
@@ -88,7 +88,7 @@ async def claim_ledger(client: Client, ledger_id: LedgerId) -> LedgerWriter:
 
     def needed(metadata: LedgerMetadata) -> bool:
         nonlocal start
-        # Of a ledger that was closed since, other bookies may have the entries, and no fence.
+        # If the ledger was closed since, other bookies may have the entries, without a fence.
         if metadata.custom.get(WRITER_KEY) == nonce and metadata.state is LedgerState.OPEN:
             return False
         start = read_handover(ledger_id, metadata)
@@ -105,17 +105,17 @@ async def claim_ledger(client: Client, ledger_id: LedgerId) -> LedgerWriter:
 
 
 async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> LedgerMetadata:
-    """Hand the ledger over to the writer that claims it next. The writer takes no more entries.
+    """Hand the ledger over to the next writer. This writer accepts no more entries.
 
-    Returns the metadata as it was found last: of the next writer, where the reply to the release
-    was lost and the ledger was claimed meanwhile.
+    Return the metadata as read last: the next writer's, if the reply to the release was lost and
+    the ledger was claimed since.
 
-    First every add is confirmed; then the rest of the write quorum is waited for, at most
-    ``settle_s``, so that the ledger is left with all its copies where that can be.
+    First every add is confirmed. Then the writer waits for the rest of the write quorum, at most
+    ``settle_s``, so that every entry has all its copies if possible.
 
     Raises:
-        ClientError: an add failed, or another client changed the metadata. The ledger is
-            not handed over then, and must be recovered.
+        ClientError: an add failed, or another client changed the metadata. The ledger is then not
+            handed over, and must be recovered.
         IllegalOperationError: the writer did not claim the ledger.
     """
     nonce = writer.metadata.custom.get(WRITER_KEY)
@@ -125,7 +125,7 @@ async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) ->
     await _settle(writer, settle_s)
     await writer.drain()
     value = HandoverState(writer.last_add_confirmed, writer.length).encode()
-    # From here on this process never writes again, whatever comes of the release.
+    # From here on this process never writes again, whatever the result of the release.
     writer.retire()
 
     may_be_done = False
@@ -134,7 +134,7 @@ async def release_ledger(writer: LedgerWriter, *, settle_s: float = SETTLE_S) ->
         is_ours = metadata.custom.get(WRITER_KEY) == nonce
         if is_ours and metadata.custom.get(HANDOVER_KEY) == value:
             return False
-        # Nothing but our release lets another writer claim, so it was applied.
+        # Only the release lets another writer claim, so the release was stored.
         if may_be_done and not is_ours:
             return False
         if metadata.state is not LedgerState.OPEN:

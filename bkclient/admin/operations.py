@@ -1,6 +1,6 @@
-"""Cluster operations, one function each: what commands and scripts call.
+"""Cluster operations, one function each, for commands and scripts.
 
-All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``, or through
+All except ``init_cluster`` have a ``Client`` as first argument: ``await list_bookies(client)``, or
 ``BlockingClient.call(admin.list_bookies)``.
 """
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWERS_WITHIN_S: Final = 10.0
-"""How long a bookie may take to connect and to answer where all are asked."""
+"""Seconds that a bookie may take to connect and answer if all bookies are asked."""
 
 # The cluster -----------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class ClusterIdentity:
-    """The id of a cluster, and how its metadata is laid out; None for what cannot be read."""
+    """The id of a cluster and the layout of its metadata; None for values that cannot be read."""
 
     instance_id: str | None
     layout: str | None
     damaged: Mapping[str, Exception]
-    """Why nodes cannot be read, by their names."""
+    """The errors of unreadable nodes, by name."""
 
 
 async def read_identity(client: Client) -> ClusterIdentity:
     """Return the id and the layout of the cluster, as far as they can be read.
 
     Raises:
-        NotInitializedError: there is no cluster.
+        NotInitializedError: the cluster does not exist.
     """
     instance_id = layout = None
     damaged: dict[str, Exception] = {}
@@ -74,7 +74,7 @@ async def read_metadata(client: Client, ledger_id: LedgerId) -> Versioned[Ledger
     """Return a ledger's metadata with its version.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
+        NoSuchLedgerError: the ledger does not exist.
     """
     return await client.read_metadata(ledger_id)
 
@@ -83,7 +83,7 @@ async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, i
     """Return the last confirmed entry and the payload bytes up to it, without fencing.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
+        NoSuchLedgerError: the ledger does not exist.
         ClientError: too few bookies answered, or the last entry cannot be read.
     """
     reader = await client.open_ledger(ledger_id, recover=False)
@@ -99,13 +99,13 @@ async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, i
 async def recover_ledger(
     client: Client, ledger_id: LedgerId, progress: ProgressReport | None = None
 ) -> LedgerMetadata:
-    """Fence a ledger's writer, find the ledger's end and close it; return the final metadata.
+    """Fence a ledger's writer, find the last entry and close the ledger; return the final metadata.
 
-    A closed ledger is left alone.
+    A closed ledger is unchanged.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        LedgerRecoveryError: it cannot be done now; trying again is safe.
+        NoSuchLedgerError: the ledger does not exist.
+        LedgerRecoveryError: the ledger cannot be recovered now; trying again is safe.
     """
     reader = await client.open_ledger(ledger_id, recover=True, progress=progress)
     reader.close()
@@ -114,9 +114,9 @@ async def recover_ledger(
 
 @attrs.frozen
 class FenceReport:
-    """The outcome of fencing: fenced bookies, others with reasons, and whether it is enough.
+    """The result of fencing: fenced bookies, the others with reasons, and whether it is enough.
 
-    ``covered``: no ack quorum is left that could still take an add of the old writer.
+    ``covered`` is True if no ack quorum is left that could accept an add of the old writer.
     """
 
     ledger_id: LedgerId
@@ -133,7 +133,7 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
     changing the ledger's metadata.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
+        NoSuchLedgerError: the ledger does not exist.
         MetadataStoreError: the mark could not be stored, and no writer was fenced.
     """
     from bkclient.ledger.reads.replica_read import as_client_error
@@ -197,7 +197,7 @@ async def _service_info(
     try:
         return await store.service_info(bookie_id)
     except (NotFoundError, *UNREADABLE):
-        # Gone meanwhile, or nothing that says where it is.
+        # The registration was deleted, or has no address.
         return None
 
 
@@ -213,11 +213,11 @@ class BookieInfo:
 async def bookie_info(
     client: Client, bookie_id: BookieId, within_s: float = ANSWERS_WITHIN_S
 ) -> BookieInfo:
-    """Ask a bookie how much disk it has; ``within_s`` is for the connection and the answer.
+    """Ask a bookie for its disk sizes, within ``within_s`` for connection and answer.
 
     Raises:
-        BookieUnavailableError: it cannot be reached.
-        RequestTimeoutError: it does not answer.
+        BookieUnavailableError: the bookie cannot be reached.
+        RequestTimeoutError: the bookie does not answer.
     """
     from bkclient.placement.free_space import ask_sizes
 
@@ -230,10 +230,10 @@ async def bookie_info(
 async def in_time(
     asked: Deferred[T], bookie_id: BookieId, within_s: float, clock: IReactorTime
 ) -> T:
-    """Return what a bookie was asked for.
+    """Return a bookie's answer.
 
     Raises:
-        RequestTimeoutError: it takes longer than ``within_s``.
+        RequestTimeoutError: the answer takes longer than ``within_s``.
     """
     try:
         return await asked.addTimeout(within_s, clock)
@@ -248,7 +248,7 @@ async def read_entry_from(
     """Read one entry from one bookie, whatever the LAC; the digest is verified.
 
     Raises:
-        ClientError: the bookie does not give it.
+        ClientError: the bookie does not return it.
     """
     from bkclient.ledger.reads.verifier import AnswerVerifier
     from wire.messages import ReadRequest

@@ -1,10 +1,11 @@
-"""Sanity checks of a whole cluster and of one bookie: a ledger from create to delete, timed.
+"""Sanity checks of a cluster and of one bookie: a ledger from create to delete, timed.
 
-Takes the place of BookKeeper 4.18.0, SimpleTestCommand: entries of CRC32C, read once before the
-ledger is closed and once after. Unlike Java's, what is read is compared with what was written.
+The check of a cluster replaces BookKeeper 4.18.0, SimpleTestCommand: entries with CRC32C, read once
+before the ledger is closed and once after. Unlike in Java, the read entries are compared with the
+written ones.
 
-Agrees with BookKeeper 4.18.0, SanityTestCommand: one replica, HMAC digest, empty password. It works
-on any bookie, not only on the one of this machine.
+The check of a bookie agrees with BookKeeper 4.18.0, SanityTestCommand: one replica, HMAC digest,
+empty password. It works with any bookie, not only with the one on this host.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class ClusterCheck:
-    """What the check of a cluster found: all entries came back, and the seconds each step took."""
+    """The result of a cluster check: all entries were read, and the seconds of each step."""
 
     ledger_id: LedgerId
     ensemble: tuple[BookieId, ...]
@@ -42,7 +43,7 @@ class ClusterCheck:
     close_s: float
     read_s: float
     delete_s: float | None = None
-    """None where the ledger was kept."""
+    """None if the ledger was kept."""
 
 
 async def check_cluster(
@@ -107,7 +108,7 @@ async def check_cluster(
 
 
 def _payload(number: int, size: int) -> bytes:
-    """Return an entry's content: different ones, so that one in another's place is noticed."""
+    """Return the payload of an entry; payloads differ, so that an exchanged entry is noticed."""
     return (b"entry-%d " % number * (size // 7 + 1))[:size]
 
 
@@ -136,7 +137,7 @@ async def _read(
 
 @attrs.frozen
 class BookieCheck:
-    """What a test of one bookie found: that all entries came back, and how long it took."""
+    """The result of a bookie check: all entries were read, and the seconds."""
 
     bookie_id: BookieId
     ledger_id: LedgerId
@@ -146,7 +147,7 @@ class BookieCheck:
 
 
 async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> BookieCheck:
-    """Write entries to one bookie, read them back, and delete their ledger again.
+    """Write entries to one bookie, read them back, and delete their ledger.
 
     Raises:
         ClientError: the bookie failed one of these steps; the test ledger is deleted.

@@ -223,7 +223,7 @@ class ZoneAwarePlacement:
 
 
 def apart(zones_needed: int) -> Rule:
-    """Return the rule that a window spans ``zones_needed`` zones, and no zone by one domain twice.
+    """Return the rule that a window has enough zones, and two domains of each repeated zone.
 
     Each open place can settle one of either.
     """
