@@ -55,7 +55,7 @@ class PromptConnection(tcp.Server):
     def doRead(self) -> Any:
         """Read received bytes.
 
-        In TLS at most the bytes that one turn of the reactor can decrypt.
+        In TLS, read at most the bytes that one turn of the reactor can decrypt.
         """
         reads = self._tls_reads
         if reads is None:

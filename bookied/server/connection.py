@@ -216,7 +216,7 @@ class BookieConnection(Protocol):
             transport.resumeProducing() if wanted else transport.pauseProducing()
 
     def _update_read_size(self) -> None:
-        # Only transports of Twisted use ``bufferSize``; in TLS it is the one below ``transport``.
+        # Only Twisted's transports use ``bufferSize``; in TLS that is the one below ``transport``.
         self._reader.bufferSize = self._shared.backpressure.read_bytes_max(self._load)
 
     def take_turn(self, requests_max: int) -> int:

@@ -34,13 +34,13 @@ READ_REQUEST_BYTES: Final = 128 * 1024
 """Bytes of entries read that count as one request: reading and sending takes about as long."""
 
 CHECKED_BYTES: Final = 64 * 1024
-"""Received bytes of a frame after which its begin is checked for too many fields."""
+"""Received bytes of a frame after which its first bytes are checked for too many fields."""
 
 
 class FrameDispatch:
     """The decoder of a client's frames, in order: adds and reads in bulk, the others one by one.
 
-    The undecoded rest is the begin of a frame. It contains complete frames while the client does
+    The undecoded rest is the start of a frame. It contains complete frames while the client does
     not read its answers, while too many reads wait (``is_stopped``) or until the next turn
     (``is_waiting``). Both kinds of rest are limited over all connections.
     """
@@ -199,7 +199,7 @@ class FrameDispatch:
     def _note_half(self, new_bytes: int) -> None:
         """Count the received bytes of a frame.
 
-        Check its begin once ``CHECKED_BYTES`` are received.
+        Check its first bytes once ``CHECKED_BYTES`` are received.
         """
         self._shared.half_frames.note(self._client, self._rest_bytes)
         if self._rest_bytes - new_bytes < CHECKED_BYTES <= self._rest_bytes:
@@ -207,7 +207,7 @@ class FrameDispatch:
             self._framing.insist_begin(begin)
 
     def _note_rest(self, *, is_new: bool) -> None:
-        """Count the rest: complete frames behind unread answers, or the begin of a frame."""
+        """Count the rest: complete frames behind unread answers, or the start of a frame."""
         waiting, is_stalled = self.waiting, self._answers.is_stalled
         if not self._rest_bytes or is_stalled or self.is_stopped or self.is_waiting:
             waiting.frame_s = None

@@ -159,7 +159,7 @@ class StagedIndex:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[None]:
-        """Remove staged files at the begin, and after an error such as a full disk."""
+        """Remove staged files first, and again after an error, like a full disk."""
         self._discard()
         try:
             yield

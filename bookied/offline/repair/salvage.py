@@ -179,7 +179,7 @@ class _RecordSearch:
     def search_damaged(self, is_right: Callable[[_Copy, int], bool]) -> None:
         """Search damaged files for further records of the ledger that ``is_right`` accepts.
 
-        Damage hides the begin of the next record, but a record contains the id of its ledger.
+        Damage hides the start of the next record, but a record contains the id of its ledger.
         """
         damaged = dict.fromkeys(damage.path for damage in self.rescan.damaged)
         places = itertools.chain.from_iterable(self._all_places()) if damaged else ()

@@ -304,7 +304,7 @@ class _Part:
         self.adds = 0
         self.reads: list[TakenRead] = []
         self.runs: list[tuple[int, int]] = []
-        """The part's records among the storage's records: begin and end of each run."""
+        """The part's records among the storage's records: start and end of each run."""
 
     def records(self, blob: bytes) -> bytes:
         """Return the part's records; ``blob`` contains all records of the storage."""

@@ -79,8 +79,8 @@ READ_BYTES: Final = 128 * 1024
 """Bytes of one read at most. Twice Twisted's 64 KiB: fewer turns, wake-ups and journal records."""
 
 READS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What one read of each connection brings at most, over all connections: requests wait for their
-turn in memory. Reads get shorter with more connections than this has ``READ_BYTES``."""
+"""Bytes of one read from every connection in total: requests wait for their turn in memory. With
+more connections than fit at ``READ_BYTES`` each, reads get shorter."""
 
 READ_BYTES_MIN: Final = 4 * 1024
 
@@ -203,7 +203,7 @@ class Backpressure:
         self._loads.pop(load, None)
         if self._read_large is load:
             self._read_large = None
-        # At a quarter of what is too much: connections that come and go change nothing.
+        # Only at a quarter of the limit, so that a few changing connections do not toggle the size.
         if (
             self._read_bytes < READ_BYTES
             and len(self._loads) * self._read_bytes * 4 <= READS_BYTES_MAX

@@ -72,7 +72,7 @@ class FenceCheck:
     def ask(self, ledger_id: LedgerId, known: Known) -> None:
         """Call ``known`` with the ledger's state, perhaps before this returns.
 
-        In order of the calls.
+        Callers get it in the order of their calls.
 
         ``is_open`` is True then if the ledger is open.
         """
