@@ -1,8 +1,8 @@
-"""Logs: endless sequences made of ledgers, with writers that may change.
+"""Logs: endless sequences of ledgers, whose writer may change.
 
-A log is a list of ledgers in the metadata, changed by compare-and-swap only. A writer that opens it
-fences the last ledgers of the list and appends one of its own; so there is one writer, whichever
-processes believe that they lead. The rules, and why they are safe: ledgers2logs.md.
+A log is a list of ledgers in the metadata, changed only by compare-and-swap. A writer that opens
+the log fences the last ledgers of the list and appends one of its own. So there is one writer,
+however many processes believe that they lead. ledgers2logs.md has the rules, and why they are safe.
 
     logs = LogManager(client)
     await logs.create("events")

@@ -1,6 +1,6 @@
-"""What a log's writer keeps of each append and each ledger, and which errors say what of them.
+"""The unacknowledged appends of a log's writer, its ledgers, and the errors of appends.
 
-Appends are acknowledged in the order in which they were made, over all ledgers.
+Appends are acknowledged in order, over all ledgers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bkclient.metadata.errors import NoSuchLogError
 from wire.ids import LedgerId
 
 DEPOSED: Final = (ClientLedgerFencedError, MetadataVersionError, NotLeaderError)
-"""Errors that say that another client writes now."""
+"""Errors which mean that another client writes now."""
 
 
 NOT_WITH_TIME: Final = (
@@ -46,16 +46,16 @@ NOT_WITH_TIME: Final = (
     NoSuchLedgerError,
     NoSuchLogError,
 )
-"""What no later try will change; anything else may, such as a bookie or the metadata away."""
+"""Errors that a retry does not change; others may pass, such as an unreachable bookie."""
 
 
 class Segment:
-    """One ledger of the log while it is written to."""
+    """One ledger of the log while it is written."""
 
     def __init__(self, index: int, writer: LedgerWriter, opened_s: float) -> None:
         self.index, self.writer, self.opened_s = index, writer, opened_s
         self.is_settled = False
-        """Whether all before it is fixed, so that its entries may be acknowledged."""
+        """True if all earlier ledgers are final, so that the entries may be acknowledged."""
 
     @property
     def ledger_id(self) -> LedgerId:
@@ -64,12 +64,12 @@ class Segment:
 
 @attrs.define(eq=False)
 class Append:
-    """One entry that is not acknowledged yet."""
+    """One unacknowledged entry."""
 
     payload: bytes
     deferred: Deferred[Position]
     segment: Segment | None = None
-    """The ledger that it may be in; None while it is in none for sure."""
+    """The ledger that the entry may be in; None while it is certainly in none."""
     entry_id: int = -1
     is_stored: bool = False
 
@@ -80,7 +80,7 @@ class Append:
 
 
 def not_appended(error: ClientError) -> ClientError:
-    """Return what an append that is not in the log, and will not be, fails with."""
+    """Return the error of an append that is not in the log, and will not be."""
     if isinstance(error, LogWriterClosedError):
         return LogWriterClosedError(str(error))
     kind = NotLeaderError if isinstance(error, DEPOSED) else LogUnwritableError
@@ -88,9 +88,9 @@ def not_appended(error: ClientError) -> ClientError:
 
 
 def may_be_there(append: Append, error: ClientError) -> LogError:
-    """Return the error of an append that was not looked for where it was sent to."""
+    """Return the error of an append whose ledger was not searched for it."""
     taken = "another client writes the log; " if isinstance(error, DEPOSED) else ""
-    # A ledger's error also says what is unknown, of its own entry.
+    # A ledger's error, too, says that the outcome of its own entry is unknown.
     unknown = AppendUnknownError(
         f"{taken}the entry sent to {append.position} may be in the log or not: "
         f"{error.__cause__ or error}"
@@ -100,7 +100,7 @@ def may_be_there(append: Append, error: ClientError) -> LogError:
 
 
 class AppendQueue:
-    """Appends that wait for their acknowledgement.
+    """The unacknowledged appends, in order.
 
     ``on_acknowledged`` is called before each acknowledgement.
     """
@@ -114,16 +114,16 @@ class AppendQueue:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Append]:
-        """Iterate over a copy: an append may be answered meanwhile."""
+        """Iterate over a copy: an append may be acknowledged during the iteration."""
         return iter(tuple(self._waiting))
 
     def push(self, append: Append) -> None:
-        """Take an append after all others."""
+        """Add an append at the end."""
         self._waiting.append(append)
 
     def settle(self) -> None:
         """Acknowledge the oldest appends, as far as each is stored in a settled ledger."""
-        # A callback may end the writer, and fail what waits.
+        # A callback may end the writer, and fail the waiting appends.
         while self._waiting and self._waiting[0].is_stored:
             segment = self._waiting[0].segment
             assert segment is not None
@@ -134,13 +134,13 @@ class AppendQueue:
             self._answer(append, append.position)
 
     def reject(self, append: Append, error: ClientError) -> None:
-        """Fail one append; those after it need not wait for it any more."""
+        """Fail one append; later appends no longer wait for it."""
         self._waiting.remove(append)
         self._answer(append, error)
         self.settle()
 
     def fail_all(self, error: ClientError) -> None:
-        """Fail every append: one that was sent may be in the log, one that was not is not."""
+        """Fail every append: one that was sent may be in the log, others are not."""
         waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             if append.segment is None:
@@ -149,10 +149,10 @@ class AppendQueue:
                 self._answer(append, may_be_there(append, error))
 
     async def drain(self) -> None:
-        """Wait until every append made so far is acknowledged, or has failed."""
+        """Wait until every append so far is acknowledged or has failed."""
         if self._waiting:
             done: Deferred[None] = Deferred()
-            # Not by the Deferred of the last append: its owner may have cancelled it.
+            # Not with the Deferred of the last append: its owner may cancel it.
             self._drains.setdefault(self._waiting[-1], []).append(done)
             await done
 
@@ -167,20 +167,20 @@ class AppendQueue:
     # During a repair
 
     def fix_end(self, segment: Segment, last: int) -> None:
-        """Note that a ledger ends with entry ``last``: appends after it are not stored."""
+        """Note that a ledger ends with entry ``last``: later appends to it are not stored."""
         for append in self._waiting:
             if append.segment is segment:
                 append.is_stored = append.entry_id <= last
         segment.is_settled = True
 
     def has_hole_before(self, segment: Segment) -> bool:
-        """Return whether an append was lost with another ledger than this one."""
+        """Return whether an append was lost with an earlier ledger."""
         return any(
             append.segment is not segment and append.segment is not None and not append.is_stored
             for append in self._waiting
         )
 
     def detach(self) -> None:
-        """Note that no append that waits is in any ledger, nor can get there by itself."""
+        """Note that no waiting append is in any ledger, or can still get into one."""
         for append in self._waiting:
             append.segment, append.is_stored = None, False

@@ -1,9 +1,9 @@
-"""Named cursors: how far a reader of a log or topic says that it has come.
+"""Named cursors: the committed position of a reader of a log or topic.
 
-Cursors are for people and alarms: who reads a log, and how far behind. Spark streams go on from
-their checkpoints; only ``bkctl log tail --cursor`` goes on from its cursor. Stored is UTF-8 JSON
-for each log or topic: ``{"v": 1, "cursors": {name: {"at": "INDEX:ENTRY", "ledger": ledger id or
-null, "ms": ms since 1970, "log": id of the log}}}``. Earlier releases store no ``log``.
+Cursors show people and alarms who reads a log, and how far behind. Spark streams continue from
+their checkpoints; only ``bkctl log tail --cursor`` continues from its cursor. The stored form for
+each log or topic is UTF-8 JSON: ``{"v": 1, "cursors": {name: {"at": "INDEX:ENTRY", "ledger": ledger
+id or null, "ms": ms since 1970, "log": id of the log}}}``. Earlier releases store no ``log``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cursor:
     """A name, and the first position that its reader has not committed.
 
     The position of a topic has the ledger id as its index. ``updated_ms`` is in ms since 1970.
-    ``log_id`` is that of the log; empty for a topic, and if unknown.
+    ``log_id`` is the id of the log; empty for a topic, and if unknown.
     """
 
     name: str
@@ -50,7 +50,7 @@ def check_cursor_name(name: str) -> str:
     """Return the name of a cursor.
 
     Raises:
-        IncorrectParameterError: a cursor cannot have this name.
+        IncorrectParameterError: the name is invalid.
     """
     if _NAME.fullmatch(name) is None:
         raise IncorrectParameterError(
@@ -61,11 +61,11 @@ def check_cursor_name(name: str) -> str:
 
 
 class Cursors:
-    """The cursors of one log or topic, by name. Keeps nothing; changes by compare-and-swap.
+    """The cursors of one log or topic, by name. Keeps no state; changes by compare-and-swap.
 
     ``source`` is the name of a log, or the complete name of a topic, such as
-    ``persistent://tenant/namespace/topic``. ``log_id`` is that of the log whose positions these
-    are; empty if unknown.
+    ``persistent://tenant/namespace/topic``. ``log_id`` is the id of the log of the positions; empty
+    if unknown.
     """
 
     def __init__(self, client: Client, source: str, *, log_id: str = "") -> None:
@@ -75,30 +75,30 @@ class Cursors:
         """Return the cursors, by name.
 
         Raises:
-            LogDamagedError: the stored value cannot be understood.
+            LogDamagedError: the stored value is invalid.
         """
         return tuple(sorted((await self._read())[0].values(), key=lambda cursor: cursor.name))
 
     async def position(self, name: str) -> Position | None:
-        """Return where a cursor is; None if it does not exist, or is of a log that was deleted.
+        """Return a cursor's position; None if it does not exist, or belongs to a deleted log.
 
         Raises:
-            IncorrectParameterError: a cursor cannot have this name.
-            LogDamagedError: the stored value cannot be understood.
+            IncorrectParameterError: the name is invalid.
+            LogDamagedError: the stored value is invalid.
         """
         found = (await self._read())[0].get(check_cursor_name(name))
         return found.position if found is not None and await self._is_ours(found) else None
 
     async def advance(self, name: str, position: Position) -> Cursor:
-        """Move a cursor to a position, and never back; return where it is now.
+        """Move a cursor forward to a position; return its present value.
 
-        A cursor that is further stays. That of a deleted log, whose name another log has now, is
+        A cursor at a later position is unchanged. A cursor of a deleted log with the same name is
         replaced.
 
         Raises:
-            IncorrectParameterError: the name cannot be, or there are too many cursors.
+            IncorrectParameterError: the name is invalid, or there are too many cursors.
             NoSuchLogError: the log was deleted; another one may have its name.
-            MetadataVersionError: others change the cursors all the time.
+            MetadataVersionError: other clients change the cursors all the time.
         """
         check_cursor_name(name)
         log_id = ""
@@ -124,17 +124,18 @@ class Cursors:
         return kept
 
     async def delete(self, name: str) -> Cursor:
-        """Delete a cursor; return what it was.
+        """Delete a cursor; return its last value.
 
         Raises:
-            NoSuchCursorError: there is none of this name.
+            NoSuchCursorError: the cursor does not exist.
         """
         deleted: Cursor | None = None
 
         async def without(cursors: dict[str, Cursor]) -> bool:
             nonlocal deleted
             there = cursors.pop(name, None)
-            deleted = there or deleted  # Where only the answer was lost, it is gone already.
+            # If only the answer was lost, the cursor is deleted already.
+            deleted = there or deleted
             return there is not None
 
         await self._update(without)
@@ -143,7 +144,7 @@ class Cursors:
         return deleted
 
     async def forget(self, known: tuple[Cursor, ...]) -> None:
-        """Delete cursors as they are known: one that was moved since is kept."""
+        """Delete the ``known`` cursors, except those that were moved since."""
 
         async def without(cursors: dict[str, Cursor]) -> bool:
             gone = [one.name for one in known if cursors.get(one.name) == one]
@@ -155,11 +156,14 @@ class Cursors:
 
     @property
     def is_topic(self) -> bool:
-        """Whether the source is a topic, whose positions have ledger ids instead of indexes."""
+        """True if the source is a topic, whose positions have ledger ids instead of indexes."""
         return ":" in self.source
 
     async def _with_ledger(self, position: Position) -> tuple[Position, str]:
-        """Return a position with the id of its ledger, if that is listed already; and the log's."""
+        """Return a position with the id of its ledger, if it is listed already.
+
+        And the log's id.
+        """
         ledgers = LedgerList(self._client, self.source)
         record = (await ledgers.read_patiently()).record
         if not record.may_have_id(self._log_id):
@@ -169,7 +173,7 @@ class Cursors:
         return attrs.evolve(position, ledger_id=ledger_id), record.log_id
 
     async def _is_ours(self, cursor: Cursor) -> bool:
-        """Return whether a cursor can be of the log that has the name now."""
+        """Return whether a cursor can belong to the log that has the name now."""
         if self.is_topic:
             return True
         record = (await LedgerList(self._client, self.source).read_patiently()).record
@@ -185,9 +189,9 @@ class Cursors:
         return decode_cursors(self.source, stored.value), stored.version
 
     async def _update(self, change: Callable[[dict[str, Cursor]], Awaitable[bool]]) -> None:
-        """Change the cursors, whatever they are by now; ``change`` returns whether it did.
+        """Change the present cursors; ``change`` returns whether it changed any.
 
-        ``change`` may run again on what it has stored: an answer can be lost.
+        ``change`` may run again on its own result, because an answer can be lost.
         """
         for _ in range(CONFLICTS_MAX):
             cursors, version = await self._read()
@@ -204,7 +208,7 @@ class Cursors:
 
 
 def encode_cursors(cursors: dict[str, Cursor]) -> bytes:
-    """Return what is stored."""
+    """Return the stored form."""
     value = {
         one.name: {
             "at": str(one.position),
@@ -218,10 +222,10 @@ def encode_cursors(cursors: dict[str, Cursor]) -> bytes:
 
 
 def decode_cursors(source: str, stored: bytes) -> dict[str, Cursor]:
-    """Read what is stored; empty bytes hold no cursors.
+    """Parse the stored form; empty bytes have no cursors.
 
     Raises:
-        LogDamagedError: it is nothing that ``encode_cursors`` writes.
+        LogDamagedError: the value has another form than ``encode_cursors`` writes.
     """
     if not stored:
         return {}

@@ -1,4 +1,4 @@
-"""What can go wrong with a log, and what it means for the caller."""
+"""The errors of logs, and their meaning for the caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bkclient.errors import ClientError, IncorrectParameterError
 
 
 class LogError(ClientError):
-    """The log could not do what was asked."""
+    """The log could not carry out the operation."""
 
 
 class NotLeaderError(LogError):
@@ -23,7 +23,7 @@ class NotLeaderError(LogError):
 class LogUnwritableError(LogError):
     """The log could not be written, and its writer has ended; the entry was not appended.
 
-    No other writer has taken the log over: it can be opened again.
+    No other writer has opened the log: it can be opened again.
     """
 
     exit_status: ClassVar[int] = 5
@@ -46,7 +46,7 @@ class LogWriterClosedError(LogError):
 
 
 class LogSealedError(LogError):
-    """The log was sealed: nothing can be appended any more."""
+    """The log was sealed: nothing more can be appended."""
 
     exit_status: ClassVar[int] = 7
 
@@ -72,7 +72,7 @@ class DifferentBatchError(LogError):
 
 
 class LogTrimmedError(LogError):
-    """The position is before the first entry that is kept."""
+    """The position is before the first entry of the log; earlier entries were trimmed."""
 
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = "read from the earliest entry"
@@ -89,7 +89,7 @@ class LogDamagedError(LogError):
 
     @classmethod
     def unreadable(cls, what: str, error: Exception) -> LogDamagedError:
-        """Return the error for a malformed stored value, by what its decoder raised."""
+        """Return the error for a malformed stored value, from its decoder's error."""
         if isinstance(error, KeyError):
             why = f"{error!s:.40} is missing"
         elif isinstance(error, UnicodeDecodeError):
@@ -109,6 +109,6 @@ class NoSuchCursorError(LogError):
 
 
 class LogInUseError(LogError):
-    """The log still holds entries."""
+    """The log still has entries."""
 
     exit_status: ClassVar[int] = 7

@@ -1,7 +1,7 @@
-"""AppendRepair: how a log's writer goes on when an add failed.
+"""AppendRepair: continues a log's writer after a failed add.
 
-It fixes where the ledgers end, and appends what is not in them to a new ledger, in order
-(ledgers2logs.md section 4). It retries for a limited time.
+It fixes the ends of the ledgers, and appends the entries that are not in them to a new ledger, in
+order (ledgers2logs.md section 4). It retries for a limited time.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ PAUSE_S_FIRST: Final = 0.1
 PAUSE_S_MAX: Final = 3.0
 
 CALM_S: Final = 10.0
-"""After so long without a try, pauses begin from the shortest again."""
+"""Seconds without an attempt after which pauses begin from the shortest again."""
 
 
 class RetrySchedule:
-    """Tries at once, then after longer and longer pauses, until there was no progress for too long.
+    """Attempts at once, then after longer and longer pauses, up to a time without progress.
 
-    Pauses go on where progress is made in between: each try may cost a ledger, and a writer whose
-    every ledger fails after an entry or two must not fill the cluster with them.
+    Pauses continue in spite of progress: each attempt may cost a ledger, and a writer whose every
+    ledger fails after an entry or two must not fill the cluster with ledgers.
     """
 
     def __init__(self, clock: IReactorTime, rng: Random, limit_s: float) -> None:
         self._clock, self._rng, self.limit_s = clock, rng, limit_s
         self._stuck_s: float | None = None
-        """Since when there has been no progress, if something was tried since."""
+        """The time since which attempts have made no progress, if there were any."""
         self._tried_s = 0.0
         self._tries = 0
 
     def progressed(self) -> None:
-        """Note that an append was acknowledged: the time to retry begins anew."""
+        """Note that an append was acknowledged: the time limit begins again."""
         self._stuck_s = None
 
     def next_pause_s(self) -> float | None:
-        """Return how long to wait before the next try; None: give up."""
+        """Return the seconds before the next attempt; None: give up."""
         now_s = self._clock.seconds()
         if self._stuck_s is None:
             self._stuck_s = now_s
@@ -73,7 +73,7 @@ class AppendRepair:
     """The repair of a log; at most one is in progress.
 
     Args:
-        changing: held while the ledgers change; rolls and the writer's end take it too.
+        changing: the lock for changes of the ledgers; rolls and the writer's end use it, too.
         send: sends an append to the current ledger.
         lose: ends the writer.
     """
@@ -95,10 +95,10 @@ class AppendRepair:
         self._is_cancelled = False
         self._waiters = Waiters()
         self.in_progress = False
-        """Whether the ledgers take no appends now."""
+        """True while the ledgers accept no appends."""
 
     def begin(self, error: ClientError) -> None:
-        """Begin to repair what ``error`` broke, unless that is in progress."""
+        """Begin to repair the failure ``error``, unless a repair is in progress."""
         if not self.in_progress:
             self.in_progress = True
             Deferred.fromCoroutine(self._repair(error)).addErrback(self._broke)
@@ -128,20 +128,20 @@ class AppendRepair:
         except ClientError as again:
             self._lose(again)
         finally:
-            # Before any other caller goes on: its appends are for the new ledger.
+            # Before any other caller continues: its appends are for the new ledger.
             self.in_progress = False
             self._changing.release()
             self._waiters.wake()
 
     async def _retry(self, error: ClientError) -> None:
-        """Retry until a new ledger takes entries, or the time for it is over.
+        """Retry until a new ledger accepts entries, or the time limit is reached.
 
         Raises:
-            LogUnwritableError: the time is over.
+            LogUnwritableError: the time limit is reached.
             ClientError: an error that no retry changes.
         """
         name = self._segments.name
-        # The ledger's error also says that the outcome is unknown, which this repair finds out.
+        # The ledger's error also says that the outcome is unknown, which this repair determines.
         cause = error.__cause__ or error
         log.warn("log {name}: {error}; going on in a new ledger", name=name, error=cause)
         while True:
@@ -168,19 +168,19 @@ class AppendRepair:
         return LogUnwritableError(f"log {self._segments.name}: given up after {limit_s} s: {error}")
 
     async def _attempt(self) -> None:
-        """Fix where the ledgers end, and append what is not in them to a new one."""
+        """Fix the ends of the ledgers, and append the entries that are in none to a new ledger."""
         segments, queue = self._segments, self._queue
         await segments.confirm_leading()
         for segment in segments.open:
             last = await segments.end_of(segment)
             if segment is segments.current and last >= 0 and queue.has_hole_before(segment):
-                # What is missing there can only be appended behind what is here.
+                # The missing entries could only be appended after the existing ones.
                 raise AppendUnknownError("a ledger lost entries that later ones were to follow")
             queue.fix_end(segment, last)
         queue.settle()
         queue.detach()
         await segments.start_over()
-        # One that is too large leaves at once, and who hears of it may append another.
+        # An append that is too large fails at once, and its caller may append another.
         while unsent := [append for append in queue if append.segment is None]:
             for append in unsent:
                 self._send(append)

@@ -1,9 +1,10 @@
-"""The list of a log's ledgers, and how it changes: by compare-and-swap, and never otherwise.
+"""The list of a log's ledgers, changed only by compare-and-swap, and batches of ledgers.
 
-Batches of ledgers that a log takes at once: written by many, listed by one compare-and-swap.
+A log accepts a batch of ledgers as a whole: many processes write the ledgers, and one
+compare-and-swap lists them.
 
-Each ledger of a batch says in its custom metadata which batch of which stream it is. So a batch
-that is offered again, by a writer that does not know whether it was taken, is taken once.
+The custom metadata of each ledger of a batch has the stream and the number of the batch. So a batch
+that is offered again, by a writer that does not know whether it was accepted, is listed once.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ READS_MAX: Final = 6
 
 @attrs.frozen
 class KnownRecord:
-    """A record and the version it was read or written at."""
+    """A record and the version at which it was read or written."""
 
     record: LogRecord
     version: Version
 
 
 class LedgerList:
-    """The list of one log. Asks and changes the metadata; keeps nothing."""
+    """The list of one log. It reads and changes the metadata, and keeps no state."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self.name = client, name
@@ -54,14 +55,14 @@ class LedgerList:
         """Return the record.
 
         Raises:
-            NoSuchLogError: there is no such log.
-            LogDamagedError: it cannot be understood.
+            NoSuchLogError: the log does not exist.
+            LogDamagedError: the record is invalid.
         """
         stored = await self._client.store.read_log(self.name)
         return KnownRecord(decode_record(self.name, stored.value), stored.version)
 
     async def read_patiently(self) -> KnownRecord:
-        """Return the record, also where the metadata service is away for a moment."""
+        """Return the record; retry while the metadata service is briefly unreachable."""
         pause_s = 0.1
         for _ in range(READS_MAX - 1):
             try:
@@ -72,27 +73,27 @@ class LedgerList:
         return await self.read()
 
     def gone(self) -> NoSuchLogError:
-        """Return the error for a log in whose place is another one of its name."""
+        """Return the error for a log that was replaced by another one of its name."""
         return NoSuchLogError(f"log {self.name} was deleted, and another was created")
 
     async def write(self, known: KnownRecord, record: LogRecord) -> KnownRecord:
-        """Replace the record that is known.
+        """Replace the known record.
 
         Raises:
-            MetadataVersionError: it is not that any more.
+            MetadataVersionError: the record was changed.
             MetadataUnavailableError: the outcome is unknown.
         """
         version = await self._client.store.write_log(self.name, record.encode(), known.version)
         return KnownRecord(record, version)
 
     async def update(self, changed: Callable[[LogRecord], LogRecord | None]) -> KnownRecord:
-        """Change the record, whatever it is by now; ``None`` leaves it as it is.
+        """Change the present record; ``None`` leaves it unchanged.
 
-        ``changed`` must give the same for a record that has the change already, for an answer may
-        get lost after it was made.
+        ``changed`` must return the same for a record that has the change already, because an answer
+        may be lost after the change.
 
         Raises:
-            MetadataVersionError: others change it all the time.
+            MetadataVersionError: other clients change the record all the time.
         """
         for _ in range(CONFLICTS_MAX):
             known = await self.read_patiently()
@@ -108,19 +109,19 @@ class LedgerList:
     async def append_ledger(
         self, known: KnownRecord, after: LedgerId | None, *, tries: int = CONFLICTS_MAX
     ) -> tuple[KnownRecord, LedgerWriter]:
-        """List a new ledger after ``after``, which was the last one; return its writer.
+        """List a new ledger after ``after``, the last one; return its writer.
 
-        A ledger is made for each attempt: one that others could have seen unlisted, and swept, is
+        Each attempt creates a ledger: an unlisted ledger that another client could have swept is
         never listed later.
 
         Raises:
-            NotLeaderError: another client has listed one.
-            ClientError: no ledger could be made, or the list could not be changed.
+            NotLeaderError: another client has listed a ledger.
+            ClientError: no ledger could be created, or the list could not be changed.
         """
         for _ in range(tries):
-            if known.record.is_full:  # Others may have trimmed it since.
+            if known.record.is_full:  # Another client may have trimmed the log since.
                 known = await self._read_as_last(after)
-                known.record.insist_on_room()  # Each append to a full log comes here.
+                known.record.insist_on_room()  # Each append to a full log reaches this line.
             writer = await create_log_ledger(self._client, self.name, known.record.options)
             try:
                 return await self._list(known, writer), writer
@@ -147,7 +148,7 @@ class LedgerList:
             found = await self.read_patiently()
             if found.record.last_ledger_id == writer.ledger_id:
                 return found
-            # It may yet be listed, so it stays; a sweep makes sure that it is not.
+            # The ledger may yet be listed, so it stays; a sweep prevents that before it deletes.
             raise
 
     async def _discard(self, writer: LedgerWriter) -> None:
@@ -159,28 +160,28 @@ class LedgerList:
 
 
 STREAM_KEY: Final = "bkctl.stream"
-"""The custom metadata of a batch's ledgers: which stream of batches it belongs to."""
+"""The custom metadata of a batch's ledgers: the stream of batches."""
 
 BATCH_KEY: Final = "bkctl.batch"
 """The number of the batch in its stream, ascending, in decimal."""
 
 OFFER_AGE_S: Final = 12 * 3600.0
-"""How old a ledger may be when its batch is taken."""
+"""The greatest age of a ledger when its batch is accepted."""
 
 SWEEP_AGE_S: Final = 2 * OFFER_AGE_S
-"""Younger ledgers of a batch are not swept: the batch may yet be taken."""
+"""Younger ledgers of a batch are not swept: the batch may yet be accepted."""
 
 SWEPT_KEY: Final = "bkctl.swept"
 """The custom metadata of a batch's ledger that a sweep deletes: no log lists it from then on.
 
-The ages above compare clocks of several hosts. They only keep a sweep from ending live batches.
+The ages above compare the clocks of several hosts. They only protect live batches from a sweep.
 """
 
 
 async def create_log_ledger(
     client: Client, name: str, options: LogOptions, **custom: bytes
 ) -> LedgerWriter:
-    """Create a ledger for a log, as its options say; ``custom`` goes into its metadata.
+    """Create a ledger for a log with its options; ``custom`` becomes custom metadata.
 
     Raises:
         ClientError: as ``Client.create_ledger``.
@@ -196,7 +197,7 @@ async def create_log_ledger(
 
 
 def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
-    """Return which batch of a stream a ledger is, by its custom metadata; None for any other."""
+    """Return the batch of a stream to which a ledger belongs, by its custom metadata; else None."""
     if not custom or custom.get(STREAM_KEY) != stream.encode():
         return None
     number = custom.get(BATCH_KEY, b"")
@@ -204,10 +205,11 @@ def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
 
 
 async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatch | None:
-    """Return the last batch of a stream that a log has taken; None where it has none.
+    """Return the last batch of a stream that a log has accepted; None if there is none.
 
-    The record has it, unless many other streams wrote since, or an earlier release did. Then the
-    ledgers say it, which are looked at from the end; trimmed ones are not there any more.
+    The record has it, unless many other streams, or an earlier release, wrote since. Then the
+    custom metadata of the ledgers has it, read from the last ledger on; trimmed ledgers do not
+    exist any more.
     """
     for batch in record.batches:
         if batch.stream == stream:
@@ -224,12 +226,12 @@ async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatc
 
 
 def entries_in(metadata: LedgerMetadata) -> int:
-    """Return how many entries a closed ledger has."""
+    """Return the number of entries of a closed ledger."""
     return 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
 
 
 async def is_settled(client: Client, record: LogRecord) -> bool:
-    """Return whether the last ledger came with a batch: then all ledgers are closed for good."""
+    """Return whether the last ledger came with a batch: then all ledgers are closed."""
     last: LedgerId | None = record.last_ledger_id
     if last is None:
         return True

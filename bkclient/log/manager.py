@@ -1,4 +1,4 @@
-"""LogManager: the logs of a cluster. Creating, claiming to write, opening, trimming, sweeping."""
+"""LogManager: creates, opens, lists, trims, sweeps and deletes the logs of a cluster."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ from wire.ids import LedgerId
 log = Logger()
 
 DUELS_MAX: Final = 8
-"""Times that another may snatch the log away while it is being opened."""
+"""Times that another client may take over the log during its opening."""
 
 
 @attrs.frozen(kw_only=True)
 class LedgerInfo:
-    """One ledger of a log. ``state`` is None where its metadata is gone: its entries are lost."""
+    """One ledger of a log. ``state`` is None if its metadata is missing: its entries are lost."""
 
     index: int
     ledger_id: LedgerId
     created_ms: int
     state: LedgerState | None
     last_entry_id: int | None
-    """None while it is open."""
+    """None while the ledger is open."""
     length_bytes: int
-    """Payload by the metadata: 0 while the ledger is open."""
+    """The payload bytes in the metadata: 0 while the ledger is open."""
 
 
 @attrs.frozen(kw_only=True)
 class LogInfo:
-    """What a log is made of."""
+    """The ledgers and settings of a log."""
 
     name: str
     log_id: str
-    """Another one for each log of a name; empty if unknown."""
+    """The id of the log; differs for each log of the same name; empty if unknown."""
     options: LogOptions
     sealed: bool
     trimmed: int
@@ -75,18 +75,18 @@ class LogInfo:
 
     @property
     def length_bytes(self) -> int:
-        """Payload bytes of the closed ledgers."""
+        """The payload bytes of the closed ledgers."""
         return sum(one.length_bytes for one in self.ledgers)
 
     @property
     def entries(self) -> int:
-        """Entries of the closed ledgers."""
+        """The number of entries of the closed ledgers."""
         lasts = [one.last_entry_id for one in self.ledgers]
         return sum(last + 1 for last in lasts if last is not None)
 
 
 class LogManager:
-    """The logs of the cluster of a client. Keeps nothing but the client."""
+    """The logs of a client's cluster. Keeps no state except the client."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._removal = client, LogRemoval(client)
@@ -112,7 +112,7 @@ class LogManager:
         """Return the ledgers and settings of a log.
 
         Raises:
-            NoSuchLogError: there is no such log.
+            NoSuchLogError: the log does not exist.
         """
         record = (await LedgerList(self._client, name).read()).record
         ledgers = [await self._ledger_info(record, index) for index in _indexes(record)]
@@ -146,8 +146,8 @@ class LogManager:
         """Return the log's only writer; fence any earlier writer.
 
         Raises:
-            NoSuchLogError: there is no such log.
-            LogSealedError: the log takes no more entries.
+            NoSuchLogError: the log does not exist.
+            LogSealedError: the log is sealed.
             LogDamagedError: a listed ledger is missing.
             NotLeaderError: other writers took over the log again and again.
             ClientError: the last ledgers cannot be recovered, or no new ledger can be created.
@@ -172,7 +172,7 @@ class LogManager:
         return await ledgers.append_ledger(known, known.record.last_ledger_id, tries=1)
 
     async def _recover(self, name: str, record: LogRecord) -> Position | None:
-        """Close whatever is not closed; return the last entry."""
+        """Close the ledgers that are not closed; return the last entry."""
         tail: Position | None = None
         for index in _indexes(record):
             ledger_id = record.ledger(index).ledger_id
@@ -203,19 +203,19 @@ class LogManager:
     ) -> bool:
         """Append closed ledgers in one step; return False if the log has them already.
 
-        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``ledger_list`` as metadata. Where the
-        log has this batch of the stream, or a later one, the ledgers are deleted. A writer that the
-        log may have is fenced. ``None`` is a batch that no other process offers. Of a batch without
-        ledgers the log has the number.
+        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``ledger_list`` as metadata. If the log
+        has this batch of the stream, or a later one, the ledgers are deleted. A writer of the log
+        is fenced. ``None`` is a batch that no other process offers. For a batch without ledgers the
+        log stores the number.
 
         Raises:
             EarlierBatchError: the log has a later batch of the stream.
             DifferentBatchError: the log has this batch with another number of entries.
-            NoSuchLogError: there is no such log.
-            LogSealedError: the log takes no more entries.
+            NoSuchLogError: the log does not exist.
+            LogSealedError: the log is sealed.
             LogError: a ledger is too old, so that it may have been swept.
-            AppendUnknownError: an answer was lost, and the log was trimmed meanwhile, or deleted
-                and created again.
+            AppendUnknownError: an answer was lost, and the log was trimmed since, or deleted and
+                created again.
             ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
         """
         ledgers = LedgerList(self._client, name)
@@ -223,7 +223,7 @@ class LogManager:
         for _ in range(CONFLICTS_MAX):
             known = await ledgers.read_patiently()
             if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
-                return True  # An earlier try here, whose answer was lost.
+                return True  # An earlier attempt of this call, whose answer was lost.
             if known.record.sealed:
                 raise LogSealedError(f"log {name} was sealed")
             last = None if batch is None else await last_batch(self._client, known.record, stream)
@@ -281,9 +281,11 @@ class LogManager:
         return record
 
     async def _check_kept(self, name: str, ledger_ids: Sequence[LedgerId]) -> int:
-        """Return how many entries ledgers have; refuse any that a sweep deletes, or may soon.
+        """Return the number of entries of ledgers.
 
-        The record was read before. A sweep that marks a ledger later writes the record once more.
+        Refuse ledgers that a sweep deletes, or may soon.
+
+        The record was read before. A sweep that marks a ledger later writes the record again.
         """
         entries = 0
         oldest_ms = int((wall_s(self._client.cluster.clock) - OFFER_AGE_S) * 1000)
@@ -307,8 +309,8 @@ class LogManager:
         confirmed just before may come first.
 
         Raises:
-            NoSuchLogError: there is no such log.
-            ClientError: without ``follow``, bookies do not say where ``LATEST`` is.
+            NoSuchLogError: the log does not exist.
+            ClientError: without ``follow``, the bookies do not report the position of ``LATEST``.
         """
         reader = LogReader(self._client, LedgerList(self._client, name), start, follow=follow)
         if last is None:
@@ -317,7 +319,7 @@ class LogManager:
             await reader.begin_before_end(last)
         return reader
 
-    # Taking away
+    # Deleting
 
     async def trim(self, name: str, before: Position) -> Position:
         """Delete the ledgers that end before a position; see ``LogRemoval.trim``."""

@@ -1,4 +1,4 @@
-"""Segments: the one or two ledgers of a log that its writer has open, and when a log rolls."""
+"""The one or two ledgers of a log that its writer has open, and the rule when a log rolls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = Logger()
 
 
 class Segments:
-    """The ledger that takes appends, and until it is closed the one before.
+    """The ledger that accepts appends, and until it is closed the previous one.
 
-    It changes the log's list of ledgers only by compare-and-swap. The caller makes sure that one
-    change at a time is in progress.
+    The log's list of ledgers changes only by compare-and-swap. The caller makes one change at a
+    time.
     """
 
     def __init__(
@@ -29,10 +29,10 @@ class Segments:
     ) -> None:
         self._client, self._ledgers, self._known = client, ledgers, known
         self.current = self._segment(known.record, writer)
-        """The ledger that takes appends."""
+        """The ledger that accepts appends."""
         self.current.is_settled = True
         self.previous: Segment | None = None
-        """The ledger before, while it is being closed."""
+        """The previous ledger, while it is being closed."""
         self._abandoned_by: ClientError | None = None
 
     @property
@@ -47,7 +47,7 @@ class Segments:
 
     @property
     def open(self) -> list[Segment]:
-        """The ledgers that are open, the older one first."""
+        """The open ledgers, the older one first."""
         return [one for one in (self.previous, self.current) if one is not None]
 
     def _segment(self, record: LogRecord, writer: LedgerWriter) -> Segment:
@@ -66,7 +66,7 @@ class Segments:
         )
 
     async def begin_next(self) -> None:
-        """List a new ledger, and let the next appends go there.
+        """List a new ledger, which the next appends go to.
 
         Raises:
             ClientError: as for ``LedgerList.append_ledger``.
@@ -77,16 +77,16 @@ class Segments:
     async def _list_following(self) -> Segment:
         """List a new ledger after the current one; return it."""
         self._known, writer = await self._ledgers.append_ledger(self._known, self.current.ledger_id)
-        if self._abandoned_by is not None:  # The next writer recovers it.
+        if self._abandoned_by is not None:  # The next writer recovers the ledger.
             writer.abandon()
             raise not_appended(self._abandoned_by)
         return self._segment(self._known.record, writer)
 
     async def close_previous(self) -> None:
-        """Close the ledger before, behind its last entry.
+        """Close the previous ledger after its last entry.
 
         Raises:
-            NotLeaderError: another client closed it somewhere else.
+            NotLeaderError: another client closed it at another entry.
             ClientError: an add failed, or the ledger could not be closed.
         """
         previous = self.previous
@@ -101,7 +101,7 @@ class Segments:
     # Repair
 
     async def confirm_leading(self) -> None:
-        """Read the log's record; go on only if the current ledger is still its last one.
+        """Read the log's record; return if the current ledger is still its last one.
 
         Raises:
             NotLeaderError: another writer listed a ledger, or sealed the log.
@@ -112,11 +112,11 @@ class Segments:
         self._known = found
 
     async def end_of(self, segment: Segment) -> int:
-        """Fix where a ledger ends; return its last entry.
+        """Fix the end of a ledger; return its last entry.
 
-        The last ledger is closed where it is confirmed: what is not goes into the next, and no
-        bookie has to answer for that. Where another ledger follows already, its entries may be
-        stored, and nothing can go before them any more: there recovery looks for every entry.
+        The last ledger is closed at its LAC: unconfirmed entries go into the next ledger, and no
+        bookie has to answer. If another ledger follows already, entries after the LAC may be
+        stored, and nothing can be inserted before them: then recovery searches for every entry.
         """
         if segment is self.current:
             try:
@@ -139,7 +139,7 @@ class Segments:
         return reader.last_add_confirmed
 
     async def start_over(self) -> None:
-        """Go on in a new ledger; where those before it end is fixed."""
+        """Continue in a new ledger; the ends of the earlier ones are fixed."""
         following = await self._list_following()
         self.previous, self.current = None, following
         following.is_settled = True
@@ -147,10 +147,10 @@ class Segments:
     # The end
 
     async def close_current(self) -> None:
-        """Close the ledger that took appends.
+        """Close the current ledger.
 
         Raises:
-            NotLeaderError: another writer took the log over.
+            NotLeaderError: another writer took over the log.
         """
         try:
             await self.current.writer.close()
@@ -158,10 +158,10 @@ class Segments:
             raise self._taken_over() from error
 
     async def seal(self) -> None:
-        """End the log for good.
+        """Seal the log.
 
         Raises:
-            NotLeaderError: another writer took the log over.
+            NotLeaderError: another writer took over the log.
         """
         ours = self.current.ledger_id
         known = await self._ledgers.update(
@@ -174,7 +174,7 @@ class Segments:
         return NotLeaderError(f"log {self.name} was taken over by another writer")
 
     def abandon(self, error: ClientError) -> None:
-        """Leave the ledgers as they are, for recovery; no new ledger is begun."""
+        """Leave the ledgers to recovery; no new ledger begins."""
         self._abandoned_by = error
         for segment in self.open:
             segment.writer.abandon()

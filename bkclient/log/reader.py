@@ -1,7 +1,7 @@
 """LogReader: the entries of a log from a position on, over all its ledgers.
 
-A reader never fences. It goes on to the next ledger only when the one before is closed and read to
-its end: during a roll the old one still grows, although the list has its successor.
+A reader never fences. It continues with the next ledger only after the previous one is closed and
+read to its end: during a roll the previous ledger still grows, although the list has the next one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = Logger()
 
 
 UNREACHABLE: Final = (BookieUnavailableError, ReadFailedError, RequestTimeoutError)
-"""Where a reader that follows asks again: bookies that do not answer now."""
+"""Errors after which a reader that follows asks again: bookies do not answer now."""
 
 RETRY_S: Final = 0.5
 
 
 class LogReader:
-    """Reads a log; made by ``LogManager.open_reader``. Iterate over it, by one task at a time.
+    """A reader of a log, made by ``LogManager.open_reader``. One task at a time iterates over it.
 
     It yields ``(position, payload)`` in order. With ``follow`` it waits at the end for new entries,
     and ends only when the log is sealed. Without, it ends after the last confirmed entry.
@@ -50,20 +50,24 @@ class LogReader:
         self._client, self._ledgers, self._follow = client, ledgers, follow
         self._next = start
         self._log: LogRecord | None = None
-        """The record as last read: positions are of this log, and no other of its name."""
+        """The record as last read: positions belong to this log, and no other of its name."""
         self._last: Position | None = None
         self._ended_closed = True
         self.begins_after: LogDamagedError | None = None
-        """Why it begins with fewer entries than were asked for: a lost ledger before them."""
+        """The reason why the reader begins with fewer entries than requested: a lost ledger
+        before them.
+        """
 
     @property
     def position(self) -> Position | None:
-        """The last entry that was yielded; None before the first."""
+        """The position of the last yielded entry; None before the first."""
         return self._last
 
     @property
     def next_position(self) -> Position:
-        """The position after the last entry that was yielded; that of the next ledger at its end.
+        """The position after the last yielded entry.
+
+        At the end of a ledger, that of the next ledger.
 
         Before the first entry, the position where the reader begins.
         """
@@ -71,23 +75,23 @@ class LogReader:
 
     @property
     def ended_open(self) -> bool:
-        """Whether it ended in a ledger that is not closed, and may have unconfirmed entries."""
+        """True if the reader ended in an open ledger, which may have unconfirmed entries."""
         return not self._ended_closed
 
     def seek(self, position: Position) -> None:
         """Continue with the entry at ``position``, or the first after it; not during an iteration.
 
-        The next iteration finds the position of ``LATEST``.
+        The next iteration resolves ``LATEST``.
         """
         self._next, self._last = position, None
 
     async def begin(self) -> None:
-        """Find the present position of ``LATEST``, if the reader begins there.
+        """Resolve the present position of ``LATEST``, if the reader begins there.
 
         Raises:
-            NoSuchLogError: there is no such log.
+            NoSuchLogError: the log does not exist.
             LogDamagedError: its last ledger is missing.
-            ClientError: without ``follow``, bookies do not say how far its last ledger is.
+            ClientError: without ``follow``, the bookies do not report the end of its last ledger.
         """
         record = self._of_one_log(await self._ledgers.read())
         if self._next >= LATEST:
@@ -108,7 +112,7 @@ class LogReader:
             except (LogDamagedError, LogTrimmedError) as error:
                 if isinstance(error, LogDamagedError):
                     self.begins_after = error
-                count = end.entry_id  # Nothing before this ledger is there any more.
+                count = end.entry_id  # No earlier ledger exists any more.
                 break
         self._next = Position(end.index, max(0, end.entry_id - count))
 
@@ -116,7 +120,7 @@ class LogReader:
         return self._entries()
 
     async def wait_for(self, position: Position) -> None:
-        """Return once an entry at ``position`` or after it is in the log for good.
+        """Return when the log has an entry at or after ``position`` for good.
 
         Raises:
             LogDamagedError: a ledger is missing.
@@ -133,8 +137,8 @@ class LogReader:
 
         Raises:
             LogTrimmedError: the next entry was trimmed.
-            NoSuchLogError: the log was deleted, also where another has its name now.
-            LogDamagedError: a listed ledger is gone.
+            NoSuchLogError: the log was deleted, even if another has its name now.
+            LogDamagedError: a listed ledger is missing.
             ClientError: an entry cannot be read.
         """
         record = self._of_one_log(await self._ledgers.read())
@@ -159,10 +163,10 @@ class LogReader:
             self._next = Position(self._next.index + 1, 0)
 
     def _of_one_log(self, found: KnownRecord) -> LogRecord:
-        """Return a record.
+        """Return the record of a log.
 
         Raises:
-            NoSuchLogError: it is of another log than the one that was read, or begun in.
+            NoSuchLogError: the record belongs to another log than the one that was read before.
         """
         record, start = found.record, self._next
         if (self._log is not None and not record.is_of_log_of(self._log)) or not record.lists_at(
@@ -173,7 +177,7 @@ class LogReader:
         return record
 
     async def _settle_start(self, record: LogRecord) -> None:
-        """Make a real position of EARLIEST and LATEST."""
+        """Resolve EARLIEST and LATEST to a position."""
         if self._next.index < 0:
             self._next = Position(record.trimmed, 0)
         elif self._next >= LATEST:
@@ -185,37 +189,37 @@ class LogReader:
             )
 
     async def _end(self, record: LogRecord) -> Position:
-        """Return the position behind what is confirmed.
+        """Return the position after the last confirmed entry.
 
-        That is in the first of the last ledgers that still grows: during a roll, the one before the
-        last. Nothing of its successor is confirmed yet.
+        It is in the first of the last ledgers that still grows: during a roll, the one before the
+        last. No entry of the next ledger is confirmed yet.
         """
         if not record.ledgers:
             return Position(record.next_index, 0)
         index = record.next_index - 1
         try:
             _, end = await self._end_of(record, index)
-        except LogTrimmedError:  # The log has gone on meanwhile.
+        except LogTrimmedError:  # The log was trimmed since.
             return await self._end(self._of_one_log(await self._ledgers.read_patiently()))
         while index - 1 in record:
             index -= 1
             try:
                 grows, last = await self._end_of(record, index)
             except (LogDamagedError, LogTrimmedError):
-                break  # What is gone does not grow any more.
+                break  # A deleted ledger does not grow.
             if not grows:
                 break
             end = last
         return end
 
     async def _end_of(self, record: LogRecord, index: int) -> tuple[bool, Position]:
-        """Return whether a ledger still grows, and the position behind what is confirmed of it."""
+        """Return whether a ledger still grows, and the position after its last confirmed entry."""
         reader = await self._open(record, index)
         reader.close()
         return not reader.is_closed, Position(index, reader.last_add_confirmed + 1)
 
     async def _record_with(self, index: int) -> LogRecord | None:
-        """Return a record that lists the ledger at ``index``; None if none is to come."""
+        """Return a record that lists the ledger at ``index``; None if it will never exist."""
         while True:
             changed: Deferred[None] = Deferred()
 
@@ -240,10 +244,10 @@ class LogReader:
                 watch.cancel()
 
     async def _wait_for_end_before(self, record: LogRecord) -> bool:
-        """Wait until the ledger before the next is closed: where it ends has to be fixed."""
+        """Wait until the ledger before the next is closed: its end must be final."""
         before = self._next.index - 1
         if before not in record or self._last is not None:
-            return True  # It was read to its end, or trimmed.
+            return True  # The ledger was read to its end, or trimmed.
         try:
             reader = await self._open(record, before)
         except (LogDamagedError, LogTrimmedError):
@@ -252,13 +256,13 @@ class LogReader:
             if not reader.is_closed and not self._follow:
                 return False
             async for _entry in reader.tail(reader.last_add_confirmed + 1):
-                pass  # It is read only to see where it ends.
+                pass  # Only the end of the ledger matters here.
         finally:
             reader.close()
         return True
 
     async def _of_ledger(self, record: LogRecord, index: int, first: int) -> AsyncIterator[Entry]:
-        """Yield a ledger's entries; ``_ended_closed`` tells whether there may be a next ledger."""
+        """Yield a ledger's entries; ``_ended_closed`` is True if there may be a next ledger."""
         self._ended_closed = False
         reader = await self._open(record, index)
         try:
@@ -294,7 +298,7 @@ class LogReader:
             raise await self._why_gone(ledger_id, index) from error
 
     async def _why_gone(self, ledger_id: LedgerId, index: int) -> ClientError:
-        """Return what it means for a reader that a ledger it needs has been deleted."""
+        """Return the error for a needed ledger that was deleted."""
         found = (await self._ledgers.read_patiently()).record
         if not found.lists_at(index, ledger_id):
             return self._ledgers.gone()

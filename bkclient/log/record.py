@@ -1,10 +1,10 @@
-"""The record of a log: its ledgers in order, as values and as stored.
+"""The record of a log: its ledgers in order, as values and in stored form.
 
-Stored is UTF-8 JSON: ``{"v": 1, "id": "…", "ledgers": [[ledger id, ms since 1970], …], "trimmed":
-count, "sealed": false, "options": {…}, "batches": [[stream, number], …], "batch_entries": [count,
-…]}``. ``trimmed`` is how many ledgers were taken off the front, so a ledger's index in the log
-never changes. ``id`` is drawn when a log is created, and ``batches`` are the last ones of streams,
-with how many entries each has. The records of earlier releases lack some of this.
+The stored form is UTF-8 JSON: ``{"v": 1, "id": "…", "ledgers": [[ledger id, ms since 1970], …],
+"trimmed": count, "sealed": false, "options": {…}, "batches": [[stream, number], …],
+"batch_entries": [count, …]}``. ``trimmed`` is the number of ledgers removed from the front, so a
+ledger's index in the log never changes. ``id`` is random for each log. ``batches`` are the last
+batches of streams, with their numbers of entries. Records of earlier releases lack some fields.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from wire.ids import EntryId, LedgerId
 T = TypeVar("T")
 
 FORMAT: Final = 1
-"""Of records and cursors."""
+"""The format of records and cursors."""
 
 LEDGERS_MAX: Final = 20_000
-"""ZooKeeper keeps nodes up to 1 MiB."""
+"""ZooKeeper limits a node to 1 MiB."""
 
 STREAMS_MAX: Final = 100
 """Streams whose last batch a record has: those that wrote last."""
@@ -42,8 +42,8 @@ _POSITION: Final = re.compile(r"(\d+):(-?\d+)")
 class Position:
     """A place in a log: the ledger's index in the log, and an entry id of that ledger.
 
-    Positions of one log are ordered as its entries. Positions of two logs cannot be compared. As
-    text: ``index:entry``.
+    Positions of one log have the order of its entries. Positions of two logs cannot be compared.
+    Text form: ``index:entry``.
     """
 
     index: int
@@ -69,7 +69,7 @@ class Position:
 
 
 EARLIEST: Final = Position(-1, 0)
-"""Before the first entry that is kept."""
+"""Before the first entry of the log."""
 
 LATEST: Final = Position(2**62, 0)
 """After the last entry that bookies know to be confirmed when a reader is opened."""
@@ -77,7 +77,7 @@ LATEST: Final = Position(2**62, 0)
 
 @attrs.frozen(kw_only=True)
 class LogOptions:
-    """How a log's ledgers are made. Each limit rolls to the next ledger; 0 means no limit."""
+    """The options for a log's ledgers. Each limit rolls to the next ledger; 0 means no limit."""
 
     ensemble_size: int = 3
     write_quorum: int = 2
@@ -97,7 +97,7 @@ class LogOptions:
 
 @attrs.frozen
 class LogLedger:
-    """One ledger of a log, and when it was listed."""
+    """One ledger of a log, and the time at which it was listed."""
 
     ledger_id: LedgerId
     created_ms: int
@@ -105,7 +105,7 @@ class LogLedger:
 
 @attrs.frozen
 class LastBatch:
-    """The last batch of a stream that a log has taken; ``entries`` is None if unknown."""
+    """The last batch of a stream that a log has accepted; ``entries`` is None if unknown."""
 
     stream: str
     number: int
@@ -114,17 +114,17 @@ class LastBatch:
 
 @attrs.frozen(kw_only=True)
 class LogRecord:
-    """What is known of a log. ``ledgers[0]`` has the index ``trimmed``."""
+    """The state of a log. ``ledgers[0]`` has the index ``trimmed``."""
 
     options: LogOptions = LogOptions()
     ledgers: tuple[LogLedger, ...] = ()
     trimmed: int = 0
     sealed: bool = False
     log_id: str = ""
-    """Another one for each log of a name; empty if unknown."""
+    """Differs for each log of the same name; empty if unknown."""
 
     batches: tuple[LastBatch, ...] = ()
-    """The last batches of streams, that of the stream which wrote last at the end."""
+    """The last batches of streams; the stream that wrote last is at the end."""
 
     @property
     def next_index(self) -> int:
@@ -134,8 +134,8 @@ class LogRecord:
     def is_of_log_of(self, other: LogRecord) -> bool:
         """Return whether both may be records of one log.
 
-        They are not where the log was deleted and another one created under its name: then their
-        ids differ, and where one has no id, the ledgers at an index do.
+        They are not if the log was deleted and another one created under its name: then their ids
+        differ, or without ids, the ledgers at an index.
         """
         if self.log_id and other.log_id:
             return self.log_id == other.log_id
@@ -156,13 +156,13 @@ class LogRecord:
         return isinstance(index, int) and self.trimmed <= index < self.next_index
 
     def ledger(self, index: int) -> LogLedger:
-        """Return the ledger with this index, one that is kept."""
+        """Return the ledger with this index, which must not be trimmed."""
         assert index in self, index
         return self.ledgers[index - self.trimmed]
 
     @property
     def last_ledger_id(self) -> LedgerId | None:
-        """The ledger that grows, or grew last; None for a log without one."""
+        """The last ledger; None for a log without ledgers."""
         return self.ledgers[-1].ledger_id if self.ledgers else None
 
     def lists(self, ledger_id: LedgerId) -> bool:
@@ -171,7 +171,7 @@ class LogRecord:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more ledger can be listed."""
+        """True if no more ledger can be listed."""
         return len(self.ledgers) >= LEDGERS_MAX
 
     def insist_on_room(self) -> None:
@@ -193,12 +193,12 @@ class LogRecord:
         return attrs.evolve(self, batches=(*others, batch)[-STREAMS_MAX:])
 
     def trimmed_to(self, index: int) -> LogRecord:
-        """Return the record with ``index`` as the first ledger kept."""
+        """Return the record with ``index`` as its first ledger."""
         assert self.trimmed <= index < self.next_index
         return attrs.evolve(self, ledgers=self.ledgers[index - self.trimmed :], trimmed=index)
 
     def encode(self) -> bytes:
-        """Return what is stored."""
+        """Return the stored form."""
         value = {
             "v": FORMAT,
             "id": self.log_id,
@@ -215,7 +215,7 @@ class LogRecord:
 
 
 def decode_record(name: str, stored: bytes) -> LogRecord:
-    """Read what is stored.
+    """Parse the stored form.
 
     Raises:
         LogDamagedError: the bytes are not a record that ``encode`` writes.
@@ -224,10 +224,10 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
 
 
 def decode_json(what: str, stored: bytes, decode: Callable[[Any], T]) -> T:
-    """Return what ``decode`` makes of stored JSON; ``what`` that is, for errors.
+    """Return the result of ``decode`` for stored JSON; ``what`` names the value in errors.
 
     Raises:
-        LogDamagedError: it is of a later format, or ``decode`` cannot read it.
+        LogDamagedError: the value has a later format, or ``decode`` cannot read it.
     """
     try:
         value = json.loads(stored.decode())

@@ -1,4 +1,4 @@
-"""Taking ledgers of a log away: trims, deletions, and sweeps of unlisted ledgers."""
+"""The removal of ledgers from a log: trim, delete, and sweep of unlisted ledgers."""
 
 from __future__ import annotations
 
@@ -27,27 +27,31 @@ from wire.ids import LedgerId
 log = Logger()
 
 SWEEP_AGE_S: Final = 3600.0
-"""So old ledgers must be that a sweep deletes."""
+"""The least age, in seconds, of a ledger that a sweep deletes."""
 
 
 class LogRemoval:
-    """Deletes ledgers of a cluster's logs. Keeps nothing but the client.
+    """Trims, deletes and sweeps a cluster's logs. Keeps no state except the client.
 
     A ledger is deleted only after the log's record has stopped listing it, by compare-and-swap: a
-    crash in between leaves a ledger for the next sweep, and never a record that lists a hole.
+    crash in between leaves a ledger for the next sweep, and never a record that lists a missing
+    ledger.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def trim(self, name: str, before: Position) -> Position:
-        """Drop the ledgers that lie entirely below a position; return the first position kept.
+        """Remove the ledgers that lie entirely before a position.
 
-        Only closed ledgers go, and never the last: what is kept may begin before ``before``.
+        Return the first remaining position.
+
+        Only closed ledgers are removed, and never the last: the first remaining entry may be before
+        ``before``.
 
         Raises:
-            NoSuchLogError: there is no such log, or another than ``before`` is a position of.
-            MetadataVersionError: others change it all the time.
+            NoSuchLogError: the log does not exist, or ``before`` is a position of another log.
+            MetadataVersionError: other clients change the record all the time.
         """
         ledgers = LedgerList(self._client, name)
         first: LogRecord | None = None
@@ -70,7 +74,8 @@ class LogRemoval:
                 except MetadataVersionError:
                     continue
                 except MetadataUnavailableError as error:
-                    lost = error  # Stored or not: the record says so when it is read again.
+                    # The record shows whether the change was stored when it is read again.
+                    lost = error
                     continue
             for ledger_id in sorted(dropped):
                 if not known.record.lists(ledger_id):
@@ -92,11 +97,11 @@ class LogRemoval:
         return index
 
     async def delete(self, name: str, *, force: bool = False, log_id: str = "") -> int:
-        """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
+        """Delete a log and its ledgers; return their number. A writer is fenced.
 
         Raises:
-            NoSuchLogError: there is no such log, or its id is not ``log_id``.
-            LogInUseError: it has entries, and ``force`` is not given.
+            NoSuchLogError: the log does not exist, or its id is not ``log_id``.
+            LogInUseError: the log has entries, and ``force`` is False.
         """
         ledgers = LedgerList(self._client, name)
         known = await ledgers.read()
@@ -120,9 +125,9 @@ class LogRemoval:
             return ()
 
     async def _forget(self, name: str, cursors: tuple[Cursor, ...]) -> None:
-        """Delete the cursors of a deleted log, and none of another log that has its name by now.
+        """Delete the cursors of a deleted log, but not those of another log with its name.
 
-        A cursor that is left is replaced by the first reader of its name.
+        A remaining cursor is replaced by the first reader of its name.
         """
         try:
             await Cursors(self._client, name).forget(cursors)
@@ -143,14 +148,13 @@ class LogRemoval:
     async def sweep(self, name: str, *, age_s: float = SWEEP_AGE_S) -> tuple[LedgerId, ...]:
         """Delete the log's ledgers that its record does not list; return them.
 
-        Such are left by writers that lost a race or died in one, and by trims that did not end.
-        Ledgers younger than ``age_s`` are left alone; those of a batch are, up to a day, in any
-        case. The log itself may be gone already. The whole
-        cluster's metadata is looked through.
+        Writers that lost a race or died in one leave unlisted ledgers, and so do interrupted trims.
+        Ledgers younger than ``age_s`` stay; those of a batch stay for a day in any case. The log
+        itself may be deleted already. A sweep reads the metadata of the complete cluster.
 
-        A writer that has made a ledger and not listed it yet could list it after it was swept: so
-        the record is written again first, as it is, which makes that writer's attempt fail. The
-        ledgers of a batch are made before the record is read, so they are marked before that.
+        A writer that has created a ledger and not listed it yet could list it after the sweep. So
+        the record is first written again unchanged, which makes that writer's attempt fail. The
+        ledgers of a batch are created before the record is read, so they are marked before that.
         """
         found = await self.unlisted(name, age_s=age_s)
         if not found:
@@ -196,7 +200,7 @@ class LogRemoval:
             return
 
     async def _rewritten(self, name: str) -> LogRecord | None:
-        """Write the record as it is; None where there is no such log."""
+        """Write the record unchanged; return None if the log does not exist."""
         ledgers = LedgerList(self._client, name)
         while True:
             try:
@@ -223,7 +227,7 @@ class LogRemoval:
                 yield ledger_id
 
     async def _fence_and_delete(self, ledger_id: LedgerId, password: bytes) -> None:
-        """Delete a ledger; a writer it may have is fenced first, if bookies can be reached."""
+        """Delete a ledger; first fence its writer, if bookies can be reached."""
         try:
             reader = await self._client.open_ledger(ledger_id, password=password)
             reader.close()

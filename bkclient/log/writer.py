@@ -1,10 +1,9 @@
 """LogWriter: appends to a log, from ledger to ledger; ``log.open_segments`` decides when it rolls.
 
-Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
-ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).
-When an add fails, it is fixed where the ledger ends, and what is not in it goes into a new one, in
-order (section 4), after some time if need be. Another writer ends this one: it claims the log in
-``LogManager.open_writer``.
+Entries are acknowledged in order, over all ledgers: those of a new ledger wait until the previous
+ledger is closed at its expected end (ledgers2logs.md section 3). After a failed add the end of the
+ledger is fixed, and the entries that are not in it go into a new ledger, in order (section 4), with
+retries. Another writer ends this one: it claims the log in ``LogManager.open_writer``.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class LogWriter:
         )
         self._rolling: SharedRun[None] | None = None
         self._has_failed_to_roll = False
-        """Whether no new ledger could be created: appends do not wait for the next try."""
+        """True if no new ledger could be created: appends do not wait for the next attempt."""
         self._ended_by: ClientError | None = None
         self._is_closing = False
 
@@ -84,21 +83,21 @@ class LogWriter:
 
     @property
     def pending(self) -> int:
-        """Entries that are not acknowledged."""
+        """The number of unacknowledged entries."""
         return len(self._queue)
 
     @property
     def is_repairing(self) -> bool:
-        """Whether an add failed, and no new ledger takes entries yet."""
+        """True if an add failed, and no new ledger accepts entries yet."""
         return self._repair.in_progress
 
     # Appending
 
     def append(self, payload: bytes) -> Deferred[Position]:
-        """Append an entry; the Deferred fires with its position once it is in the log for good.
+        """Append an entry; the Deferred fires with its position when it is in the log for good.
 
         The entry is then on an ack quorum of bookies, after all entries acknowledged before. Never
-        waits: a caller that appends much in a loop awaits ``wait_for_space``.
+        waits: a caller that appends many entries awaits ``wait_for_space``.
 
         Raises (through the Deferred):
             AppendUnknownError: the entry may be in the log; do not append it again blindly.
@@ -134,7 +133,7 @@ class LogWriter:
 
     def _send(self, append: Append) -> None:
         segment = append.segment = self._segments.current
-        # The id it would get: where it is not taken, it must not count as the entry before.
+        # The id that the entry would get; if it is refused, later appends must not wait for it.
         append.entry_id = segment.writer.last_add_pushed + 1
         added = segment.writer.add(append.payload)
         added.addCallbacks(
@@ -153,7 +152,8 @@ class LogWriter:
         assert isinstance(error, ClientError), failure
         previous = self._segments.previous
         if previous is not None and append.segment is previous:
-            previous.writer.abandon()  # Before it closes the ledger too soon by itself.
+            # Otherwise the ledger's writer would close the ledger itself, too early.
+            previous.writer.abandon()
         self._begin_repair(error)
 
     def _begin_repair(self, error: ClientError) -> None:
@@ -167,14 +167,14 @@ class LogWriter:
             Deferred.fromCoroutine(self.roll()).addErrback(self._roll_failed)
 
     def _roll_failed(self, failure: Failure) -> None:
-        """A roll by itself that fails has ended the writer, or is tried again with an append."""
+        """Log an automatic roll that failed; it has ended the writer, or an append tries again."""
         if not failure.check(ClientError):
             log.failure("rolling a log", failure)
 
     async def roll(self) -> None:
-        """Continue in a new ledger; return once the previous ledger is closed.
+        """Continue in a new ledger; return when the previous ledger is closed.
 
-        Calls that overlap share one roll.
+        Overlapping calls share one roll.
 
         Raises:
             NotLeaderError: another client writes the log now.
@@ -217,7 +217,7 @@ class LogWriter:
         self._has_failed_to_roll = False
 
     async def _end_previous(self) -> None:
-        """Close the ledger before, then acknowledge appends of the current one."""
+        """Close the previous ledger, then acknowledge appends of the current one."""
         try:
             await self._segments.close_previous()
         except NotLeaderError as error:
@@ -233,7 +233,7 @@ class LogWriter:
     # The end
 
     def _lose(self, error: ClientError) -> None:
-        """End the writer: what was sent may be in the log, the rest is not."""
+        """End the writer: sent entries may be in the log, others are not."""
         if self._ended_by is not None:
             return
         self._ended_by = error
@@ -245,17 +245,17 @@ class LogWriter:
         self.on_lost(error)
 
     async def drain(self) -> None:
-        """Wait until all that was appended so far is acknowledged, or has failed."""
+        """Wait until every append so far is acknowledged or has failed."""
         await self._queue.drain()
 
     async def close(self, *, seal: bool = False) -> None:
-        """Wait for what is pending, close the ledger, and with ``seal`` end the log for good.
+        """Wait for pending appends, close the ledger, and with ``seal`` end the log for good.
 
         From this call on the writer accepts no entry.
 
         Raises:
             NotLeaderError: another client writes the log now.
-            ClientError: the ledger could not be closed; the next writer will.
+            ClientError: the ledger could not be closed; the next writer will close it.
         """
         self._is_closing = True
         await self._acquire_idle()
@@ -270,7 +270,7 @@ class LogWriter:
             self._changing.release()
 
     async def _acquire_idle(self) -> None:
-        """Wait for appends, rolls and repairs to be over, and keep new ones from beginning."""
+        """Wait for appends, rolls and repairs to end, and prevent new ones."""
         while True:
             await self._queue.drain()
             await self._changing.acquire()
@@ -282,6 +282,6 @@ class LogWriter:
         return LogWriterClosedError(f"the writer of log {self.name} is closed")
 
     def abandon(self) -> None:
-        """Abandon the log at once: pending appends end unknown, the next writer recovers."""
+        """Abandon the log at once: pending appends are unknown, and the next writer recovers."""
         if self._ended_by is None:
             self._lose(LogWriterClosedError(f"the writer of log {self.name} was abandoned"))
