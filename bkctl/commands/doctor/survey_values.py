@@ -303,9 +303,10 @@ class LocalSurvey:
     @property
     def is_emptied(self) -> bool:
         """Whether the bookie does not start, because it has lost some of its directories."""
-        problems = [one for one in self.problems if one.severity is Severity.PROBLEM]
-        lost = bool(self.missing) and not self.has_no_directory
-        return self.stored is not None and (lost or bool(problems))
+        if self.stored is None or self.has_no_directory:
+            return False
+        has_problem = any(one.severity is Severity.PROBLEM for one in self.problems)
+        return has_problem or bool(self.missing) or self.cookie is None
 
     @property
     def is_of_another_host(self) -> bool:

@@ -348,6 +348,7 @@ def _start_bookie(session: Session, uri: str, one: LocalBookie) -> None:
                 f"{bookie_id} is still registered",
                 "another process may have registered it",
             )
+        make_own(request.parent)  # If it was deleted, the bookie says what is missing.
         write_private(request, "")
         try:
             _await_registered(session, metadata, one, written)

@@ -479,6 +479,10 @@ def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
         assert refused.returncode == ExitStatus.UNREACHABLE
         assert f"bookie {ids[1]} did not start: " in refused.stderr
         assert f"its log is {directory}/bookie-2/bookie.log" in refused.stderr
+        shutil.rmtree(directory / "bookie-2")
+        refused = run_here("local", "start", directory, ids[1])
+        assert refused.returncode == ExitStatus.UNREACHABLE
+        assert "lost its cookie: a directory was emptied" in refused.stderr
 
 
 @pytest.mark.processes

@@ -35,7 +35,7 @@ def _local_missing(seen: LocalSurvey) -> Iterator[ClusterFinding]:
         first, *others = seen.missing
         what = f"{first} is not there" + (f", nor {len(others)} more" if others else "")
         fix = "mount its disk; a new bookie makes its directories when it first starts"
-        if seen.cookie is not None:
+        if seen.cookie is not None or seen.stored is not None:
             fix = _with_file(LOSS_FIX.format(bookie=seen.bookie_id), seen)
         yield ClusterFinding(
             Severity.RISK,
@@ -49,6 +49,13 @@ def _local_missing(seen: LocalSurvey) -> Iterator[ClusterFinding]:
 
 def _local_cookie(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.cookie is None:
+        if seen.stored is not None and not seen.missing:
+            what = (
+                f"the cluster has a cookie of {seen.bookie_id}, and its directories have none: "
+                "they were emptied"
+            )
+            fix = _with_file(LOSS_FIX.format(bookie=seen.bookie_id), seen)
+            yield ClusterFinding(Severity.RISK, "local-cookies-missing", what, fix=fix)
         return
     for one in seen.differs:
         what = (
@@ -160,9 +167,10 @@ def _local_use(seen: LocalSurvey) -> Iterator[ClusterFinding]:
         yield ClusterFinding(Severity.RISK, "local-not-registered", what, fix=fix)
     elif not seen.is_at_work:
         what = f"{seen.bookie_id} does not run"
-        yield ClusterFinding(
-            Severity.NOTE, "local-stopped", what, fix=f"bookied --conf {seen.conf}"
-        )
+        fix = f"bookied --conf {seen.conf}"
+        if seen.is_emptied:
+            fix = "bkctl explain BK-WRONG-IDENTITY, before it is started"
+        yield ClusterFinding(Severity.NOTE, "local-stopped", what, fix=fix)
 
 
 _RULES: Final[tuple[Callable[[LocalSurvey], Iterator[ClusterFinding]], ...]] = (

@@ -86,6 +86,16 @@ def test_13_salvage_is_named_before_a_format_of_an_emptied_bookie(bookie: Bookie
     assert missing.index(line) < missing.index("bkctl disk format --delete-cookie")
 
 
+def test_13_a_bookie_that_has_lost_all_its_directories_is_not_started(bookie: Bookie) -> None:
+    for root in ("journal", "ledgers"):
+        shutil.rmtree(bookie.base / root / CURRENT)
+        (bookie.base / root / CURRENT).mkdir()
+    found = findings(bookie)
+    assert "they were emptied" in found["local-cookies-missing"]["what"]
+    assert "bkctl recover" in found["local-cookies-missing"]["fix"]
+    assert "bookied" not in found["local-stopped"]["fix"]
+
+
 def test_13_a_directory_that_is_not_mounted_is_named(bookie: Bookie) -> None:
     bookie.settings["ledgerDirectories"] += ",/nowhere/at/all"
     found = findings(bookie)
