@@ -65,10 +65,10 @@ def verify(
             LedgerVerification,
         )
     session.about = ""
-    if found.ledgers > 1:
+    if found.ledgers > 1 or (everything and not found.ledgers):
         session.finish()  # The table comes first.
         session.note(
-            f"{found.ledgers} ledgers, {counted(found.entries, 'entry')}, "
+            f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry')}, "
             f"{found.entries_lost} of them without a readable copy"
         )
     gone = f"no such ledger: {', '.join(map(str, found.gone))}"

@@ -132,6 +132,11 @@ def test_all_ledgers_in_a_state_are_verified(world: World) -> None:
         assert "add --all" in refused.err
 
 
+def test_no_ledger_at_all_is_said(world: World) -> None:
+    told = run_in(world, "ledger", "verify", "--all")
+    assert (told.out, told.err.startswith("0 ledgers, 0 entries")) == ("", True)
+
+
 def test_how_much_is_left_of_several_ledgers_is_not_guessed(world: World) -> None:
     ids = [closed_ledger(world, world.client(), 10, **STRIPED) for _ in range(2)]
     for words, totals in ((["--all"], {None}), (ids, {None}), (ids[:1], {None, 10})):
