@@ -40,6 +40,9 @@ _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 
 _FIXED: Final = "with DbLedgerStorage the ledger directories must keep their number and order"
 
+_IF_FORMATTED: Final = (
+    "if the cluster was formatted or removed: stop the bookies, then `bkctl cluster restore FILE`"
+)
 _IF_MOVED: Final = "if directories were moved to other paths: bkctl cookie repair -c FILE"
 
 HighestLedger = Callable[[], Awaitable[int]]
@@ -210,11 +213,13 @@ class _CookieCheck:
         different = cookie_differences(self.master, cookie, superset=self.superset, place=place)
         if different:
             fixed = f"; {_FIXED}" if self.is_fixed else ""
-            moved = all(one.field.endswith("directories") for one in different)
+            fields = {one.field for one in different}
+            moved = all(one.endswith("directories") for one in fields)
+            formatted = _IF_FORMATTED if "instance id" in fields else ""
             raise WrongIdentityError(
                 f"the cookies do not fit the configuration{fixed}",
                 different,
-                advice=_IF_MOVED if moved else "",
+                advice=_IF_MOVED if moved else formatted,
             )
 
     def _insist_empty(self, directories: list[Path]) -> None:

@@ -44,7 +44,7 @@ from bookied.errors import DirectoryInUseError
 from bookied.offline.directories import directories_of
 from bookied.storage.files.files import read_regular
 from wire.errors import BookKeeperError, FormatError
-from wire.records.cookie import decode_cookie
+from wire.records.cookie import Cookie, decode_cookie
 
 STATE_FILE: Final = "cluster.json"
 _RECORD_BYTES_MAX: Final = 1 << 20
@@ -301,10 +301,16 @@ def locked_root(home: Path) -> Path | None:
 
 def bookie_id_in(home: Path, before_start: str) -> str:
     """Return the id that a bookie has in its files; ``before_start`` where it has none there."""
+    cookie = cookie_in(home)
+    return before_start if cookie is None else cookie.bookie_id
+
+
+def cookie_in(home: Path) -> Cookie | None:
+    """Return the first cookie in a bookie's directories that can be read."""
     for root in bookie_roots(home):
         with contextlib.suppress(OSError, FormatError):
-            return decode_cookie(read_regular(root / CURRENT / VERSION, COOKIE_BYTES_MAX)).bookie_id
-    return before_start
+            return decode_cookie(read_regular(root / CURRENT / VERSION, COOKIE_BYTES_MAX))
+    return None
 
 
 def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:

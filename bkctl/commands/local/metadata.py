@@ -6,15 +6,19 @@ thread.
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bkclient.blocking import call_in_reactor, reactor_in_thread
 from bkclient.metadata import open_metadata
-from bkclient.metadata.errors import AlreadyInitializedError
+from bkclient.metadata.errors import AlreadyInitializedError, NotInitializedError
 from bkctl.commands.local.ports import HOST
 from bkctl.commands.local.zookeeper import ZooKeeperEndedError, ZooKeeperProcess
+from bkctl.errors import ConflictError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -101,12 +105,28 @@ class ClusterMetadata:
             self._run(self._store.close)
             self._store = None
 
-    def initialize(self) -> None:
-        """Make the cluster, unless it is there already."""
-        self._run(self._initialize)
+    def initialize(self, former_id: str | None = None) -> None:
+        """Make the cluster, unless it is there already.
 
-    async def _initialize(self) -> None:
+        ``former_id`` is the instance id of the cluster that the bookies have data of, if any.
+
+        Raises:
+            ConflictError: they have data, and the metadata has no cluster: it was removed.
+        """
+        self._run(partial(self._initialize, former_id))
+
+    async def _initialize(self, former_id: str | None) -> None:
         store = await self._connected()
+        present_id = None
+        with contextlib.suppress(NotInitializedError):
+            present_id = await store.instance_id()
+        if former_id is not None and present_id is None:
+            raise ConflictError(
+                f"the bookies have data of cluster {former_id}, and {self._uri()} has no cluster",
+                next_step="bring the metadata back from a backup: "
+                f"`bkctl -u {shlex.quote(self._uri())} cluster restore FILE`; for a new cluster "
+                "give another DIR",
+            )
         try:
             await store.initialize()
         except AlreadyInitializedError:

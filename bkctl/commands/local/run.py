@@ -262,7 +262,10 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
     with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
             failed = cluster.start(
-                watched.writable, watched.known, watched.initialize, session.note
+                watched.writable,
+                watched.known,
+                lambda: watched.initialize(cluster.former_id),
+                session.note,
             )
         for error in failed:
             session.warn(str(error))

@@ -263,6 +263,7 @@ def test_another_cluster_is_refused(known: World) -> None:
     known.instance_id = "another"
     message = known.refused()
     assert "instance id is" in message
+    assert "`bkctl cluster restore FILE`" in message
     assert "expected another" in message
 
 

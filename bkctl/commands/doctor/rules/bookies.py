@@ -236,9 +236,9 @@ def cookies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
     if without and not seen.cookies:
         fix = (
-            "if the cluster was formatted: bkctl cluster restore FILE, with the backup that the "
-            "format wrote, or to begin anew, on the host of each bookie, with the bookie stopped: "
-            f"bkctl bookieformat -c FILE; else {fix}"
+            "if the cluster was formatted, stop its bookies, then: bkctl cluster restore FILE, "
+            "with its backup; to begin anew: bkctl disk format --force metadata -c FILE. "
+            f"If it was not: {fix}"
         )
     yield from bookie_finding(Severity.RISK, "cookies-missing", without, what, fix)
 

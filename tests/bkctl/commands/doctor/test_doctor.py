@@ -479,8 +479,9 @@ def test_bookies_of_a_formatted_cluster_are_told_to_restore_the_backup(patient: 
         patient.world.run(patient.store.remove_cookie(one))
     found = patient.findings()["cookies-missing"]
     assert "bookied deletes nothing meanwhile, for its garbage collection needs" in found["what"]
-    assert found["fix"].startswith("if the cluster was formatted: bkctl cluster restore FILE")
-    assert "bkctl bookieformat -c FILE" in found["fix"]
+    restore = "if the cluster was formatted, stop its bookies, then: bkctl cluster restore FILE"
+    assert found["fix"].startswith(restore)
+    assert "bkctl disk format --force metadata -c FILE" in found["fix"]
 
 
 def test_13_cookies_that_keep_bookies_from_starting_are_seen(patient: Patient) -> None:

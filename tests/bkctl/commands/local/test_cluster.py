@@ -27,6 +27,7 @@ from bkctl.commands.local.directory import (
     bookie_directory,
     refuse_others_directory,
 )
+from bkctl.commands.local.metadata import ClusterMetadata
 from bkctl.commands.local.start_stop_status import read, start_line
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
@@ -150,6 +151,22 @@ def test_a_decommissioned_bookie_whose_directory_was_removed_is_dropped(tmp_path
     assert start_line(tmp_path) == f"bkctl local 2 --dir {tmp_path} --background"
     new = LocalCluster(tmp_path, 3, port_base=15_000).states()[2]
     assert (new.bookie_id, new.directory) == ("127.0.0.1:15003", f"{tmp_path}/bookie-4")
+
+
+def test_no_new_cluster_is_made_for_bookies_of_a_removed_one(tmp_path: Path) -> None:
+    """They would not start there, and a backup is restored into empty metadata alone."""
+    current = tmp_path / "bookie-1" / "ledgers" / CURRENT
+    current.mkdir(parents=True)
+    cookie = Cookie("127.0.0.1:15000", "/j", ("/l",), instance_id="former")
+    (current / VERSION).write_bytes(encode_cookie(cookie))
+    (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
+    cluster = LocalCluster(tmp_path, 1)
+    with ClusterMetadata(lambda: f"sqlite://{tmp_path}/metadata.db") as metadata:
+        with pytest.raises(ConflictError, match="bookies have data of cluster former") as caught:
+            metadata.initialize(cluster.former_id)
+        assert "cluster restore FILE" in caught.value.hint
+        metadata.initialize()
+        metadata.initialize(cluster.former_id)
 
 
 def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
