@@ -18,7 +18,7 @@ class ExportedLedger:
     last_entry: int
     entries: int
     payload_bytes: int
-    digest_type: str
+    digest: str
     files: int
     file_bytes: int
     path: str
@@ -86,6 +86,7 @@ def _lost(report: ExportReport) -> str:
             {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
         ],
         Kind.NESTED,
+        cell=lambda v: some_names([ledger.ledger_id for ledger in v.ledgers]) or "-",
         after="read_back",
     ),
     Column(
@@ -93,6 +94,7 @@ def _lost(report: ExportReport) -> str:
         "Ledgers that were left out because they cannot be read, with the reason.",
         lambda v: [{"ledger_id": str(one.ledger_id), "why": one.why} for one in v.unreadable],
         Kind.NESTED,
+        cell=lambda v: some_names([one.ledger_id for one in v.unreadable]) or "-",
         after="ledgers",
     ),
     Column(

@@ -77,6 +77,7 @@ from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.output.units import counted
 from bkctl.output.views import evolve
 from bkctl.session.safety_checks import NAMED_MAX, some_names
+from wire.codes import LedgerState
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
@@ -619,11 +620,11 @@ class _ExportRun:
         is_alone = self._layout == "ledger"
         return ExportedLedger(
             ledger_id=extent.ledger_id,
-            state=extent.state,
+            state=LedgerState[extent.state].word,
             last_entry=recorded.last_entry_id,
             entries=recorded.entries,
             payload_bytes=sum(f.payload_bytes for f in files) if is_alone else recorded.length,
-            digest_type=extent.digest_type,
+            digest=extent.digest_type.lower(),
             files=len(files),
             file_bytes=sum(file.size for file in files),
             path=f"{self._files.uri}/{folder_of('ledger', extent)}"

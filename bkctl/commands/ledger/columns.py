@@ -61,6 +61,15 @@ def _last_entry(value: Any) -> str:
     return "not closed" if found in {None, NO_ENTRY} else str(found)
 
 
+def _confirmed(value: Any) -> int | None:
+    from bkclient.ledger.handover_state import confirmed_by_handover
+
+    metadata = value.metadata
+    if metadata is None or metadata.is_closed or HANDOVER_KEY not in metadata.custom:
+        return None
+    return confirmed_by_handover(value.ledger_id, metadata)
+
+
 def _password(value: Any) -> str:
     if value.password is not None:
         return f"{base64.b64encode(value.password).decode()} (base64)"
@@ -167,6 +176,15 @@ LEDGER_COLUMNS: Final = (
 )
 
 
+_CONFIRMED: Final = Column(
+    "confirmed_entry",
+    "Last entry that can be read, if the ledger is open and the writer has released it.",
+    _confirmed,
+    Kind.COUNT,
+    optional=True,
+)
+
+
 def _racks(value: Any) -> dict[str, list[BookieId]] | None:
     if value.metadata is None or not value.racks:
         return None
@@ -184,6 +202,7 @@ def _racks_min(value: Any) -> int | None:
 @shown(
     "ledgers",
     *LEDGER_COLUMNS,
+    attrs.evolve(_CONFIRMED, rank=NEVER),
     Column(
         "racks",
         "The ledger's bookies in each rack; unknown without a topology script.",
@@ -263,15 +282,6 @@ def _topic(value: Any) -> str | None:
     return None if found is None else str(found)
 
 
-def _confirmed(value: Any) -> int | None:
-    from bkclient.ledger.handover_state import confirmed_by_handover
-
-    metadata = value.metadata
-    if metadata is None or metadata.is_closed or HANDOVER_KEY not in metadata.custom:
-        return None
-    return confirmed_by_handover(value.ledger_id, metadata)
-
-
 def _fragment_lines(value: Any) -> str:
     return "\n".join(
         f"from {fragment.first_entry_id}: {' '.join(fragment.ensemble)}"
@@ -292,13 +302,7 @@ def _details_fields() -> tuple[Column, ...]:
     ]
     return (
         *fields,
-        Column(
-            "confirmed_entry",
-            "Last entry that can be read, if the ledger is open and the writer has released it.",
-            _confirmed,
-            Kind.COUNT,
-            optional=True,
-        ),
+        _CONFIRMED,
         Column("topic", "The Pulsar topic that the ledger belongs to.", _topic, optional=True),
         Column(
             "format_version", "Form of the stored metadata.", "metadata.format_version", Kind.COUNT

@@ -159,7 +159,7 @@ def test_recover_closes_first(cluster, client, spark, tmp_path) -> None:
     ledger_id, _ = client.call(one_shot_adds.create_handed_over, NewLedger())
     add(client, ledger_id, [b"a", b"b"])
     report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, recover=True)
-    assert (report.ledgers[0].state, report.ledgers[0].last_entry) == ("CLOSED", 1)
+    assert (report.ledgers[0].state, report.ledgers[0].last_entry) == ("closed", 1)
 
 
 def test_exporting_again_changes_nothing(cluster, client, spark, tmp_path) -> None:

@@ -253,6 +253,9 @@ def test_an_input_too_large_for_one_entry_is_refused_before_anything_is_made(
     run("ledger", "add", ledger, "still handed over")
     shown = run("ledger", "show", ledger, "--json").json
     assert (shown["last_entry"], shown["confirmed_entry"] >= 0) == (None, True)
+    rows = run("ledger", "list", "--json").json["ledgers"]
+    (listed,) = (row for row in rows if row["ledger_id"] == ledger)
+    assert listed["confirmed_entry"] == shown["confirmed_entry"]
 
 
 def test_a_column_that_is_asked_for_is_shown_also_if_it_is_empty(run: Run, ten: str) -> None:
