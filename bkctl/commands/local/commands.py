@@ -36,7 +36,7 @@ class _Size(_ParamType):
         if value in _WORDS or isinstance(value, int):
             return value
         if value in {"log", "logs"}:
-            self.fail("`bkctl local status DIR` names the log of each bookie", param, ctx)
+            self.fail("`bkctl local status DIR -o wide` names the log of each bookie", param, ctx)
         if value in {"list", "ls"}:
             self.fail("`bkctl local status` names the clusters that run here", param, ctx)
         if value == "add":
