@@ -257,6 +257,7 @@ _command(
             type=PROFILE,
             help="The profile to import from a TOML file, or the new profile of a settings file.",
         ),
+        option("--as", "new_name", metavar="NAME", help="A new name for the imported profile."),
         flag("--replace", help="Replace profiles of the same name."),
     ),
     effect=Effect.REVERSIBLE,

@@ -237,21 +237,28 @@ def delete(session: Session, name: str) -> None:
     session.emit(ProfileChanged(name, "deleted", str(file.path)))
 
 
-def take_over(session: Session, path: str, name: str | None, *, replace: bool) -> None:
-    """Put the profiles of another file into ours.
+def take_over(
+    session: Session, path: str, name: str | None, *, new_name: str | None, replace: bool
+) -> None:
+    """Put the profiles of another file into ours, one of them perhaps under a ``new_name``.
 
     Raises:
         NothingFoundError: there is no such file or profile.
         ConflictError: there is a profile of the same name, and it may not be replaced.
-        UsageError: the file has none.
+        UsageError: the file has none, or several for one new name.
     """
     file = _file(session)
     found = _profiles_of(Path(path), name)
+    if new_name is not None:
+        if len(found) > 1:
+            names = ", ".join(one.name for one in found)
+            raise UsageError("--as is for one profile", next_step=f"choose it with --name: {names}")
+        found = [attrs.evolve(found[0], name=_check_name(new_name))]
     taken = [one.name for one in found if one.name in file.profiles]
     if taken and not replace:
         raise ConflictError(
             f"there is a profile {taken[0]!r} already",
-            next_step="add --replace, or give another --name",
+            next_step="add --replace, or give another name with --as NAME",
         )
     if session.dry_run:
         session.plan([f"put profile {one.name} into {file.path}" for one in found])
@@ -317,6 +324,7 @@ def _put(session: Session, file: ProfileFile, made: Profile, action: str, *, use
     _write(session, file, text)
     session.emit(ProfileChanged(made.name, action, str(file.path)))
     if use_it:
+        session.note(f"profile {made.name} is the default now")
         _warn_of_overrides(session, made.name)
     if action == "created":
         _warn_of_local_file(session)

@@ -43,7 +43,7 @@ from bkctl.commands.bookie.retire.recover import (
     resume_text,
     too_few_racks,
 )
-from bkctl.errors import PartlyDoneError, RefusedError, UsageError
+from bkctl.errors import NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Column, Kind, field, shown
 from bkctl.session.safety_check_names import (
@@ -351,11 +351,16 @@ def _drain(
     refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [f"make {bookie_id} read-only, with its admin token", _moving(bookie_id, found)]
+    try:
+        admin = admin_api.connect(session, bookie_id, **where)
+        admin.insist_allowed()
+    except (NothingFoundError, RefusedError) as error:
+        if not session.dry_run:
+            raise
+        refuse_unless_forced(session, [Objection("", str(error), error.hint)], ())
     if session.dry_run:
         session.plan(steps)
         return
-    admin = admin_api.connect(session, bookie_id, **where)
-    admin.insist_allowed()
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )

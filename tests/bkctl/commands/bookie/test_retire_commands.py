@@ -514,8 +514,9 @@ class TestDecommission:
         world = World(5)
         lost(world)
         world.restart("b2")
-        planned = run_in(world, "decommission", "b2", "--drain", "--dry-run").out
-        assert planned == f"would make b2 read-only, with its admin token\nwould {MOVE}\n"
+        planned = run_in(world, "decommission", "b2", "--drain", "--dry-run", ok=False)
+        assert planned.out == f"would make b2 read-only, with its admin token\nwould {MOVE}\n"
+        assert (planned.status, "no HTTP server" in planned.err) == (4, True)
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 

@@ -295,7 +295,8 @@ def test_profiles_are_made_used_changed_and_deleted(
     run: Run, path: Path, environ: dict[str, str]
 ) -> None:
     made = run("profile", "create", "lab", "-u", "sqlite:///l.db", "-X", "throttle=3", "--use")
-    assert made == (0, f"profile lab created ({path})\n", "")
+    told = "profile lab is the default now\n"
+    assert made == (0, f"profile lab created ({path})\n", told)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert path.read_text().startswith("# For bkctl.")
@@ -382,6 +383,10 @@ def test_profiles_of_others_and_settings_files_can_be_taken_over(
     other.write_text(FILE.replace("profiles.lab", "profiles.qa").replace("a,b", "c"))
     taken = run("profile", "import", str(other))
     assert (taken[0], "'prod' already" in taken[2]) == (ExitStatus.CONFLICT, True)
+    assert run("profile", "import", str(other), "--as", "team")[0] == ExitStatus.USAGE
+    assert run("profile", "import", str(other), "--name", "qa", "--as", "team")[0] == 0
+    assert "team" in read_profiles(environ).profiles
+    assert run("profile", "delete", "team", "--yes")[0] == 0
     assert run("profile", "import", str(other), "--name", "qa")[0] == 0
     assert run("profile", "import", str(other), "--replace")[0] == 0
     conf = tmp_path / "bk_server.conf"
