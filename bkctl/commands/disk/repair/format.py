@@ -11,6 +11,7 @@ import attrs
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
 from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.fragments import is_only_copy
+from bkclient.replication.recover_bookies import ledgers_on_bookies
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     lock_or_make,
@@ -111,6 +112,8 @@ class _DeletedContents:
     """Number of entries that no index has, of each ledger."""
     only_here: list[int] | None = None
     """None where the metadata was not asked."""
+    listed_by: list[int] = attrs.field(factory=list)
+    """The ledgers that list the bookie, whether it has their entries or not."""
 
     def lost(self) -> list[str]:
         """Return the lines that say what would be deleted."""
@@ -140,6 +143,11 @@ class _DeletedContents:
             )
         if self.only_here is None:
             remarks.append("the command did not check whether other bookies have copies")
+        if self.listed_by:
+            remarks.append(
+                f"{counted(len(self.listed_by), 'ledger')} will lack copies until autorecovery or "
+                f"`bkctl recover BOOKIE` moves them: {some_names(self.listed_by)}"
+            )
         return remarks
 
     def objections(self, conf: str) -> Iterator[Objection]:
@@ -181,7 +189,10 @@ def format_bookie(
         for line in doomed.remarks():
             session.note(line)
         refuse_unless_forced(session, doomed.objections(conf), force, option=option)
-        session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
+        steps = [f"remove {line}" for line in doomed.lost()]
+        if delete_cookie and not (ask and bookie.stored.read() is None):
+            steps.append("remove the stored cookie")
+        session.plan(steps)
         return
     with lock_or_make(session, bookie.found, bookie.config):
         doomed = _doomed(session, bookie, also, ask=ask)
@@ -218,10 +229,6 @@ def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
             )
 
 
-def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
-    return ["remove the stored cookie"] if delete_cookie else []
-
-
 def _confirm(
     session: Session, bookie: StoppedBookie, doomed: _DeletedContents, *, delete_cookie: bool
 ) -> None:
@@ -255,6 +262,10 @@ def _doomed(
     _count_indexed(offline, journals, doomed)
     if ask:
         ids = sorted({*doomed.ledgers, *doomed.only_in_journals})
+        listed = session.iterate(
+            ledgers_on_bookies, [bookie.bookie_id], unreadable=lambda _id, _error: None
+        )
+        doomed.listed_by = [one.ledger_id for one in listed]
         stored = session.call(_stored_ledgers, ids, bookie.bookie_id)
         doomed.only_here = [ledger_id for ledger_id, is_only in stored.items() if is_only]
         doomed.only_in_journals = {
