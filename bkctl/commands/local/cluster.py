@@ -19,7 +19,6 @@ from bkctl.commands.local.directory import (
     ClusterRecord,
     LocalDirectory,
     bookie_directory,
-    cookie_in,
     host_of,
     is_decommissioned,
     is_removed,
@@ -171,12 +170,6 @@ class LocalCluster:
             raise failed[0]
         self.keep_settings()  # Only now: new settings that stop a start are not kept.
         return failed
-
-    @property
-    def former_id(self) -> str | None:
-        """The instance id in a cookie of the bookies' directories; None without one."""
-        found = (cookie_in(bookie.directory) for bookie in self._bookies)
-        return next((one.instance_id for one in found if one is not None), None)
 
     def _succeeds(self, step: Callable[[], None], failed: list[BookKeeperError]) -> bool:
         """Take a step of one bookie's start; if the others may go on, an error is collected."""

@@ -313,6 +313,12 @@ def cookie_in(home: Path) -> Cookie | None:
     return None
 
 
+def former_id(homes: Iterable[Path]) -> str | None:
+    """Return the instance id in a cookie of bookies in these directories; None without one."""
+    found = (cookie_in(home) for home in homes)
+    return next((one.instance_id for one in found if one is not None), None)
+
+
 def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:
     """Return whether a bookie has started in its directory once, and has no cookie now."""
     return bookie_id not in known and any(

@@ -257,14 +257,16 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
     Raises:
         LocalStartError: nothing started, or a part that all need; everything is stopped again.
     """
+    from bkctl.commands.local.directory import former_id
     from bkctl.commands.local.metadata import ClusterMetadata
 
+    homes = [Path(one.directory) for one in cluster.states()]
     with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
             failed = cluster.start(
                 watched.writable,
                 watched.known,
-                lambda: watched.initialize(cluster.former_id),
+                lambda: watched.initialize(former_id(homes)),
                 session.note,
             )
         for error in failed:

@@ -25,6 +25,7 @@ from bkctl.commands.local.directory import (
     ClusterRecord,
     LocalDirectory,
     bookie_directory,
+    former_id,
     refuse_others_directory,
 )
 from bkctl.commands.local.metadata import ClusterMetadata
@@ -160,13 +161,13 @@ def test_no_new_cluster_is_made_for_bookies_of_a_removed_one(tmp_path: Path) -> 
     cookie = Cookie("127.0.0.1:15000", "/j", ("/l",), instance_id="former")
     (current / VERSION).write_bytes(encode_cookie(cookie))
     (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
-    cluster = LocalCluster(tmp_path, 1)
+    former = former_id([tmp_path / "bookie-1"])
     with ClusterMetadata(lambda: f"sqlite://{tmp_path}/metadata.db") as metadata:
         with pytest.raises(ConflictError, match="bookies have data of cluster former") as caught:
-            metadata.initialize(cluster.former_id)
+            metadata.initialize(former)
         assert "cluster restore FILE" in caught.value.hint
         metadata.initialize()
-        metadata.initialize(cluster.former_id)
+        metadata.initialize(former)
 
 
 def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
