@@ -278,6 +278,26 @@ def test_a_database_that_was_made_anew_counts_from_the_start(tmp_path: Path) -> 
     store.close()
 
 
+def test_the_backup_of_a_rebuild_is_too_old_once_the_new_database_had_changes(
+    tmp_path: Path,
+) -> None:
+    noted(open_of_index(SMALL, tmp_path / "db")).close()
+    (tmp_path / "db").rename(tmp_path / "backup")
+    for _ in range(2):
+        noted(open_of_index(SMALL, tmp_path / "db")).close()
+    (tmp_path / "db").rename(tmp_path / "new")
+    (tmp_path / "backup").rename(tmp_path / "db")
+    store = open_of_index(SMALL, tmp_path / "db")
+    with pytest.raises(DbRecordError, match="was replaced by another database"):
+        store.check_synced()
+    store.close()
+    (tmp_path / "db").rename(tmp_path / "backup")
+    (tmp_path / "new").rename(tmp_path / "db")
+    store = open_of_index(SMALL, tmp_path / "db")
+    store.check_synced()
+    store.close()
+
+
 def test_a_damaged_identity_keeps_no_tool_from_looking(tmp_path: Path) -> None:
     """RocksDB itself writes it anew when it opens the database to write."""
     noted(open_of_index(SMALL, tmp_path / "db")).close()

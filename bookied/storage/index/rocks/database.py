@@ -34,6 +34,7 @@ from bookied.storage.index.rocks.synced_sequence import (
     SyncedNote,
     check_note,
     encode_note,
+    former_of,
     note_path,
 )
 
@@ -370,7 +371,8 @@ class RocksDatabase:
     def note_synced(self) -> None:
         """See ``KeyValues``."""
         if self._synced > self._noted:
-            note = SyncedNote(self._identity(), self._synced)
+            identity = self._identity()
+            note = SyncedNote(identity, self._synced, former_of(self._note, identity))
             RealFiles().write_atomic(note_path(self._path), encode_note(note))
             self._noted = self._synced
 

@@ -18,14 +18,16 @@ from bookied.errors import DbRecordError
 
 SUFFIX: Final = ".synced"
 """The suffix of the note's name, after the name of the database."""
+FORMER_MAX: Final = 16
 _NUMBER: Final = re.compile("[0-9]{1,20}")
 
 
 class SyncedNote(NamedTuple):
-    """The identity of a database, and the number of its durable changes."""
+    """The identity of a database, the number of its durable changes, and its predecessors."""
 
     identity: str
     changes: int
+    former: tuple[str, ...] = ()
 
 
 def note_path(database: Path) -> Path:
@@ -35,18 +37,41 @@ def note_path(database: Path) -> Path:
 
 def encode_note(note: SyncedNote) -> bytes:
     """Return the file's content."""
-    return f"{note.identity} {note.changes}\n".encode()
+    return "".join(f"{one}\n" for one in (f"{note.identity} {note.changes}", *note.former)).encode()
+
+
+def decode_note(data: bytes) -> SyncedNote:
+    """Return what a file says; a damaged first line says nothing of any database."""
+    first, *former = data.decode("ascii", "replace").split("\n")
+    identity, _, number = first.strip().rpartition(" ")
+    changes = int(number) if _NUMBER.fullmatch(number) else 0
+    return SyncedNote(identity, changes, tuple(one for one in former if one))
+
+
+def former_of(data: bytes | None, identity: str) -> tuple[str, ...]:
+    """Return the predecessors of the database with this identity, by the note before."""
+    before = SyncedNote(identity, 0) if data is None else decode_note(data)
+    known = dict.fromkeys((before.identity, *before.former))
+    return tuple(one for one in known if one not in {"", identity})[:FORMER_MAX]
 
 
 def check_note(data: bytes, found: SyncedNote, database: Path) -> None:
-    """Check that a database has the changes in its note; a note of another database is ignored.
+    """Check that a database has what its note says; a note of a later one calls it too old.
 
     Raises:
         DbRecordError: changes are lost.
     """
-    identity, _, number = data.decode("ascii", "replace").strip().rpartition(" ")
-    if identity != found.identity or not _NUMBER.fullmatch(number) or int(number) <= found.changes:
+    note = decode_note(data)
+    if found.identity in note.former:
+        raise DbRecordError(
+            database,
+            None,
+            "was replaced by another database, which has changes that this one lacks; "
+            f"`bkctl disk rebuild-db --{database.name}` rebuilds it",
+        )
+    if note.identity != found.identity or note.changes <= found.changes:
         return
+    number = note.changes
     raise DbRecordError(
         database,
         None,
