@@ -10,6 +10,7 @@ that is offered again, by a writer that does not know whether it was accepted, i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Final
 
 import attrs
@@ -18,7 +19,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms
-from bkclient.errors import ClientError, MetadataVersionError, NoSuchLedgerError
+from bkclient.errors import ClientError, MetadataVersionError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.record import LastBatch, LogOptions, LogRecord, decode_record
@@ -214,14 +215,13 @@ async def last_batch(client: Client, record: LogRecord, stream: str) -> LastBatc
     for batch in record.batches:
         if batch.stream == stream:
             return batch
-    for ledger in reversed(record.ledgers):
-        try:
-            metadata = (await client.read_metadata(ledger.ledger_id)).value
-        except NoSuchLedgerError:
-            continue
-        found = batch_of(dict(metadata.custom), stream)
-        if found is not None:
-            return LastBatch(stream, found)
+    newest_first = [ledger.ledger_id for ledger in reversed(record.ledgers)]
+    async with aclosing(client.store.read_ledgers(newest_first)) as ledgers:
+        async for some in ledgers:
+            for ledger in some:
+                number = batch_of(dict(ledger.readable().custom), stream)
+                if number is not None:
+                    return LastBatch(stream, number)
     return None
 
 
