@@ -21,15 +21,16 @@ from typing import Any, Final
 import attrs
 
 from bookied.directories.roots import Directories
-from bookied.errors import CorruptError
+from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.entries_without_password import find_digest
 from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.repair.rescan import Rescan, Tell
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.entry_rows import RECORD_BYTES_MAX
 from bookied.storage.files.files import AppendFile, Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles
-from bookied.storage.files.read_errors import read_before_loss
+from bookied.storage.files.read_errors import lost_is_damaged, read_before_loss
 from wire.codes import ENTRY_HEADER_BYTES, DigestType
 from wire.digest import Digester, digester, header
 from wire.errors import DigestMismatchError
@@ -185,12 +186,31 @@ class _RecordSearch:
         places = itertools.chain.from_iterable(self._all_places()) if damaged else ()
         known = {one for one in map(self._split, places) if one[0] in damaged}
         for path in damaged:
-            with contextlib.suppress(FileNotFoundError), self._open.use(path) as file:
-                for offset, entry_id in _heads(file, self.ledger_id):
-                    if (path, offset) in known:
-                        continue
-                    if is_right(_Copy(path, offset, _read_packet(file, offset)), entry_id):
+            for offset, entry_id in self._heads(path):
+                if (path, offset) in known:
+                    continue
+                with contextlib.suppress(CorruptError):
+                    if is_right(self._copy(path, offset), entry_id):
                         self._others.setdefault(entry_id, []).append(self._place(path, offset))
+
+    def _heads(self, path: Path) -> Iterator[tuple[int, int]]:
+        """Yield offset and entry id of possible records in a file, if the disk opens it."""
+        lost = lost_is_damaged(path, EntryLogRecordError)
+        with (
+            contextlib.suppress(CorruptError, FileNotFoundError),
+            lost,
+            self._open.use(path) as file,
+        ):
+            yield from _heads(file, self.ledger_id)
+
+    def _copy(self, path: Path, offset: int) -> _Copy:
+        """Return the copy at a place.
+
+        Raises:
+            EntryLogRecordError: the disk has lost it.
+        """
+        with lost_is_damaged(path, EntryLogRecordError, offset), self._open.use(path) as file:
+            return _Copy(path, offset, _read_packet(file, offset))
 
     def _all_places(self) -> Iterator[Iterable[int]]:
         yield from (page for pages in (self._in_logs, self._in_journals) for page in pages.values())
@@ -212,14 +232,19 @@ class _RecordSearch:
                     yield entry_id
 
     def copies(self, entry_id: int) -> Iterator[_Copy]:
-        """Yield the latest copy in the logs, then the one in the journals, then all others."""
+        """Yield the latest copy in the logs, then the one in the journals, then all others.
+
+        What the disk has lost since it was found is left out.
+        """
         pages = (self._in_logs, self._in_journals)
         latest = (one.get(entry_id // _SLOTS, _EMPTY)[entry_id % _SLOTS] for one in pages)
         for place in (*latest, *reversed(self._others.get(entry_id, ()))):
             path, offset = self._split(place)
-            if path is not None:
-                with self._open.use(path) as file:
-                    yield _Copy(path, offset, _read_packet(file, offset))
+            copy = None
+            with self.rescan.noting_damage():
+                copy = None if path is None else self._copy(path, offset)
+            if copy is not None:
+                yield copy
 
     def close(self) -> None:
         """Close all files."""
@@ -240,7 +265,9 @@ def _heads(file: ReadFile, ledger_id: int) -> Iterator[tuple[int, int]]:
         while 0 <= found <= len(data) - _IDS_BYTES:
             length, _, entry_id = log_layout.RECORD.unpack_from(data, found - _LENGTH.size)
             offset = at + found - _LENGTH.size
-            if entry_id >= 0 and ENTRY_HEADER_BYTES <= length <= size - offset - _LENGTH.size:
+            if entry_id >= 0 and ENTRY_HEADER_BYTES <= length <= min(
+                size - offset, RECORD_BYTES_MAX
+            ):
                 yield offset, entry_id
             found = data.find(wanted, found + 1)
         if len(data) == _CHUNK_BYTES:
@@ -261,7 +288,8 @@ def _find_digest(search: _RecordSearch) -> DigestType | None:
     sizes: Counter[int] = Counter()
     before = (-1, 0)
     for entry_id in itertools.islice(search.entry_ids(), SAMPLES_MAX):
-        packet = next(search.copies(entry_id)).packet
+        copy = next(search.copies(entry_id), None)
+        packet = b"" if copy is None else copy.packet
         if len(packet) < ENTRY_HEADER_BYTES:
             continue
         length = header(packet).length
@@ -345,8 +373,11 @@ def _write_files(
     payloads, listing = out / f"ledger-{ledger_id}.entries", out / f"ledger-{ledger_id}.jsonl"
     with _written(files, payloads) as payload_file, _written(files, listing) as list_file:
         for entry_id in search.entry_ids():
+            best = checker.best(search.copies(entry_id), entry_id)
+            if best is None:
+                continue
             tally.found(entry_id)
-            copy, is_right = checker.best(search.copies(entry_id), entry_id)
+            copy, is_right = best
             _write_entry(copy, entry_id, is_right, checker, (payload_file, list_file), tally)
         if not tally.entries and files.exists(payloads):
             raise _NothingRightError
@@ -417,10 +448,12 @@ class _Checker:
         if kind is not None:
             self._digester = digester(kind, password or b"")
 
-    def best(self, copies: Iterator[_Copy], entry_id: int) -> tuple[_Copy, bool | None]:
+    def best(self, copies: Iterator[_Copy], entry_id: int) -> tuple[_Copy, bool | None] | None:
         """Return a right copy, else the first one; and whether it is right, None if unknown."""
-        first, *rest = copies
-        for copy in (first, *rest) if self.can_check else ():
+        first = next(copies, None)
+        if first is None:
+            return None
+        for copy in itertools.chain((first,), copies) if self.can_check else ():
             if self.is_right(copy, entry_id):
                 return copy, True
         return first, False if self.can_check else None

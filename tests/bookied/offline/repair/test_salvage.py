@@ -141,6 +141,18 @@ def test_a_ledger_that_is_wholly_behind_damage_tells_its_digest_by_trying() -> N
     assert (out.digest, payloads(files, out)) == (DigestType.CRC32C, [b"alone"])
 
 
+def test_what_the_disk_has_lost_costs_no_other_entry() -> None:
+    packets = [packed(7, one, b"%d" % one * 9000, 9000 * (one + 1)) for one in range(9)]
+    files = disk({"/l0/current/0.log": logged(*packets), "/l1/current/1.log": logged(packets[3])})
+    size = len(packets[0]) + 4
+    log = Path("/l0/current/0.log")
+    files.unreadable[log] = {1024 + one * size + 900 for one in (3, 6)}
+    out = salvage(files, FOUND, 7, OUT)
+    assert [line["entry"] for line in lines(files, out)] == [0, 1, 2, 3, 4, 5, 7, 8]
+    files.unopenable.add(log)
+    assert payloads(files, salvage(files, FOUND, 7, OUT)) == [b"3" * 9000]
+
+
 def test_the_latest_log_counts_among_copies_that_are_right() -> None:
     files = disk(
         {
