@@ -209,6 +209,12 @@ class TestFormat:
         bookie.run("disk", "format", "--yes", "--force", "only-copies")
         assert "0 ledgers" in bookie.run("disk", "format", "--dry-run").out
 
+    def test_a_damaged_journal_is_said(self, bookie: Bookie) -> None:
+        """It may have more entries than are counted."""
+        last = max((bookie.journal / CURRENT).glob("*.txn"))
+        last.write_bytes(b"XXXX" + last.read_bytes()[4:])
+        assert "not readable: " in bookie.run("disk", "format", "--dry-run").err
+
     def test_entries_of_moved_and_deleted_ledgers_are_not_counted(self, bookie: Bookie) -> None:
         shutil.rmtree(bookie.ledgers / CURRENT)
         told = bookie.run("disk", "format", "--dry-run")

@@ -20,6 +20,7 @@ from bkctl.bookies.stopped_bookie import (
     repeatable,
     stamp,
     stopped_bookie,
+    warn_damage,
 )
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
@@ -253,13 +254,15 @@ def _doomed(
     doomed = _DeletedContents(contents(RealFiles(), (*bookie.found.roots, *also)))
     journals = JournalTail()
     damaged: list[CorruptError] = []
-    for path in offline.journals():
-        for record in records_of(offline, path, 0, damaged.append):
-            journals.add(record)
-    doomed.only_in_journals = {
-        ledger_id: found.count for ledger_id, found in journals.ledgers.items() if found.ranges
-    }
-    _count_indexed(offline, journals, doomed)
+    with session.messages.waiting("reading journals and indexes"):
+        for path in offline.journals():
+            for record in records_of(offline, path, 0, damaged.append):
+                journals.add(record)
+        doomed.only_in_journals = {
+            ledger_id: found.count for ledger_id, found in journals.ledgers.items() if found.ranges
+        }
+        _count_indexed(offline, journals, doomed)
+    warn_damage(session, damaged)
     if ask:
         ids = sorted({*doomed.ledgers, *doomed.only_in_journals})
         listed = session.iterate(
