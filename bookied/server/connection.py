@@ -111,6 +111,7 @@ class BookieConnection(Protocol):
         self._host = str(getattr(transport.getPeer(), "host", ""))
         self._answers.begin(transport.writeSequence)
         self._admission.begin(transport)
+        self._load.address = self._admission.address
         self._shared.backpressure.begin(self._load)
         self._owner.connection_made(self, self._host)
         self.update_reading()

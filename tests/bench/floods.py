@@ -118,6 +118,9 @@ ATTACKS: Final[dict[str, Attack]] = {
         port, floods.many_reads("V3"), 100
     ),
     "forces": _sending(floods.forces, 65536),
+    "adds of 50 connections": lambda port, _http_port: floods.flooded(
+        port, floods.adds(), 65536, clients=50
+    ),
     "adds, each to another page of the index": _sending(floods.scattered_adds, 65536),
     "adds, each to another ledger": _sending(floods.adds_of_many_ledgers, 65536),
     "long polls that come and go": lambda port, _http_port: floods.polled(port),

@@ -110,7 +110,9 @@ class ConnectionLoad:
     """The requests in flight of one connection, and whether the connection has to wait."""
 
     __slots__ = (
+        "add_bytes",
         "added_in",
+        "address",
         "adds",
         "adds_bytes",
         "is_held",
@@ -119,10 +121,10 @@ class ConnectionLoad:
         "update",
     )
 
-    def __init__(self, update: Callable[[], object]) -> None:
+    def __init__(self, update: Callable[[], object], address: str = "") -> None:
         """Begin with nothing in flight; ``update`` is called when ``is_held`` has changed."""
-        self.update = update
-        self.size_bytes = self.adds = self.adds_bytes = self.added_in = 0
+        self.update, self.address = update, address
+        self.size_bytes = self.adds = self.adds_bytes = self.added_in = self.add_bytes = 0
         self.new_bytes = 0
         """Bytes received since clients share, or the memory used because of them, if that is more.
 
@@ -177,7 +179,10 @@ class Backpressure:
         is_alone = load.adds_bytes == self._shared_adds.size_bytes
         is_large = load.adds_bytes > LARGE_ADD_BYTES * load.adds
         if not (is_alone and is_large):
-            return self._read_bytes
+            limits = self.limits
+            return self._shared_adds.read_bytes_max(
+                load, self._read_bytes, limits.shared_adds_bytes_max, limits.shared_add_bytes
+            )
         before, self._read_large = self._read_large, load
         if before is not None and before is not load:
             before.update()

@@ -78,6 +78,11 @@ def scattered_adds() -> bytes:
     return b"".join(_add(SCATTERED + 1, number << 10) for number in range(MANY_ADDS))
 
 
+def adds() -> bytes:
+    """Return adds of small entries to one ledger."""
+    return b"".join(_add(SCATTERED + 2, number) for number in range(REQUESTS))
+
+
 def adds_of_many_ledgers() -> bytes:
     """Return adds of which each has a ledger to itself."""
     return b"".join(_add(6_000_000 + number, 0) for number in range(MANY_ADDS))
@@ -116,8 +121,11 @@ def connect(port: int, receive_bytes: int = 4096, host: str = "127.0.0.2") -> so
 class Flood:
     """Hostile clients that send the same bytes again and again, and connect again when closed."""
 
-    def __init__(self, port: int, data: bytes, receive_bytes: int = 4096) -> None:
+    def __init__(
+        self, port: int, data: bytes, receive_bytes: int = 4096, clients: int = HOSTILE_CLIENTS
+    ) -> None:
         self._port, self._data, self._receive_bytes = port, data, receive_bytes
+        self._clients = clients
         self._ends = threading.Event()
         self._left: dict[socket.socket, memoryview] = {}
         self.sent_bytes = 0
@@ -132,7 +140,7 @@ class Flood:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            while len(self._left) < HOSTILE_CLIENTS and self._begin():
+            while len(self._left) < self._clients and self._begin():
                 pass
             ready, writable, _ = select.select(list(self._left), list(self._left), [], 0.05)
             for sock in {*ready, *writable}:
@@ -161,9 +169,11 @@ class Flood:
 
 
 @contextlib.contextmanager
-def flooded(port: int, data: bytes, receive_bytes: int = 4096) -> Iterator[Flood]:
+def flooded(
+    port: int, data: bytes, receive_bytes: int = 4096, clients: int = HOSTILE_CLIENTS
+) -> Iterator[Flood]:
     """Have hostile clients send ``data`` meanwhile."""
-    flood = Flood(port, data, receive_bytes)
+    flood = Flood(port, data, receive_bytes, clients)
     try:
         yield flood
     finally:

@@ -235,6 +235,37 @@ def test_reads_are_short_while_clients_share() -> None:
     assert told == [SHARED_READ_BYTES, READ_BYTES]
 
 
+def test_connections_of_one_address_share_with_another_address() -> None:
+    world = World(shared_adds_bytes_max=400)
+    modest, *crowd = world.loads(11)
+    for load in crowd:
+        load.address = "192.0.2.7"
+    world.pressure.received(modest, 150, 1)
+    for load in crowd:
+        world.pressure.received(load, 26, 1)
+    assert held(modest, crowd[-1]) == [False, True]  # It has 150 of 200, and the other 26 of 20.
+
+
+def test_one_read_of_each_connection_of_an_address_brings_few_adds() -> None:
+    clock, limits = Clock(), ServerLimits()
+    pressure = Backpressure(limits, clock, lambda: 0, limited=lambda: None, freed=lambda: None)
+    crowd = [ConnectionLoad(lambda: None, "192.0.2.7") for _ in range(100)]
+    modest = ConnectionLoad(lambda: None, "192.0.2.1")
+    for load in crowd:
+        pressure.begin(load)
+        pressure.received(load, 512, 1)
+    assert pressure.read_bytes_max(crowd[0]) == READ_BYTES
+    pressure.begin(modest)
+    pressure.received(modest, 512, 1)
+    assert len(crowd) * pressure.read_bytes_max(crowd[0]) <= limits.shared_adds_bytes_max
+    assert pressure.read_bytes_max(modest) == READ_BYTES
+    for load in (modest, *crowd):
+        pressure.answered(load, 512, 1)
+    clock.advance(2 * ADDS_LATELY_S)
+    pressure.received(crowd[0], 512, 1)
+    assert pressure.read_bytes_max(crowd[0]) == READ_BYTES
+
+
 def test_reads_get_shorter_with_the_number_of_connections() -> None:
     world = World()
     some = READS_BYTES_MAX // READ_BYTES
