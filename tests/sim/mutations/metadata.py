@@ -30,7 +30,7 @@ _LOST: Final = "tests.bkclient.metadata.test_lost_answers"
 _BATCHES: Final = "tests.bkclient.log.test_batches"
 
 
-def _records_of_before(stack: Stack) -> None:
+def records_of_before(stack: Stack) -> None:
     """Versions of a log's node count whichever transaction created it."""
     usual = incarnations.checked
 
@@ -256,7 +256,7 @@ METADATA_MUTATIONS: Final[dict[str, Mutation]] = {
         "the record of a log is replaced by one that was read before the metadata was lost",
         "log",
         "G3",
-        _records_of_before,
+        records_of_before,
         "tests.bkclient.log.test_log:TestLeading."
         "test_who_lives_through_the_loss_of_the_metadata_does_not_list_over_the_next_writer",
         0,

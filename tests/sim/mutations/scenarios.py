@@ -37,6 +37,7 @@ from bookied.storage.index.index_files import reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from tests.sim.engine.mutation_switch import Mutation, put, switch
+from tests.sim.mutations.metadata import records_of_before
 from wire import digest
 from wire.digest import VerifiedEntries
 from wire.ids import BookieId, LedgerId
@@ -163,6 +164,7 @@ def _log_versions_begin_again(stack: Stack) -> None:
         return await real(self, name, record)
 
     put(stack, TreeLogs, create_log=create_log)
+    records_of_before(stack)  # Or the transaction that created it tells the two apart.
 
 
 def _fences_in_memory_only(stack: Stack) -> None:

@@ -162,7 +162,7 @@ def _unwritten_is_finished(stack: Stack) -> None:
 
 def _damage_denies(stack: Stack) -> None:
     """Locations that are rebuilt from a damaged log count as complete."""
-    put(stack, RebuildDb, _put_into_limbo=lambda _self, _path: None)
+    put(stack, RebuildDb, _put_into_limbo=lambda _self, _path, _ids: None)
 
 
 def _target_is_believed(stack: Stack) -> None:
