@@ -28,7 +28,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.connection.name_lookup import NameLookup
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.zookeeper_reader.reachability import insist_reachable
 from wire.codes import ProtocolVersion
 from wire.digest import Entry

@@ -27,9 +27,10 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.metadata.api import Versioned
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata
 from bkclient.metadata.store_settings import store_options
+from bkclient.metadata.tree.store import MetadataStore
 from wire.codes import DigestType, ProtocolVersion
 from wire.errors import FormatError
 from wire.ids import LedgerId

@@ -17,7 +17,7 @@ import attrs
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.metadata.api import NEW, Versioned, registered_bookies
+from bkclient.metadata.api import NEW, Versioned
 from bkclient.metadata.errors import CookieExistsError, CookieNotFoundError, MetadataAccessError
 from bkclient.quorum.fragments import is_only_copy
 from wire.errors import FormatError
@@ -124,7 +124,7 @@ async def ledgers_that_need_cookies(
 async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
     """Return the ledgers that rely on a bookie; walks over all ledgers."""
     store = client.store
-    alive = await registered_bookies(store)
+    alive = await store.registered_bookies()
     ledgers = 0
     not_closed: list[LedgerId] = []
     only_here: list[LedgerId] = []
@@ -154,7 +154,7 @@ async def reliance_on(client: Client, bookie_id: BookieId) -> Reliance:
 
 async def insist_gone(client: Client, bookies: Collection[BookieId]) -> None:
     """Raise ``IllegalOperationError`` if one of these bookies is registered."""
-    registered = await registered_bookies(client.store)
+    registered = await client.store.registered_bookies()
     running = sorted(registered & frozenset(bookies))
     if running:
         raise IllegalOperationError(f"bookie {', '.join(running)} is running; stop it first")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bkclient.concurrency import for_each
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore, StoredLedger
+from bkclient.metadata.api import StoredLedger
 from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.metadata.tree.store import MetadataStore
 
 READS_AT_ONCE: Final = 100
 """Metadata reads in flight."""
@@ -21,7 +24,7 @@ IDS_AT_ONCE: Final = 500
 """Ledgers whose metadata is in memory."""
 
 
-async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
+async def read_ledgers(store: MetadataStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
     """Read the metadata of ledgers, in the order of ``ids``, without deleted ones."""
     found: dict[LedgerId, StoredLedger] = {}
 
@@ -37,7 +40,7 @@ async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[Stor
     return [found[ledger_id] for ledger_id in ids if ledger_id in found]
 
 
-async def walk(store: LedgerStore) -> AsyncIterator[StoredLedger]:
+async def walk(store: MetadataStore) -> AsyncIterator[StoredLedger]:
     """Yield every ledger with its metadata, ascending."""
     async for ids in store.ledger_ranges():
         async with aclosing(store.read_ledgers(ids)) as found:

@@ -16,9 +16,10 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.errors import ClientError, ReadFailedError, RequestTimeoutError, refusal
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from bkclient.metadata.stored_values import BookieState, BookieStatus, bookie_states
+from bkclient.metadata.tree.store import MetadataStore
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId

@@ -32,8 +32,8 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.metadata.api import BookieRegistry
 from bkclient.metadata.errors import NotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
@@ -101,7 +101,7 @@ class BookiePool:
         self,
         connect: Connect,
         clock: IReactorTime,
-        registry: BookieRegistry,
+        registry: MetadataStore,
         config: ClientConfig,
         *,
         protocol: ProtocolVersion,

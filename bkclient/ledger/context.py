@@ -20,8 +20,8 @@ from bkclient.connection.security.tls_and_sasl_handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.entry_fetcher import EntryFetcher
 from bkclient.ledger.reads.replica_read import LedgerReads
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.ledger_metadata_updates import Updater
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
 from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, Replacement

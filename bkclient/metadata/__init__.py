@@ -1,6 +1,6 @@
 """A cluster's metadata: ``open_metadata`` gives a store for a service URI, ``check_uri`` reads one.
 
-``api`` says what a store can do. The drivers are imported when a URI asks for one.
+``tree.store`` says what a store can do. The drivers are imported when a URI asks for one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import IncorrectParameterError
 
 if TYPE_CHECKING:
-    from bkclient.metadata.api import MetadataStore
+    from bkclient.metadata.tree.store import MetadataStore
 
 __all__ = ["check_uri", "open_metadata"]
 

@@ -25,8 +25,9 @@ from bkclient.errors import (
     NoSuchLedgerError,
     UnexpectedConditionError,
 )
-from bkclient.metadata.api import LedgerStore, Versioned
+from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.tree.store import MetadataStore
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -66,7 +67,7 @@ class LocalMetadata:
 class Updater:
     """What every update needs: the store, and how to wait between conflicts."""
 
-    store: LedgerStore
+    store: MetadataStore
     clock: IReactorTime
     rng: random.Random
 

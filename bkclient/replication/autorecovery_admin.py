@@ -15,14 +15,15 @@ import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.api import HeldLock, registered_bookies
+from bkclient.metadata.api import HeldLock
 from bkclient.metadata.errors import UNREADABLE, NotFoundError
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import DamagedMark, UnderreplicationQueue
+    from bkclient.metadata.api import DamagedMark
+    from bkclient.metadata.tree.store import MetadataStore
 
 T = TypeVar("T")
 
@@ -142,7 +143,7 @@ def decode_pause(note: bytes) -> Pause:
         return Pause(reason=note.decode(errors="replace"))
 
 
-async def end_of_pause(store: UnderreplicationQueue, now_s: float) -> float | None:
+async def end_of_pause(store: MetadataStore, now_s: float) -> float | None:
     """Enable replication if its pause has ended; return the seconds left, ``None`` without an end.
 
     It is enabled, or the note has changed, if 0 is returned.
@@ -220,7 +221,7 @@ async def list_marks(client: Client, damaged: DamagedMark | None = None) -> Asyn
         )
 
 
-async def count_marks(store: UnderreplicationQueue, at_most: int | None = None) -> int:
+async def count_marks(store: MetadataStore, at_most: int | None = None) -> int:
     """Count the marks, those that cannot be read too, until there are ``at_most``."""
     damaged: list[LedgerId] = []
     count = 0
@@ -296,7 +297,7 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
     return RemovedMark(ledger_id, need.is_deleted, need.why, need.lacking)
 
 
-async def _damage(store: UnderreplicationQueue, ledger_id: LedgerId) -> MetadataFormatError | None:
+async def _damage(store: MetadataStore, ledger_id: LedgerId) -> MetadataFormatError | None:
     """Return why a mark cannot be read; ``None`` where it can."""
     try:
         if await store.underreplicated(ledger_id) is None:
@@ -338,7 +339,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     if why and not look_at_open:
         return _MarkReason(why)
     store = client.store
-    available = await registered_bookies(store)
+    available = await store.registered_bookies()
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
     lacks = await checker.check(ledger, available)
     lacking = tuple(sorted({bookie for lack in lacks for bookie in lack.bookies}))
@@ -350,7 +351,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
 async def missing_marks(client: Client) -> list[LedgerId]:
     """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
     store = client.store
-    available = await registered_bookies(store)
+    available = await store.registered_bookies()
     found = []
     async for one in walk(store):
         lost = set() if one.metadata is None else one.metadata.all_bookies() - available

@@ -19,7 +19,7 @@ from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
-from bkclient.metadata.api import DamagedMark, MarkError, registered_bookies
+from bkclient.metadata.api import DamagedMark, MarkError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.replication.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.replication.repair_states import LedgerRepairState, MissingReplicas, repair_states
@@ -185,7 +185,7 @@ async def cancel_decommission(
         MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
     """
     store = client.store
-    available = await registered_bookies(store)
+    available = await store.registered_bookies()
     taken_back: list[LedgerId] = []
     kept: list[LedgerId] = []
     async for ledger_id, mark in store.list_underreplicated(damaged):
@@ -203,7 +203,7 @@ async def remove_marks_of_moved(
     A mark that names other bookies too, that cannot be read or that a worker has, stays.
     """
     store = client.store
-    available = await registered_bookies(store)
+    available = await store.registered_bookies()
     taken_back = []
     for ledger_id in ledger_ids:
         try:

@@ -33,7 +33,6 @@ from bkclient.errors import (
 )
 from bkclient.ledger.handover_state import confirmed_by_handover
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
@@ -193,7 +192,7 @@ async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncI
     does not answer, are left out, because that bookie may have the entries.
     """
     store = client.store
-    in_service = set(await registered_bookies(store))
+    in_service = set(await store.registered_bookies())
     for start in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
         some = ledger_ids[start : start + LEDGERS_AT_ONCE]
         lost, bad, away = list[LedgerId](), list[LedgerId](), set[BookieId]()

@@ -28,7 +28,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkclient.metadata.api import StoredLedger, registered_bookies
+from bkclient.metadata.api import StoredLedger
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, is_lost
 from bkclient.replication.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
 from bkclient.replication.replica_check import LedgerChecker, LedgerView, view_ledger
@@ -381,7 +381,7 @@ class _Recovery:
         if not moves:
             return []
         store = self._client.store
-        available = await registered_bookies(store)
+        available = await store.registered_bookies()
         moved = {
             (move.first, bookie) for move in moves for bookie in set(move.new or ()) - set(move.old)
         }
@@ -403,7 +403,7 @@ class _Recovery:
             end = EntryId(max(last.first_entry_id - 1, -1 if ledger.lac is None else ledger.lac))
             metadata = attrs.evolve(metadata, state=LedgerState.CLOSED, last_entry_id=end, length=0)
         store = self._client.store
-        available = await registered_bookies(store)
+        available = await store.registered_bookies()
         moves = []
         for fragment in fragments_of(metadata, None):
             places = _places(fragment, self._bookies)

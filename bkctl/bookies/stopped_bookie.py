@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bkctl.session.safety_check_names import REGISTERED
@@ -125,7 +124,7 @@ async def _stamp(
 
 async def is_registered(client: Client, bookie_id: BookieId) -> bool:
     """Return whether a bookie is registered, writable or not."""
-    return bookie_id in await registered_bookies(client.store)
+    return bookie_id in await client.store.registered_bookies()
 
 
 def refuse_registered(

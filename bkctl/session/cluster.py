@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkclient.metadata.api import MetadataStore, StoredLedger
+    from bkclient.metadata.api import StoredLedger
     from bkclient.metadata.stored_values import BookieStatus
+    from bkclient.metadata.tree.store import MetadataStore
     from bkctl.environment_and_streams import Host
     from bkctl.global_options import Options
     from bkctl.session.messages import Messages

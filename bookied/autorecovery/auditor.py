@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_ms, wall_s
-from bkclient.metadata.api import NEW, Versioned, Watch, registered_bookies
+from bkclient.metadata.api import NEW, Versioned, Watch
 from bkclient.metadata.errors import UNREADABLE
 from bkclient.replication.autorecovery_admin import CHECK_REQUESTED_MS
 from bkclient.replication.replica_check import LedgerChecker
@@ -246,7 +246,7 @@ class Auditor:
 
     async def _look_at_bookies(self) -> None:
         assert self._lost is not None
-        self._obey(self._lost.seen(await registered_bookies(self._store)))
+        self._obey(self._lost.seen(await self._store.registered_bookies()))
 
     async def _look_at_delay(self) -> None:
         assert self._lost is not None
@@ -294,7 +294,7 @@ class Auditor:
     async def _audit_twice(self) -> None:
         """Audit for a bookie that was just lost; audit again later while a bookie is missing."""
         await self._audit()
-        if await self._store.known_bookies() - await registered_bookies(self._store):
+        if await self._store.known_bookies() - await self._store.registered_bookies():
             self._schedule.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
 
     async def _audit(self) -> None:

@@ -27,7 +27,8 @@ from bkclient.errors import (
     MetadataStoreError,
     NoSuchLedgerError,
 )
-from bkclient.metadata.api import MarkError, MetadataStore, registered_bookies
+from bkclient.metadata.api import MarkError
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.quorum.replica_counts import (
     EntrySet,
     ReplicaCounts,
@@ -119,7 +120,7 @@ async def audit_bookies(
         MetadataStoreError: the store failed; marks remain, and may be written again.
     """
     began_s = seconds()
-    before = await registered_bookies(store)
+    before = await store.registered_bookies()
     sizes: dict[LedgerId, int] = {}
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
     # One copy of each ensemble for all ledgers.
@@ -136,7 +137,7 @@ async def audit_bookies(
     walked_s = seconds()
     await insist_enabled(store)
     # A bookie that registered during the walk is not lost.
-    lost = frozenset[BookieId]().union(*suspects.values()) - await registered_bookies(store)
+    lost = frozenset[BookieId]().union(*suspects.values()) - await store.registered_bookies()
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
     marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
 
@@ -188,7 +189,7 @@ async def check_all_ledgers(
         nonlocal marked
         await insist_enabled(store)
         ledger = await view_ledger(client, ledger_id)
-        lacks = await checker.check(ledger, await registered_bookies(store))
+        lacks = await checker.check(ledger, await store.registered_bookies())
         checked(ledger.metadata)
         missing = sorted({bookie for lack in lacks for bookie in lack.bookies})
         if missing:

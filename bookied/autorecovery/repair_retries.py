@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.metadata.api import BookieRegistry, Watch
+from bkclient.metadata.api import Watch
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.autorecovery.repeated_failure import note_reason
 from bookied.autorecovery.wait_for_work import WakeUp
 from wire.errors import BookKeeperError
@@ -97,7 +98,7 @@ class RepairPauses:
     """
 
     def __init__(
-        self, store: BookieRegistry, clock: IReactorTime, changed: Callable[[], None]
+        self, store: MetadataStore, clock: IReactorTime, changed: Callable[[], None]
     ) -> None:
         self._store, self._clock, self._changed = store, clock, changed
         self._waiting: set[WakeUp] = set()

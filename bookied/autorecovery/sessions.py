@@ -20,7 +20,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.metadata.api import MetadataStore, SessionEvent
+from bkclient.metadata.api import SessionEvent
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.repeated_failure import RepeatedFailure
 from bookied.autorecovery.worker import Worker

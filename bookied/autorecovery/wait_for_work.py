@@ -9,7 +9,7 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.concurrency import wall_s
-from bkclient.metadata.api import UnderreplicationQueue
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.replication.autorecovery_admin import end_of_pause
 
 
@@ -46,7 +46,7 @@ PAUSE_LOOK_S_MAX: Final = 3600.0
 """Seconds after which the end of a pause is read again, because clocks may be set."""
 
 
-async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> None:
+async def until_enabled(store: MetadataStore, clock: IReactorTime) -> None:
     """Return when re-replication is enabled; enable it when an operator's pause is over."""
     if await store.replication_enabled():
         return

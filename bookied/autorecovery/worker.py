@@ -27,8 +27,9 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import ClientClosedError, ClientError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import MetadataStore, Watch, registered_bookies
+from bkclient.metadata.api import Watch
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.placement.policy import Ensemble, spread
 from bkclient.quorum.fragments import (
     LedgerFragment,
@@ -213,7 +214,7 @@ class Worker:
     async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, LedgerView]:
         """Copy missing replicas, then check the complete ledger again."""
         ledger = await view_ledger(self._client, ledger_id)
-        available = await registered_bookies(self._store)
+        available = await self._store.registered_bookies()
         checker = await _checker_of_mark(self._checker, self._store, ledger_id)
         lacks = await checker.check(ledger, available)
         for lack in lacks:
@@ -225,7 +226,7 @@ class Worker:
         moves = [] if lacks else await self._spread(ledger)
         if lacks or moves:
             ledger = await view_ledger(self._client, ledger_id)
-            available = await registered_bookies(self._store)
+            available = await self._store.registered_bookies()
             lacks = await checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
             return RepairOutcome.LOST, ledger
@@ -354,7 +355,7 @@ class Worker:
             return
         ledger_id = before.ledger_id
         ledger = await view_ledger(self._client, ledger_id)
-        available = await registered_bookies(self._store)
+        available = await self._store.registered_bookies()
         if not needs_recovery(ledger.metadata, available):
             # Entries confirmed during the wait may still be on their way to their last bookie.
             ledger = attrs.evolve(ledger, lac=before.lac) if ledger.lac is not None else ledger

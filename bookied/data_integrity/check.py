@@ -28,7 +28,7 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.quorum.fragments import fragments_of
 from bookied.data_integrity.repaired_storages import RepairedStorages
 from bookied.errors import CorruptError
@@ -61,7 +61,7 @@ class IntegrityCheck:
     """The check of one bookie. All methods belong to the reactor's thread."""
 
     _bookie_id: BookieId
-    _ledgers: LedgerStore
+    _ledgers: MetadataStore
     _storage: RepairedStorages
     _peers: OtherBookies
     _clock: IReactorTime

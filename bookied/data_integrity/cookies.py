@@ -11,8 +11,9 @@ from pathlib import Path
 
 import attrs
 
-from bkclient.metadata.api import NEW, CookieStore, Version
+from bkclient.metadata.api import NEW, Version
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import Identity
 from bookied.directories.cookie_check import (
@@ -46,7 +47,7 @@ class IntegrityCookies:
     config: BookieConfig
     identity: Identity
     found: Directories
-    store: CookieStore
+    store: MetadataStore
     instance_id: str | None
     files: Files
     highest_ledger: HighestLedger

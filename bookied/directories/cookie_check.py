@@ -18,8 +18,9 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bkclient.metadata.api import NEW, CookieStore, Versioned
+from bkclient.metadata.api import NEW, Versioned
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.bookie_id import Identity
 from bookied.directories.emptied_directories import forget
@@ -67,7 +68,7 @@ async def check_cookies(
     identity: Identity,
     found: Directories,
     *,
-    store: CookieStore,
+    store: MetadataStore,
     instance_id: str | None,
     files: Files,
     highest_ledger: HighestLedger,
@@ -114,7 +115,7 @@ class _CookieCheck:
     superset: bool
     is_fixed: bool
     found: Directories
-    store: CookieStore
+    store: MetadataStore
     files: Files
     highest_ledger: HighestLedger
 

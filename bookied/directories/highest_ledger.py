@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from bkclient.metadata.api import LedgerStore
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.directories.last_journal_note import NO_LEDGER
 from wire.ids import LedgerId
 
 _ABOVE_ALL: Final = 2**63 - 1
 
 
-async def highest_ledger(store: LedgerStore) -> int:
+async def highest_ledger(store: MetadataStore) -> int:
     """Return the highest ledger id, or ``NO_LEDGER``; asks for at most 64 ranges.
 
     Raises:
@@ -29,7 +29,7 @@ async def highest_ledger(store: LedgerStore) -> int:
     return highest
 
 
-async def _some_above(store: LedgerStore, after: int) -> int | None:
+async def _some_above(store: MetadataStore, after: int) -> int | None:
     """Return the highest id of the first range above ``after``; None if all ids are lower."""
     async for ids in store.ledger_ranges(after=LedgerId(after)):
         if ids:

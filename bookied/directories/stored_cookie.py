@@ -7,11 +7,12 @@ from typing import Any
 
 import attrs
 
-from bkclient.metadata.api import CookieStore, Versioned
+from bkclient.metadata.api import Versioned
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from wire.ids import BookieId
 
-Run = Callable[[Callable[[CookieStore], Awaitable[Any]]], Any]
+Run = Callable[[Callable[[MetadataStore], Awaitable[Any]]], Any]
 """Runs a coroutine function of the store in the store's thread and returns its value; blocks."""
 
 

@@ -19,8 +19,8 @@ from bkclient.config.client import ClientConfig, KeepAlive
 from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.store_settings import store_options
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.config.bookie import BookieConfig
 from bookied.directories.bookie_id import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks

@@ -17,12 +17,13 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.metadata.api import MetadataStore, SessionEvent, Watch
+from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.errors import (
     CookieNotFoundError,
     MetadataUnavailableError,
     RegistrationExistsError,
 )
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.errors import BookieStopError, RegistrationError, SessionLostError, WrongIdentityError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

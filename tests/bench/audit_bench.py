@@ -33,7 +33,8 @@ from typing import Any, Final
 from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.concurrency import for_each
-from bkclient.metadata.api import NEW, MetadataStore
+from bkclient.metadata.api import NEW
+from bkclient.metadata.tree.store import MetadataStore
 from bkctl.commands.local.child_process import ChildProcess
 from bkctl.commands.local.ports import free_port
 from bkctl.commands.local.zookeeper import ZooKeeperProcess

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from bkclient.metadata import open_metadata, zk_paths
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from tests.contract.zk_proxy import ZooKeeperProxy
 from tests.support import reactor

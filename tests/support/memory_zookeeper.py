@@ -31,7 +31,7 @@ from bkclient.metadata.tree.nodes import (
     Stat,
     retry_until_answered,
 )
-from bkclient.metadata.tree.store import TreeMetadata
+from bkclient.metadata.tree.store import MetadataStore
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ class MemoryTree:
         self._journey.lose()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
-        """See ``MetadataStore``."""
+        """See ``Tree``."""
         return self._state.listen(changed)
 
     async def until_connected(self) -> None:
@@ -530,7 +530,7 @@ class MemoryTree:
         return AnswerLostError(f"{self.uri}: {what}")
 
 
-class MemoryMetadata(TreeMetadata):
+class MemoryMetadata(MetadataStore):
     """A store on a ``MemoryZooKeeper``; ``session`` has the switches for what can go wrong."""
 
     def __init__(self, tree: MemoryTree, **rest: Any) -> None:

@@ -107,7 +107,7 @@ class FileClient:
             self._thread.stop()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
-        """See ``MetadataStore``."""
+        """See ``Tree``."""
         return self._state.listen(changed)
 
     async def until_connected(self) -> None:

@@ -32,7 +32,7 @@ _KEPT: Final = frozenset({META, COOKIE, LOG, CURSORS, MARK, LEDGER})
 
 
 class SqliteRaw(TreePart):
-    """Implements ``RawNodes``."""
+    """``TreeRaw`` where a file has a quicker way."""
 
     _tree: SqliteTree
 
@@ -55,7 +55,7 @@ class SqliteRaw(TreePart):
             yield tuple(wanted[start : start + _AT_ONCE])
 
     async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:  # noqa: ARG002
-        """See ``RawNodes``; inner nodes are not rows.
+        """See ``TreeRaw``; inner nodes are not rows.
 
         Raises:
             MetadataStoreError: a file cannot hold this node.

@@ -29,14 +29,14 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     StandingWatch,
 )
-from bkclient.metadata.tree.store import TreeMetadata
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.tree.underreplication.branch import readable_mark
 from wire.ids import LedgerId
 from wire.records.underreplication import UnderreplicatedMark
 
 
-class SqliteMetadata(SqliteAdmin, SqliteRaw, TreeMetadata):
-    """Implements ``MetadataStore``. A session begins with the first thing that needs one."""
+class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
+    """A store on a file. A session begins with the first thing that needs one."""
 
     _tree: SqliteTree
 
@@ -68,7 +68,7 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, TreeMetadata):
         return LedgerId(await self._tree.write(lambda rows, _: rows.sequences.take(LEDGER)))
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """See ``LogStore``; a file gives no version twice, so nothing stays of a removed log."""
+        """See ``TreeLogs``; a file gives no version twice, so nothing stays of a removed log."""
         check_log_name(name)
 
         def remove(rows: Rows, _session_id: int) -> None:

@@ -49,11 +49,20 @@ _WRITTEN_ID: Final = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 class TreeBookies(TreePart):
-    """Implements ``BookieRegistry``."""
+    """The registered bookies. BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient."""
 
     async def register(
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
+        """Announce a bookie for the life of this session.
+
+        Going read-only makes the read-only entry before it removes the writable one; the other
+        way round the same. An entry of another session is waited for, a bit longer than the
+        session time-out, then:
+
+        Raises:
+            RegistrationExistsError: the other session stayed.
+        """
         value = registration_bytes(bookie_id, info)
         if read_only:
             await make_path(self._tree, zk_paths.READ_ONLY)
@@ -91,19 +100,34 @@ class TreeBookies(TreePart):
                 return
 
     async def unregister(self, bookie_id: BookieId) -> None:
+        """Take the bookie's own registrations away (either kind)."""
         for read_only in (False, True):
             await delete_own(self._tree, zk_paths.registration(bookie_id, read_only=read_only))
 
     async def writable_bookies(self) -> frozenset[BookieId]:
+        """Return the bookies that are registered as writable."""
         return await self._bookies_in(zk_paths.AVAILABLE) - {BookieId(zk_paths.READ_ONLY_NAME)}
 
     async def read_only_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``; who is in both lists is on its way, and counts as writable."""
+        """Return the bookies that are registered as read-only.
+
+        A bookie in both lists is on its way from one to the other, and counts as writable.
+        """
         # The read-only list first: a bookie that becomes writable in between is in one of them.
         read_only = await self._bookies_in(zk_paths.READ_ONLY)
         return read_only - await self.writable_bookies()
 
+    async def registered_bookies(self) -> frozenset[BookieId]:
+        """Return the bookies that are registered, writable or read-only.
+
+        The writable ones are read twice: a bookie may go from one list to the other, in either
+        direction.
+        """
+        before = await self.writable_bookies()
+        return before | await self.read_only_bookies() | await self.writable_bookies()
+
     async def known_bookies(self) -> frozenset[BookieId]:
+        """Return every bookie that has a cookie, alive or not."""
         return await self._bookies_in(zk_paths.COOKIES)
 
     async def _bookies_in(self, path: str) -> frozenset[BookieId]:
@@ -115,6 +139,11 @@ class TreeBookies(TreePart):
         return frozenset(valid_bookies(path, names))
 
     async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
+        """Return where a registered bookie listens.
+
+        Raises:
+            NotFoundError: it is not registered.
+        """
         for read_only in (False, True):
             path = zk_paths.registration(bookie_id, read_only=read_only)
             node = await get_if_there(self._tree, path)
@@ -123,6 +152,8 @@ class TreeBookies(TreePart):
         raise NotFoundError(f"bookie {bookie_id} is not registered")
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change of the writable or read-only set."""
+
         async def arm(fired: Fired) -> None:
             await children_or_creation(self._tree, zk_paths.AVAILABLE, fired)
             await children_or_creation(self._tree, zk_paths.READ_ONLY, fired)
@@ -131,14 +162,28 @@ class TreeBookies(TreePart):
 
 
 class TreeCookies(TreePart):
-    """Implements ``CookieStore``. Java removes a cookie's node; hence ``incarnations``."""
+    """The cookies that tie a bookie's directories to the cluster.
+
+    A version is that of the node and, from bit 32 on, the transaction that created the node: Java
+    removes a cookie's node, so the node's own versions begin at 0 again; hence ``incarnations``.
+    Between the look at a node and the write lies one round trip: ZooKeeper has no condition on the
+    transaction.
+    """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
+        """Raise ``CookieNotFoundError`` where there is none."""
         with cookie_errors(bookie_id):
             node = await self._tree.get(zk_paths.cookie(bookie_id))
         return Versioned(node.value, version_of(node.stat))
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
+        """Create (``NEW``) or replace a cookie; return its version.
+
+        Raises:
+            CookieExistsError: ``NEW``, and there is one.
+            CookieNotFoundError: not ``NEW``, and there is none.
+            MetadataVersionError: it has another version.
+        """
         path = zk_paths.cookie(bookie_id)
         if version == NEW:
             check_bookie_id(bookie_id)
@@ -150,6 +195,7 @@ class TreeCookies(TreePart):
             return version_in(created, await self._tree.set(path, cookie, of_node))
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
+        """Raise ``CookieNotFoundError`` or ``MetadataVersionError`` where it cannot be."""
         path = zk_paths.cookie(bookie_id)
         with cookie_errors(bookie_id, version):
             _created, of_node = await checked(self._tree, path, version)

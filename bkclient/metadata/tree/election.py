@@ -31,12 +31,15 @@ RETRY_S: Final = 0.2
 
 
 class TreeElection(TreePart):
-    """Implements ``AuditorElection``: the lowest vote wins, the others watch the one before."""
+    """The election of the auditor: the lowest vote wins, the others watch the one before."""
 
     _vote: str | None = None
 
     async def elect(self, bookie_id: BookieId) -> None:
-        """See ``AuditorElection``; goes on standing through outages and lost sessions."""
+        """Stand for election, also through outages and lost sessions; return once elected.
+
+        Cancelling the Deferred withdraws.
+        """
         value = encode_vote(AuditorVote(bookie_id))
         try:
             while not await self._stand(value):
@@ -107,13 +110,14 @@ class TreeElection(TreePart):
             self._tree.forget(fire)
 
     async def resign(self) -> None:
+        """Withdraw from the election; another candidate can be elected then."""
         self._vote = None
         vote = await self._vote_in_tree()
         if vote is not None:
             await delete_if_there(self._tree, vote)
 
     async def current_auditor(self) -> BookieId | None:
-        """See ``AuditorElection``: whose vote is the lowest."""
+        """Return the elected auditor, whose vote is the lowest; None without one."""
         for vote in await self._votes():
             node = await get_if_there(self._tree, vote)
             if node is not None:

@@ -39,7 +39,7 @@ _SKIPPED_AT_ONCE: Final = 256
 
 
 class TreeLedgerIds(TreePart):
-    """Implements ``LedgerIds``: 31 bits first, then 63."""
+    """New ledger ids: 31 bits first, then 63."""
 
     _short_ids_are_out = False
     _asked_in_session = 0
@@ -48,7 +48,7 @@ class TreeLedgerIds(TreePart):
     _epochs: tuple[int, ...] = ()
 
     async def allocate_ledger_id(self) -> LedgerId:
-        """See ``LedgerIds``.
+        """Return an id that no call has returned before and no ledger has by allocation.
 
         Raises:
             LedgerIdOverflowError: this layout knows 31-bit ids only, and they are used up.
@@ -76,10 +76,14 @@ class TreeLedgerIds(TreePart):
         return not self._tree.session_id or self._tree.session_id != self._asked_in_session
 
     async def skip_ledger_ids(self, last: LedgerId, layout_name: str) -> None:
-        """See ``RawNodes``.
+        """Let ``allocate_ledger_id`` return no id up to ``last`` any more.
 
+        The layout need not be stored yet: until it is, there is no cluster that gives out ids.
         Numbers cannot be set in a tree. A few are used up one by one; for more, long ids begin,
         which is what Java's client does too once the short ones are used up.
+
+        Raises:
+            LedgerIdOverflowError: a tree of this layout would need too many nodes for it.
         """
         layout = zk_paths.LAYOUTS[layout_name]
         if await self._tree.stat(zk_paths.IDGEN_LONG) is None:

@@ -36,9 +36,16 @@ _ROOT: Final = ""
 
 
 class TreeAdmin(TreePart):
-    """Implements ``ClusterAdmin``."""
+    """The tree as a whole."""
 
     async def initialize(self, layout: str | None = None) -> str:
+        """Make a new cluster; return its instance id.
+
+        Without ``layout`` it gets the one the URI names, else the hierarchical one.
+
+        Raises:
+            AlreadyInitializedError: the root exists.
+        """
         name, instance_id = self._layout_to_make(layout), self._new_instance_id()
         nodes = (
             (_ROOT, b""),
@@ -78,7 +85,11 @@ class TreeAdmin(TreePart):
         self._layout_found = zk_paths.LAYOUTS[name]
 
     async def format(self) -> str:
-        """See ``ClusterAdmin``; makes a cluster where there is none."""
+        """Remove all ledgers, marks, locks and cookies; return the new instance id.
+
+        What stays is what Java's metaformat leaves (metadata.md 13.2). Asks no question. It makes
+        a cluster where there is none.
+        """
         if await self._tree.stat(_ROOT) is None:
             return await self.initialize()
         for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
@@ -112,7 +123,10 @@ class TreeAdmin(TreePart):
         return name
 
     async def nuke(self, *, keep_versions: bool = False) -> None:
-        """See ``ClusterAdmin``.
+        """Remove the cluster from the store, root and all (metadata.md 13.3), without a question.
+
+        Nothing there counts as done. With ``keep_versions`` logs that are made again go on with the
+        versions of those before; a file keeps them in any case.
 
         Raises:
             ClusterInUseError: bookies are registered, or the root has nodes that are not ours.
@@ -164,12 +178,21 @@ class TreeAdmin(TreePart):
         self._layout_found = None
 
     async def instance_id(self) -> str | None:
+        """Return the cluster's instance id; None if none is stored.
+
+        Raises:
+            MetadataFormatError: the stored id cannot be read.
+        """
         node = await get_if_there(self._tree, zk_paths.INSTANCE_ID)
         if node is None:
             return None
         return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", node.value)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
+        """Return every stored value by its path below the root (ZooKeeper's form of path).
+
+        Inner nodes are in it, with empty values.
+        """
         found: dict[str, tuple[bytes, Version]] = {}
         level = [_ROOT]
         while level:
@@ -188,9 +211,11 @@ class TreeAdmin(TreePart):
         return [f"{path}/{name}" for name in names]
 
     async def health_check_enabled(self) -> bool:
+        """Return whether clients may quarantine bookies that look unhealthy."""
         return not await exists(self._tree, zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
+        """Raise ``AlreadySetError`` when it is so already."""
         await self._set_switch(
             zk_paths.DISABLE_HEALTH_CHECK, "the bookies' health check", enabled=enabled
         )

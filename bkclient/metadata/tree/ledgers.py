@@ -47,12 +47,23 @@ _FORMAT_WITH_TOKEN: Final = 3
 
 
 class TreeLedgers(TreePart):
-    """Implements ``LedgerStore``."""
+    """Ledger metadata with compare-and-swap. BookKeeper 4.18.0, AbstractZkLedgerManager."""
 
     async def create_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, *, is_allocated: bool = False
     ) -> Version:
-        """See ``LedgerStore``: a retry that finds its own token counts as success."""
+        """Store new metadata; return its version.
+
+        A retried create that finds its own ``creator_token`` counts as success. It is not retried
+        with an id that ``is_allocated``, where another can be had: if nothing is found after an
+        answer was lost, the ledger may have been there, and closed and deleted meanwhile.
+
+        Raises:
+            LedgerExistsError: another client's ledger has this id, or may have had it.
+            IncorrectParameterError: ``LEDGER_ID_REFUSED`` or a negative id.
+            MetadataFormatError: the metadata must not be written as it is.
+            MetadataUnavailableError: outcome unknown.
+        """
         check_new_id(ledger_id)
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
         value, path = encode_for_write(metadata), await self._path_of(ledger_id)
@@ -89,6 +100,12 @@ class TreeLedgers(TreePart):
         return node.stat.version if node.value == value else 0
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        """Return the metadata; ``ctime_ms`` falls back to the store's creation time.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger.
+            MetadataSerializationError: it cannot be read.
+        """
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
         except NoNodeError as error:
@@ -100,6 +117,11 @@ class TreeLedgers(TreePart):
         )
 
     async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
+        """Yield very many ledgers in the order of ``ids``, as many as have come.
+
+        Those that are gone are left out; one that cannot be read says so. Nothing is older than
+        the call. Close it (``aclosing``) unless it is read to its end.
+        """
         path_of, at = (await self._ledger_layout()).path_of, 0
         async with aclosing(self._values([path_of(ledger_id) for ledger_id in ids])) as values:
             async for some in values:
@@ -115,12 +137,26 @@ class TreeLedgers(TreePart):
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
     ) -> Version:
+        """Replace the metadata if it still has ``version``; return the new version.
+
+        Raises:
+            NoSuchLedgerError: there is none (any more).
+            MetadataVersionError: it has another version.
+            MetadataUnavailableError: outcome unknown.
+        """
         value, path = encode_for_write(metadata), await self._path_of(ledger_id)
         with ledger_errors(ledger_id, version):
             return await self._tree.set(path, value, version)
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
-        """See ``LedgerStore``; parents that got empty go as well."""
+        """Remove the metadata, and parents that got empty.
+
+        With the version ``ANY`` a missing ledger is no error.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger, and ``version`` is not ``ANY``.
+            MetadataVersionError: the metadata has another version.
+        """
         path = await self._path_of(ledger_id)
         if version == ANY:
             with contextlib.suppress(NoNodeError):
@@ -145,7 +181,10 @@ class TreeLedgers(TreePart):
     async def ledger_ranges(
         self, *, after: LedgerId | None = None
     ) -> AsyncIterator[tuple[LedgerId, ...]]:
-        """See ``LedgerStore``: a depth-first walk over sorted names."""
+        """Yield ascending ids, at most 10 000 at a time, of all ledgers above ``after``.
+
+        Any error ends the iteration with that error: it is never "no more ledgers".
+        """
         layout = await self._ledger_layout()
         for spelling in layout.spellings:
             async for leaf in self._leaves(spelling, (), -1 if after is None else after):
@@ -182,6 +221,7 @@ class TreeLedgers(TreePart):
         return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change or removal of the metadata."""
         path = await self._path_of(ledger_id)
         return await StandingWatch(
             self._tree, lambda fired: self._tree.stat(path, fired), changed

@@ -41,9 +41,18 @@ _READS_AT_ONCE: Final = 256
 
 
 class TreeLogs(TreePart):
-    """Implements ``LogStore``."""
+    """The records of logs made of ledgers: small values by name, changed by version.
+
+    They are this project's own; Java knows nothing of them.
+    """
 
     async def create_log(self, name: str, record: bytes) -> Version:
+        """Keep the first record of a log; return its version.
+
+        Raises:
+            LogExistsError: a log of this name exists.
+            IncorrectParameterError: no log can be called so.
+        """
         check_log_name(name)
         try:
             made = (await create_with_parents(self._tree, zk_paths.log(name), record)).version
@@ -56,6 +65,7 @@ class TreeLogs(TreePart):
         return made if stat is None else version_in(stat.created, made)
 
     async def read_log(self, name: str) -> Versioned[bytes]:
+        """Raise ``NoSuchLogError`` where there is none."""
         check_log_name(name)
         node = await get_if_there(self._tree, zk_paths.log(name))
         if node is None or node.value == TOMBSTONE:
@@ -63,6 +73,12 @@ class TreeLogs(TreePart):
         return Versioned(node.value, version_of(node.stat))
 
     async def write_log(self, name: str, record: bytes, version: Version) -> Version:
+        """Replace a record that has this version.
+
+        Raises:
+            NoSuchLogError: there is none.
+            MetadataVersionError: it has another version.
+        """
         try:
             created, of_node = await checked(self._tree, zk_paths.log(name), version)
             return version_in(created, await self._tree.set(zk_paths.log(name), record, of_node))
@@ -73,7 +89,10 @@ class TreeLogs(TreePart):
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """See ``LogStore``. Where an answer was lost, a log that is gone by now was removed."""
+        """Raise ``NoSuchLogError`` or ``MetadataVersionError`` where it cannot be removed.
+
+        Where an answer was lost, a log that is gone by now was removed.
+        """
         lost: AnswerLostError | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -96,6 +115,7 @@ class TreeLogs(TreePart):
         raise lost or log_changed(name, version)
 
     async def list_logs(self) -> list[str]:
+        """Return the names of all logs, sorted."""
         names = sorted(await children_if_there(self._tree, zk_paths.LOGS))
         logs: list[str] = []
         for start in range(0, len(names), _READS_AT_ONCE):
@@ -109,6 +129,8 @@ class TreeLogs(TreePart):
         return node is not None and node.value != TOMBSTONE
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change or removal of a record."""
+
         async def arm(fired: Fired) -> None:
             await self._tree.stat(zk_paths.log(name), fired)
 
@@ -157,13 +179,22 @@ def log_changed(name: str, version: Version) -> MetadataVersionError:
 
 
 class TreeCursors(TreePart):
-    """Implements ``CursorStore``."""
+    """How far readers of logs and topics have come: a value for each log or topic.
+
+    They are this project's own; Java knows nothing of them.
+    """
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
+        """Return the value of a log or topic; ``b""`` with the version ``NEW`` if there is none."""
         node = await get_if_there(self._tree, zk_paths.cursors(source))
         return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
 
     async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
+        """Create (``NEW``) or replace the value of a log or topic; return its version.
+
+        Raises:
+            MetadataVersionError: the value has another version.
+        """
         path = zk_paths.cursors(source)
         try:
             if version == NEW:
@@ -173,6 +204,7 @@ class TreeCursors(TreePart):
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:
+        """Return the logs and topics that have a value, sorted."""
         names = await children_if_there(self._tree, zk_paths.CURSORS)
         return sorted(map(zk_paths.source_of_cursors, names))
 

@@ -29,11 +29,19 @@ _AT_ONCE: Final = 256
 
 
 class TreeRaw(TreePart):
-    """Implements ``RawNodes``."""
+    """Every stored value by its path in ZooKeeper's tree: to look at, to copy, to bring back."""
 
     async def nodes(
         self, path: str = _ROOT, *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
+        """Yield a node and what is below it, parents first, some at a time.
+
+        With the root comes what lies beside it. ``depth`` is how many levels below are wanted. It
+        is not one moment: what changes meanwhile may be seen before or after.
+
+        Raises (while iterating):
+            NotFoundError: there is no such node.
+        """
         if not await exists(self._tree, path):
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
         # Logs before ledgers: a log whose last ledger is missing in a backup takes no more entries.
@@ -68,7 +76,10 @@ class TreeRaw(TreePart):
         )
 
     async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
-        """See ``RawNodes``.
+        """Make those of the nodes that are not there, and the root; nothing is replaced.
+
+        Each needs its parent, among them or there. Return the paths of those that are there with
+        another value. A SQLite file keeps their creation times; a tree sets new ones.
 
         Raises:
             IncompatibleLayoutError: the URI asks for another layout than the nodes have.
@@ -119,9 +130,18 @@ def _below(
 
 
 class TreeSiblings(TreePart):
-    """Implements ``SiblingNodes``: what another program keeps beside the cluster's root."""
+    """What another program keeps beside the cluster's root: Pulsar's ``/managed-ledgers``.
+
+    Paths begin with ``/`` and are relative to the parent of the root: Pulsar keeps its own nodes
+    and its ledgers in one tree. Nothing is ever written here.
+    """
 
     async def read_sibling(self, path: str) -> Versioned[bytes]:
+        """Return the value of a node. Each write raises the version by one.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
         try:
             node = await self._tree.get(zk_paths.beside(path))
         except NoNodeError as error:
@@ -130,6 +150,11 @@ class TreeSiblings(TreePart):
         return Versioned(node.value, (node.stat.created << 32) + node.stat.version)
 
     async def sibling_names(self, path: str) -> list[str]:
+        """Return the names of a node's children, sorted.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
         try:
             return sorted(await self._tree.children(zk_paths.beside(path)))
         except NoNodeError as error:

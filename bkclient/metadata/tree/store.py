@@ -19,7 +19,7 @@ from bkclient.metadata.tree.underreplication.queue import TreeQueue
 from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 
 
-class TreeMetadata(
+class MetadataStore(
     TreeLedgers,
     TreeLedgerIds,
     TreeBookies,
@@ -33,11 +33,11 @@ class TreeMetadata(
     TreeQueue,
     TreeElection,
 ):
-    """Implements ``MetadataStore`` over any tree."""
+    """One connection to one cluster's metadata: every part over one tree, and its life."""
 
     @property
     def uri(self) -> str:
-        """Where this store is."""
+        """The service URI, such as ``zk+hierarchical://host:port/ledgers``."""
         return self._tree.uri
 
     @property
@@ -46,7 +46,11 @@ class TreeMetadata(
         return self._tree.session_id
 
     async def connect(self) -> None:
-        """See ``MetadataStore``; makes the list of read-only bookies where only that lacks."""
+        """Connect; make the list of read-only bookies where only that lacks.
+
+        Raises:
+            MetadataUnavailableError: that takes longer than the time-out.
+        """
         await self._tree.connect()
         try:
             await self._restore_read_only_list()
@@ -62,7 +66,9 @@ class TreeMetadata(
                 return  # There is no cluster yet, or another client was faster.
 
     async def close(self) -> None:
+        """End the session: its ephemerals vanish."""
         await self._tree.close()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
+        """Call ``changed`` on the reactor at each session event."""
         return self._tree.on_session(changed)

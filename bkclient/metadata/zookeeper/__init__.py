@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bkclient.concurrency import rate_limit
-from bkclient.metadata.tree.store import TreeMetadata
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.metadata.zk_uri import parse_uri
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def open_zookeeper(
     )
 
 
-class ZooKeeperMetadata(TreeMetadata):
+class ZooKeeperMetadata(MetadataStore):
     """A store on ZooKeeper."""
 
     def __init__(self, tree: KazooTree, **rest: Any) -> None:
-        """See ``TreeMetadata``."""
+        """See ``MetadataStore``."""
         super().__init__(tree, **rest)
         self.session = tree

@@ -144,7 +144,7 @@ class KazooTree:
         self._watches.fire_all()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
-        """See ``MetadataStore``."""
+        """See ``Tree``."""
         return self._session.state.listen(changed)
 
     async def until_connected(self) -> None:

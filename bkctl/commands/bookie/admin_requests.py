@@ -15,7 +15,6 @@ import attrs
 import click
 
 from bkclient.config.declaration import declared
-from bkclient.metadata.api import registered_bookies
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_api import all_settings, masked
 from bkctl.bookies.admin_client import AdminClient
@@ -167,7 +166,7 @@ def _names_setting(session: Session, word: str, address: str | None) -> bool:
     is_setting = bool(keys_like(word, [one.spec.key for one in declared(BookieConfig)]))
     return is_setting and (
         address is not None
-        or word not in session.call(lambda client: registered_bookies(client.store))
+        or word not in session.call(lambda client: client.store.registered_bookies())
     )
 
 
@@ -221,7 +220,7 @@ def _bookies(
     if every and address is not None:
         bookies = [BookieId(address.removeprefix("https://"))]
     elif every:
-        bookies = sorted(session.call(lambda client: registered_bookies(client.store)))
+        bookies = sorted(session.call(lambda client: client.store.registered_bookies()))
         if not bookies:
             raise NothingFoundError("no bookie is registered")
     elif words:

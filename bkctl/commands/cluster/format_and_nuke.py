@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import NotInitializedError
 from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.metadata_contents import MetadataContents, read_contents
@@ -17,6 +16,9 @@ from bkctl.output.views import Column, Kind, field, shown
 from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
+
+if TYPE_CHECKING:
+    from bkclient.metadata.tree.store import MetadataStore
 
 _URI: Final = Column("uri", "The metadata service.")
 

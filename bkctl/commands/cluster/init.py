@@ -10,7 +10,7 @@ from bkctl.output.views import field, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import MetadataStore
+    from bkclient.metadata.tree.store import MetadataStore
     from bkctl.session.session import Session
 
 

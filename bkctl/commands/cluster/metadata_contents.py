@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore, registered_bookies
 from bkclient.metadata.errors import NotInitializedError
 from bkclient.replication.autorecovery_admin import count_marks
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.metadata.tree.store import MetadataStore
 
 _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
 """What Java's init makes before the layout."""
@@ -94,7 +96,7 @@ async def read_contents(store: MetadataStore) -> MetadataContents | None:
         marks=await count_marks(store),
         cookies=tuple(sorted(await store.known_bookies())),
         logs=tuple(await store.list_logs()),
-        registered=tuple(sorted(await registered_bookies(store))),
+        registered=tuple(sorted(await store.registered_bookies())),
     )
 
 

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -16,7 +16,7 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.config.findings import Findings, Severity
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
+from bkclient.metadata.api import DamagedMark, MarkError, Version
 from bkclient.metadata.errors import UNREADABLE, MetadataAccessError
 from bkclient.metadata.stored_values import BookieState
 from bkclient.placement.rack_script import ScriptError
@@ -59,6 +59,9 @@ from bookied.storage.storage_class_check import check_kind
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
+
+if TYPE_CHECKING:
+    from bkclient.metadata.tree.store import MetadataStore
 
 T = TypeVar("T")
 
@@ -294,7 +297,7 @@ async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery_adm
 
 
 async def _count(
-    store: LedgerStore, ledgers: LedgerCensus, tell: Callable[[int], None], unseen: set[LedgerId]
+    store: MetadataStore, ledgers: LedgerCensus, tell: Callable[[int], None], unseen: set[LedgerId]
 ) -> None:
     """Count the ledgers; take those that exist out of ``unseen``."""
     async for ledger in walk(store):

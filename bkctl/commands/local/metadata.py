@@ -23,7 +23,7 @@ from bkctl.errors import ConflictError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from bkclient.metadata.api import MetadataStore
+    from bkclient.metadata.tree.store import MetadataStore
     from wire.ids import BookieId
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkclient.metadata.api import MetadataStore, SessionEvent
+    from bkclient.metadata.api import SessionEvent
+    from bkclient.metadata.tree.store import MetadataStore
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.tree.store import MetadataStore
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -58,7 +58,7 @@ class FenceCheck:
     The waiting callers are adds, which count as requests in flight, so their number is bounded.
     """
 
-    def __init__(self, store: LedgerStore, clock: IReactorTime, *, last: int) -> None:
+    def __init__(self, store: MetadataStore, clock: IReactorTime, *, last: int) -> None:
         """Check ledgers up to ``last``; fences of later ledgers cannot have been lost."""
         self._store, self._clock, self._last = store, clock, last
         self._open: dict[LedgerId, None] = {}

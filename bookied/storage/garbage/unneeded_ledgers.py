@@ -17,8 +17,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import UNREADABLE, CookieNotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.storage.garbage.compaction_rate import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError

@@ -10,7 +10,8 @@ import pytest
 from bkclient.admin import cookies
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError
-from bkclient.metadata.api import NEW, MetadataStore
+from bkclient.metadata.api import NEW
+from bkclient.metadata.tree.store import MetadataStore
 from tests.bkclient.metadata.values import closed, metadata
 from tests.bkclient.worlds import World
 from wire.ids import BookieId, EntryId, LedgerId

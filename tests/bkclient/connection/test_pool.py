@@ -34,7 +34,7 @@ L = LedgerId(4)
 
 
 class Registry:
-    """Knows addresses; implements what the pool needs of ``BookieRegistry``."""
+    """Knows addresses; implements what the pool needs of ``MetadataStore``."""
 
     def __init__(self) -> None:
         self.infos: dict[str, BookieServiceInfo] = {}

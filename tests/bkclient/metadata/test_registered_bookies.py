@@ -6,7 +6,6 @@ import pytest
 from twisted.internet.task import Clock
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import registered_bookies
 from tests.bkclient.metadata.values import B1, run
 from tests.support.memory_zookeeper import Fault, MemoryZooKeeper, TreeOperation
 
@@ -33,4 +32,4 @@ def test_a_bookie_that_changes_lists_is_in_one_of_them(moves_before: int, become
         return Fault.NONE
 
     cluster.faults = move
-    assert run(registered_bookies(store), clock) == {B1}
+    assert run(store.registered_bookies(), clock) == {B1}

@@ -13,7 +13,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.errors import LedgerRecoveryError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.replication.recover_bookies import RecoverReport, recover_bookies
 from bookied.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
 from bookied.config.autorecovery import AutoRecoveryConfig

@@ -8,8 +8,9 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import NEW, MetadataStore, SessionEvent
+from bkclient.metadata.api import NEW, SessionEvent
 from bkclient.metadata.errors import MetadataUnavailableError
+from bkclient.metadata.tree.store import MetadataStore
 from bookied.errors import (
     BookieExitStatus,
     BookieStopError,

@@ -11,7 +11,7 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkctl.cli.root import cli
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from bkclient.admin import operations
 from bkclient.client import Client
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import CookieNotFoundError
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.quorum.distribution import write_set
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.our_bookie import PATIENT_CONFIG, our_bookies

@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.admin.cookies import CookieNeededError, delete_cookies
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.tree.store import MetadataStore
 from bkclient.replication.decommission import decommission
 from bkclient.replication.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
 from bookied.autorecovery.auditor import Auditor

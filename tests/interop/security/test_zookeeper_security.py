@@ -14,9 +14,9 @@ from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
-from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.errors import MetadataAccessError
 from bkclient.metadata.store_settings import store_options
+from bkclient.metadata.tree.store import MetadataStore
 from bkctl.commands.local.java import Java
 from bkctl.commands.local.zookeeper import ZooKeeperProcess
 from tests.interop.peers.java_client import PATIENT

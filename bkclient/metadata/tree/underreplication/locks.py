@@ -49,6 +49,7 @@ class TreeLocks(RepairPart):
         return self._locks
 
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
+        """Lock a ledger that need not be marked; ``False`` when another client holds the lock."""
         await self._prepare_repair()
         return await self._lock(ledger_id, None)
 
@@ -93,10 +94,15 @@ class TreeLocks(RepairPart):
         self._locks.pop(ledger_id, None)
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:
+        """Return the worker that has locked a ledger, as its lock names it; None without a lock."""
         node = await get_if_there(self._tree, zk_paths.lock(ledger_id))
         return None if node is None else decode_lock(node.value).bookie_id
 
     async def repair_locks(self) -> list[HeldLock]:
+        """Return every lock, of whichever session, by ledger; one that is unreadable has no owner.
+
+        There are as many as ledgers under repair, which is few.
+        """
         locks = await self._each(self._read_lock, await self._below(zk_paths.LOCKS))
         return sorted((lock for lock in locks if lock is not None), key=lambda one: one.ledger_id)
 

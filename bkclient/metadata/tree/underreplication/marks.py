@@ -52,7 +52,7 @@ AT_ONCE: Final = 4
 
 
 class ManyMarks:
-    """Marks ledgers as ``UnderreplicationQueue.mark_all_underreplicated`` says."""
+    """Marks ledgers as ``mark_all_underreplicated`` says."""
 
     def __init__(
         self,
@@ -139,6 +139,11 @@ class TreeMarks(RepairPart):
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
     ) -> None:
+        """Create the mark or add ``missing`` to it.
+
+        While a repair is in progress the mark gets a new version in any case: it outlives that
+        repair. Java leaves the mark as it is, and loses it (4.18.0).
+        """
         await self._prepare_repair()
         path = zk_paths.mark(ledger_id)
         while True:
@@ -154,6 +159,10 @@ class TreeMarks(RepairPart):
     async def mark_all_underreplicated(
         self, marks: Sequence[Missing], damaged: DamagedMark
     ) -> None:
+        """Mark very many ledgers, as ``mark_underreplicated`` does each of them.
+
+        ``damaged`` hears of ledgers with a mark that cannot be read: it stays as it is.
+        """
         await self._prepare_repair()
         mark_one = self.mark_underreplicated
         many = ManyMarks(self._tree, self._values, mark_one, self._mark_ms, damaged)
@@ -182,12 +191,18 @@ class TreeMarks(RepairPart):
         return True
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
+        """Return the mark of a ledger; None if the ledger is not marked."""
         value = await self._mark_value(ledger_id)
         return None if value is None else stored_mark(ledger_id, value)
 
     async def list_underreplicated(
         self, damaged: DamagedMark | None = None
     ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+        """Yield all marks, ascending; ``damaged`` hears of those that cannot be read.
+
+        Raises:
+            MetadataFormatError: a mark cannot be read, and no caller was told.
+        """
         level = [zk_paths.MARKS]
         for _ in range(zk_paths.MARK_DEPTH):
             level = [child for some in await self._each(self._below, level) for child in some]

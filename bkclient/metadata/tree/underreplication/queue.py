@@ -24,7 +24,10 @@ WALK_PAUSE_S: Final = 1.0
 
 
 class TreeQueue(TreeMarks, TreeLocks):
-    """Implements ``UnderreplicationQueue`` but for its switches."""
+    """Ledgers that lack replicas, and the bookies that repair them.
+
+    BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
+    """
 
     def __init__(self, tree: Tree, **rest: Any) -> None:
         """See ``TreePart``."""
@@ -32,15 +35,23 @@ class TreeQueue(TreeMarks, TreeLocks):
         self._queue_watches: dict[StandingWatch, None] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:
-        """Lock a ledger by a random descent, so that workers seldom collide; return its id."""
+        """Lock some marked, unlocked ledger and return it; ``None`` when there is none now.
+
+        It is found by a random descent, so that workers seldom collide.
+        """
         await self._prepare_repair()
         return await self._poll_below(zk_paths.MARKS, zk_paths.MARK_DEPTH)
 
     async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
+        """Lock one ledger as polling does; ``False`` when it is not marked, or locked."""
         await self._prepare_repair()
         return await self._try_lock(zk_paths.mark(ledger_id)) is not None
 
     async def mark_replicated(self, ledger_id: LedgerId) -> None:
+        """Delete the mark at the version seen when it was locked, and release the lock.
+
+        A mark that was renewed meanwhile stays.
+        """
         own = self._own_locks().get(ledger_id)
         if own is None:
             return  # Without a lock that is still ours the mark stays.
@@ -73,9 +84,10 @@ class TreeQueue(TreeMarks, TreeLocks):
         return ledger_id
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
-        """Watch all levels of marks but the last, and the locks.
+        """Call ``changed`` when marks or locks may have changed, so that polling is worth it.
 
-        Each time it lists all of them, so it calls ``changed`` at most once in ``WALK_PAUSE_S``.
+        It watches all levels of marks but the last, and the locks. Each time it lists all of them,
+        so it calls ``changed`` at most once in ``WALK_PAUSE_S``.
         """
         walked_s = -WALK_PAUSE_S
 

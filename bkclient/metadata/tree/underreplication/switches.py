@@ -27,15 +27,23 @@ from wire.records.underreplication import encode_check_time
 
 
 class TreeSwitches(RepairPart):
-    """Implements the switch, the delay and the times of checks of ``UnderreplicationQueue``."""
+    """The switch of re-replication, the lost-bookie delay and the times of checks."""
 
     async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
+        """Raise ``AlreadySetError`` when it is so already.
+
+        ``note`` is kept while it is disabled. Java's switch has none, and ignores ours.
+        """
         await self._prepare_repair()
         await self._set_switch(
             zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
         )
 
     async def enable_replication_noted(self, note: bytes) -> bool:
+        """Enable replication if it is disabled with this note; return whether that was so.
+
+        An operator who disabled it with another note a moment ago keeps it disabled.
+        """
         node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
         if node is None or node.value != note:
             return False
@@ -46,41 +54,54 @@ class TreeSwitches(RepairPart):
         return True
 
     async def replication_enabled(self) -> bool:
+        """Return whether autorecovery is switched on."""
         return not await exists(self._tree, zk_paths.REPLICATION_DISABLED)
 
     async def set_replication_note(self, note: bytes) -> None:
+        """Replace the note; raise ``AlreadySetError`` when replication is enabled."""
         try:
             await retry_until_answered(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
         except NoNodeError as error:
             raise AlreadySetError("re-replication is enabled") from error
 
     async def replication_note(self) -> bytes | None:
+        """Return the note that came with disabling it; ``None`` while it is enabled."""
         node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
         return None if node is None else node.value
 
     async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change of the switch."""
         return await self._watch_switch(zk_paths.REPLICATION_DISABLED, changed)
 
     async def lost_bookie_recovery_delay(self) -> int | None:
+        """Return the stored delay in seconds; ``None`` when none is stored."""
         stored = await self.versioned_recovery_delay()
         return None if stored is None else stored.value
 
     async def versioned_recovery_delay(self) -> Versioned[int] | None:
+        """Return the stored delay with its version, which shows that it was written again."""
         node = await get_if_there(self._tree, zk_paths.LOST_BOOKIE_DELAY)
         return None if node is None else Versioned(parse_delay(node.value), node.stat.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
+        """Store the delay in seconds."""
         await self._prepare_repair()
         await self._put_switch(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s), open_to_all=True)
 
     async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each write of the delay, also of the same value."""
         return await self._watch_switch(zk_paths.LOST_BOOKIE_DELAY, changed)
 
     async def check_time(self, check: str) -> int | None:
+        """Return when a check last ended, in ms since 1970; None if it never did.
+
+        ``check`` is all-ledgers, placement or replicas.
+        """
         node = await get_if_there(self._tree, check_path(check))
         return None if node is None else stored_check_time(check, node.value)
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
+        """Store when a check ended, in ms since 1970."""
         path = check_path(check)
         await self._prepare_repair()
         await self._put_switch(path, encode_check_time(time_ms))

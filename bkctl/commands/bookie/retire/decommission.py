@@ -8,7 +8,6 @@ from typing import Any, Final
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import ClientError
-from bkclient.metadata.api import registered_bookies
 from bkclient.metadata.tree.nodes import run_together
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.replication import autorecovery_admin
@@ -233,7 +232,7 @@ async def _only_copies(
     client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> list[Objection]:
     """Return an objection for ledgers without another copy: they would never be moved."""
-    alive = await registered_bookies(client.store)
+    alive = await client.store.registered_bookies()
     only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
     if not only:
         return []

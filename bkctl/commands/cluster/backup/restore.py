@@ -31,7 +31,7 @@ from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_na
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
-    from bkclient.metadata.api import MetadataStore
+    from bkclient.metadata.tree.store import MetadataStore
     from bkctl.output.progress import Progress
     from bkctl.session.session import Session
 

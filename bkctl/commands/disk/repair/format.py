@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
-from bkclient.metadata.api import registered_bookies
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.replication.recover_bookies import ledgers_on_bookies
 from bkctl.bookies.stopped_bookie import (
@@ -311,7 +310,7 @@ async def _stored_ledgers(
     A ledger whose metadata cannot be read counts: its other bookies are unknown.
     """
     store = client.store
-    alive = await registered_bookies(store) - {bookie_id}
+    alive = await store.registered_bookies() - {bookie_id}
     return {
         one.ledger_id: one.metadata is None or is_only_copy(one.metadata, bookie_id, alive)
         for at in range(0, len(ledgers), IDS_AT_ONCE)
