@@ -29,6 +29,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
     Stat,
+    Tree,
     retry_until_answered,
 )
 from bkclient.metadata.tree.store import MetadataStore
@@ -349,8 +350,8 @@ class _Watches:
             self._clock.callLater(0, fired)
 
 
-class MemoryTree:
-    """One session with a ``MemoryZooKeeper``; implements ``Tree``."""
+class MemoryTree(Tree):
+    """One session with a ``MemoryZooKeeper``."""
 
     def __init__(
         self, cluster: MemoryZooKeeper, session_timeout_s: float, clock: IReactorTime

@@ -24,6 +24,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
     Stat,
+    Tree,
 )
 
 _VALUES_AT_ONCE: Final = 200
@@ -37,7 +38,7 @@ _OF_CLUSTER: Final = frozenset({zk_paths.LAYOUT, zk_paths.INSTANCE_ID})
 """What is read to see whether there is a cluster."""
 
 
-class SqliteTree(FileClient):
+class SqliteTree(FileClient, Tree):
     """One session with a file; implements ``Tree``."""
 
     async def create(

@@ -32,11 +32,6 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     NoNodeError,
     StandingWatch,
-    children_or_creation,
-    create_with_parents,
-    delete_own,
-    get_if_there,
-    make_path,
     retry_until_answered,
 )
 from bkclient.metadata.tree.store_part import TreePart
@@ -65,9 +60,9 @@ class TreeBookies(TreePart):
         """
         value = registration_bytes(bookie_id, info)
         if read_only:
-            await make_path(self._tree, zk_paths.READ_ONLY)
+            await self._tree.make_path(zk_paths.READ_ONLY)
         await self._announce(zk_paths.registration(bookie_id, read_only=read_only), value)
-        await delete_own(self._tree, zk_paths.registration(bookie_id, read_only=not read_only))
+        await self._tree.delete_own(zk_paths.registration(bookie_id, read_only=not read_only))
 
     async def _announce(self, path: str, value: bytes) -> None:
         deadline_s = self._clock.seconds() + self._registration_wait_s
@@ -102,7 +97,7 @@ class TreeBookies(TreePart):
     async def unregister(self, bookie_id: BookieId) -> None:
         """Take the bookie's own registrations away (either kind)."""
         for read_only in (False, True):
-            await delete_own(self._tree, zk_paths.registration(bookie_id, read_only=read_only))
+            await self._tree.delete_own(zk_paths.registration(bookie_id, read_only=read_only))
 
     async def writable_bookies(self) -> frozenset[BookieId]:
         """Return the bookies that are registered as writable."""
@@ -146,7 +141,7 @@ class TreeBookies(TreePart):
         """
         for read_only in (False, True):
             path = zk_paths.registration(bookie_id, read_only=read_only)
-            node = await get_if_there(self._tree, path)
+            node = await self._tree.get_if_there(path)
             if node is not None:
                 return decode_registration(bookie_id, node.value)
         raise NotFoundError(f"bookie {bookie_id} is not registered")
@@ -155,8 +150,8 @@ class TreeBookies(TreePart):
         """Call ``changed`` after each change of the writable or read-only set."""
 
         async def arm(fired: Fired) -> None:
-            await children_or_creation(self._tree, zk_paths.AVAILABLE, fired)
-            await children_or_creation(self._tree, zk_paths.READ_ONLY, fired)
+            await self._tree.children_or_creation(zk_paths.AVAILABLE, fired)
+            await self._tree.children_or_creation(zk_paths.READ_ONLY, fired)
 
         return await StandingWatch(self._tree, arm, changed).start()
 
@@ -188,7 +183,7 @@ class TreeCookies(TreePart):
         if version == NEW:
             check_bookie_id(bookie_id)
             with cookie_errors(bookie_id):
-                await create_with_parents(self._tree, path, cookie)
+                await self._tree.create_with_parents(path, cookie)
             return (await self.read_cookie(bookie_id)).version
         with cookie_errors(bookie_id, version):
             created, of_node = await checked(self._tree, path, version)

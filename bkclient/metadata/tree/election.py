@@ -11,16 +11,7 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.errors import MetadataUnavailableError
-from bkclient.metadata.tree.nodes import (
-    NoNodeError,
-    children_if_there,
-    create_with_parents,
-    delete_if_there,
-    get_if_there,
-    is_own,
-    make_path,
-    retry_until_answered,
-)
+from bkclient.metadata.tree.nodes import NoNodeError, retry_until_answered
 from bkclient.metadata.tree.store_part import TreePart
 from wire.ids import BookieId
 from wire.records.underreplication import AuditorVote, decode_vote, encode_vote
@@ -54,7 +45,7 @@ class TreeElection(TreePart):
     async def _stand(self, value: bytes) -> bool:
         """Vote, and return whether that won; if not, return when it is worth another look."""
         try:
-            await make_path(self._tree, zk_paths.ELECTION)
+            await self._tree.make_path(zk_paths.ELECTION)
             vote = await self._own_vote(value)
             before = [v for v in await self._votes() if _rank(v) < _rank(vote)]
             if before:
@@ -62,7 +53,7 @@ class TreeElection(TreePart):
                 return False
             await retry_until_answered(lambda: self._tree.set(zk_paths.ELECTION, value))
             # Won only if the vote outlived all that: the session may have ended under us.
-            return await is_own(self._tree, vote)
+            return await self._tree.is_own(vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
             # It may be connected and still fail: pause before each try.
@@ -70,13 +61,13 @@ class TreeElection(TreePart):
             return False
 
     async def _own_vote(self, value: bytes) -> str:
-        if self._vote is not None and await is_own(self._tree, self._vote):
+        if self._vote is not None and await self._tree.is_own(self._vote):
             return self._vote
         vote = await self._vote_in_tree()
         if vote is None:
             prefix = f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}"
-            made = await create_with_parents(
-                self._tree, prefix, value, ephemeral=True, sequence=True
+            made = await self._tree.create_with_parents(
+                prefix, value, ephemeral=True, sequence=True
             )
             vote = made.path
         self._vote = vote
@@ -85,13 +76,13 @@ class TreeElection(TreePart):
     async def _vote_in_tree(self) -> str | None:
         """Return a vote of this session, also of a request whose answer was lost or is to come."""
         for vote in await self._votes():
-            if await is_own(self._tree, vote):
+            if await self._tree.is_own(vote):
                 return vote
         return None
 
     async def _votes(self) -> list[str]:
         """Return the paths of all votes, the winner's first."""
-        names = await children_if_there(self._tree, zk_paths.ELECTION)
+        names = await self._tree.children_if_there(zk_paths.ELECTION)
         votes = (name for name in names if zk_paths.is_numbered(name, zk_paths.VOTE_PREFIX))
         return sorted((f"{zk_paths.ELECTION}/{name}" for name in votes), key=_rank)
 
@@ -114,12 +105,12 @@ class TreeElection(TreePart):
         self._vote = None
         vote = await self._vote_in_tree()
         if vote is not None:
-            await delete_if_there(self._tree, vote)
+            await self._tree.delete_if_there(vote)
 
     async def current_auditor(self) -> BookieId | None:
         """Return the elected auditor, whose vote is the lowest; None without one."""
         for vote in await self._votes():
-            node = await get_if_there(self._tree, vote)
+            node = await self._tree.get_if_there(vote)
             if node is not None:
                 return decode_vote(node.value).bookie_id
         return None

@@ -17,7 +17,6 @@ from bkclient.metadata.tree.nodes import (
     Made,
     NodeExistsError,
     NoNodeError,
-    create_with_parents,
     retry_until_answered,
     run_together,
 )
@@ -115,7 +114,7 @@ class TreeLedgerIds(TreePart):
         path = f"{parent}/{ID_PREFIX}"
         return self._number_of(
             await retry_until_answered(
-                lambda: create_with_parents(self._tree, path, ephemeral=True, sequence=True)
+                lambda: self._tree.create_with_parents(path, ephemeral=True, sequence=True)
             )
         )
 

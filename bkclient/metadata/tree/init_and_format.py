@@ -21,11 +21,6 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    children_if_there,
-    delete_all_below,
-    delete_if_there,
-    exists,
-    get_if_there,
     retry_until_answered,
     run_together,
 )
@@ -95,13 +90,13 @@ class TreeAdmin(TreePart):
         for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
             await self._make(path)
         name = await self._remove_ledgers()
-        await delete_if_there(self._tree, zk_paths.LAYOUT)
+        await self._tree.delete_if_there(zk_paths.LAYOUT)
         await self._write_layout(name)
         for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
-            await delete_all_below(self._tree, path)
+            await self._tree.delete_all_below(path)
         await remove_all_logs(self._tree)
-        await delete_all_below(self._tree, zk_paths.CURSORS)
-        await delete_if_there(self._tree, zk_paths.INSTANCE_ID)
+        await self._tree.delete_all_below(zk_paths.CURSORS)
+        await self._tree.delete_if_there(zk_paths.INSTANCE_ID)
         instance_id = self._new_instance_id()
         await self._make(zk_paths.INSTANCE_ID, instance_id.encode())
         return instance_id
@@ -119,7 +114,7 @@ class TreeAdmin(TreePart):
         layout = zk_paths.LAYOUTS[name]
         for child in await self._tree.children(_ROOT):
             if layout.is_ledger_parent(child) or zk_paths.is_id_node(child):
-                await delete_all_below(self._tree, f"/{child}")
+                await self._tree.delete_all_below(f"/{child}")
         return name
 
     async def nuke(self, *, keep_versions: bool = False) -> None:
@@ -154,13 +149,13 @@ class TreeAdmin(TreePart):
         if keep_versions:
             await remove_all_logs(self._tree)
         else:
-            await delete_all_below(self._tree, zk_paths.LOGS)
-        await delete_all_below(self._tree, zk_paths.CURSORS)
+            await self._tree.delete_all_below(zk_paths.LOGS)
+        await self._tree.delete_all_below(zk_paths.CURSORS)
         await self._remove_root(children)
 
     async def _check_unused(self) -> None:
         for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
-            names = {*await children_if_there(self._tree, path)} - {zk_paths.READ_ONLY_NAME}
+            names = {*await self._tree.children_if_there(path)} - {zk_paths.READ_ONLY_NAME}
             if names:
                 raise ClusterInUseError(
                     f"{self._tree.uri}: bookies are registered: {', '.join(sorted(names)[:5])}"
@@ -168,9 +163,9 @@ class TreeAdmin(TreePart):
 
     async def _remove_root(self, children: list[str]) -> None:
         for name in children:
-            await delete_all_below(self._tree, f"/{name}")
+            await self._tree.delete_all_below(f"/{name}")
         try:
-            await delete_if_there(self._tree, _ROOT)
+            await self._tree.delete_if_there(_ROOT)
         except NotEmptyError as error:
             raise ClusterInUseError(
                 f"{self._tree.uri}: something was written while the cluster was removed"
@@ -183,7 +178,7 @@ class TreeAdmin(TreePart):
         Raises:
             MetadataFormatError: the stored id cannot be read.
         """
-        node = await get_if_there(self._tree, zk_paths.INSTANCE_ID)
+        node = await self._tree.get_if_there(zk_paths.INSTANCE_ID)
         if node is None:
             return None
         return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", node.value)
@@ -212,7 +207,7 @@ class TreeAdmin(TreePart):
 
     async def health_check_enabled(self) -> bool:
         """Return whether clients may quarantine bookies that look unhealthy."""
-        return not await exists(self._tree, zk_paths.DISABLE_HEALTH_CHECK)
+        return not await self._tree.exists(zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
         """Raise ``AlreadySetError`` when it is so already."""

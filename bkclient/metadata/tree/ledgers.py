@@ -28,7 +28,6 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     NotEmptyError,
     StandingWatch,
-    create_with_parents,
     retry_until_answered,
 )
 from bkclient.metadata.tree.store_part import TreePart
@@ -69,7 +68,7 @@ class TreeLedgers(TreePart):
         value, path = encode_for_write(metadata), await self._path_of(ledger_id)
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return (await create_with_parents(self._tree, path, value)).version
+                return (await self._tree.create_with_parents(path, value)).version
             except AnswerLostError as error:
                 if attempt + 1 == ATTEMPTS_MAX:
                     raise

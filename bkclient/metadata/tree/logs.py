@@ -25,9 +25,6 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     StandingWatch,
     Tree,
-    children_if_there,
-    create_with_parents,
-    get_if_there,
     run_together,
 )
 from bkclient.metadata.tree.store_part import TreePart
@@ -55,7 +52,7 @@ class TreeLogs(TreePart):
         """
         check_log_name(name)
         try:
-            made = (await create_with_parents(self._tree, zk_paths.log(name), record)).version
+            made = (await self._tree.create_with_parents(zk_paths.log(name), record)).version
         except NodeExistsError as error:
             version = await replace_tombstone(self._tree, zk_paths.log(name), record)
             if version is None:
@@ -67,7 +64,7 @@ class TreeLogs(TreePart):
     async def read_log(self, name: str) -> Versioned[bytes]:
         """Raise ``NoSuchLogError`` where there is none."""
         check_log_name(name)
-        node = await get_if_there(self._tree, zk_paths.log(name))
+        node = await self._tree.get_if_there(zk_paths.log(name))
         if node is None or node.value == TOMBSTONE:
             raise no_log(name)
         return Versioned(node.value, version_of(node.stat))
@@ -116,7 +113,7 @@ class TreeLogs(TreePart):
 
     async def list_logs(self) -> list[str]:
         """Return the names of all logs, sorted."""
-        names = sorted(await children_if_there(self._tree, zk_paths.LOGS))
+        names = sorted(await self._tree.children_if_there(zk_paths.LOGS))
         logs: list[str] = []
         for start in range(0, len(names), _READS_AT_ONCE):
             some = names[start : start + _READS_AT_ONCE]
@@ -125,7 +122,7 @@ class TreeLogs(TreePart):
         return logs
 
     async def _is_log(self, name: str) -> bool:
-        node = await get_if_there(self._tree, zk_paths.log(name))
+        node = await self._tree.get_if_there(zk_paths.log(name))
         return node is not None and node.value != TOMBSTONE
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
@@ -150,7 +147,7 @@ async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | N
 
 async def remove_all_logs(tree: Tree) -> None:
     """Leave no log, but the versions that logs of these names go on with."""
-    for name in await children_if_there(tree, zk_paths.LOGS):
+    for name in await tree.children_if_there(zk_paths.LOGS):
         await tree.set(zk_paths.log(name), TOMBSTONE)
 
 
@@ -186,7 +183,7 @@ class TreeCursors(TreePart):
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
         """Return the value of a log or topic; ``b""`` with the version ``NEW`` if there is none."""
-        node = await get_if_there(self._tree, zk_paths.cursors(source))
+        node = await self._tree.get_if_there(zk_paths.cursors(source))
         return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
 
     async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
@@ -198,14 +195,14 @@ class TreeCursors(TreePart):
         path = zk_paths.cursors(source)
         try:
             if version == NEW:
-                return (await create_with_parents(self._tree, path, value)).version
+                return (await self._tree.create_with_parents(path, value)).version
             return await self._tree.set(path, value, version)
         except (NodeExistsError, NoNodeError, NodeVersionError) as error:
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:
         """Return the logs and topics that have a value, sorted."""
-        names = await children_if_there(self._tree, zk_paths.CURSORS)
+        names = await self._tree.children_if_there(zk_paths.CURSORS)
         return sorted(map(zk_paths.source_of_cursors, names))
 
 

@@ -1,4 +1,4 @@
-"""What the store needs of a tree of versioned nodes, and small steps on top of it.
+"""A tree of versioned nodes, as the store needs it.
 
 ZooKeeper's model: a node has a value, a version, children, perhaps an owner (the session it
 vanishes with); watches fire once. Paths are relative to the cluster's root, which is ``""``.
@@ -195,6 +195,121 @@ class Tree(Protocol):
         """Do not call this watch any more."""
         ...
 
+    async def create_with_parents(
+        self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> Made:
+        """Make a node and what is missing above it, but never the root.
+
+        Loops, since another client may prune an empty parent before the node is in it (metadata.md
+        H6).
+
+        Raises:
+            NodeExistsError: the node exists.
+            NotInitializedError: there is no root.
+        """
+        while True:
+            try:
+                return await self.create(path, value, ephemeral=ephemeral, sequence=sequence)
+            except NoNodeError:
+                await self.make_path(zk_paths.parent(path))
+
+    async def make_path(self, path: str) -> None:
+        """Make an empty node and what is missing above it, where they do not exist.
+
+        Raises:
+            NotInitializedError: there is no root.
+        """
+        if not path:
+            raise NotInitializedError(f"{self.uri}: there is no cluster here")
+        try:
+            await retry_until_answered(lambda: self.create_with_parents(path))
+        except NodeExistsError:
+            return
+
+    async def get_if_there(self, path: str) -> Node | None:
+        """Return a node; ``None`` where there is none."""
+        try:
+            return await self.get(path)
+        except NoNodeError:
+            return None
+
+    async def exists(self, path: str) -> bool:
+        """Return whether a node exists, even if nothing of it may be read."""
+        try:
+            return await self.stat(path) is not None
+        except MetadataAccessError:
+            return True
+
+    async def is_own(self, path: str) -> bool:
+        """Return whether a node is there and belongs to the tree's session."""
+        stat = await self.stat(path)
+        return stat is not None and stat.owner == self.session_id
+
+    async def delete_own(self, path: str) -> None:
+        """Delete a node that belongs to the tree's session; what another session made stays.
+
+        Where an answer is lost, the session may have ended, and another may have made the node
+        anew.
+        """
+
+        async def look_and_delete() -> None:
+            if await self.is_own(path):
+                await self.delete(path)
+
+        try:
+            await retry_until_answered(look_and_delete)
+        except NoNodeError:
+            return
+
+    async def children_if_there(
+        self, path: str, fired: Fired | None = None, *, fresh: bool = False
+    ) -> list[str]:
+        """Return the names of a node's children; none where there is no node."""
+        try:
+            return await self.children(path, fired, fresh=fresh)
+        except NoNodeError:
+            return []
+
+    async def delete_if_there(self, path: str) -> bool:
+        """Delete a node, whatever its version; return whether there was one."""
+        try:
+            await retry_until_answered(lambda: self.delete(path))
+        except NoNodeError:
+            return False
+        return True
+
+    async def delete_all_below(self, path: str) -> None:
+        """Delete a node and everything below it, also what appears meanwhile."""
+        while True:
+            try:
+                names = await self.children(path)
+                for start in range(0, len(names), _DELETES_AT_ONCE):
+                    some = names[start : start + _DELETES_AT_ONCE]
+                    await run_together(self.delete_leaf_or_all(f"{path}/{name}") for name in some)
+                await retry_until_answered(lambda: self.delete(path))
+            except NoNodeError:
+                return
+            except NotEmptyError:
+                continue
+            else:
+                return
+
+    async def delete_leaf_or_all(self, path: str) -> None:
+        """Delete a node: the shorter way first, since most have no children."""
+        try:
+            await self.delete_if_there(path)
+        except NotEmptyError:
+            await self.delete_all_below(path)
+
+    async def children_or_creation(self, path: str, fired: Fired) -> list[str]:
+        """Return the children and watch them; where there is no node, watch for it to appear."""
+        while True:
+            try:
+                return await self.children(path, fired)
+            except NoNodeError:
+                if await self.stat(path, fired) is None:
+                    return []
+
 
 async def retry_until_answered(
     operation: Callable[[], Awaitable[T]], *, is_too_late: Callable[[], bool] = lambda: False
@@ -207,120 +322,6 @@ async def retry_until_answered(
             if is_too_late():
                 raise
     return await operation()
-
-
-async def create_with_parents(
-    tree: Tree, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
-) -> Made:
-    """Make a node and what is missing above it, but never the root.
-
-    Loops, since another client may prune an empty parent before the node is in it (metadata.md H6).
-
-    Raises:
-        NodeExistsError: the node exists.
-        NotInitializedError: there is no root.
-    """
-    while True:
-        try:
-            return await tree.create(path, value, ephemeral=ephemeral, sequence=sequence)
-        except NoNodeError:
-            await make_path(tree, zk_paths.parent(path))
-
-
-async def make_path(tree: Tree, path: str) -> None:
-    """Make an empty node and what is missing above it, where they do not exist.
-
-    Raises:
-        NotInitializedError: there is no root.
-    """
-    if not path:
-        raise NotInitializedError(f"{tree.uri}: there is no cluster here")
-    try:
-        await retry_until_answered(lambda: create_with_parents(tree, path))
-    except NodeExistsError:
-        return
-
-
-async def get_if_there(tree: Tree, path: str) -> Node | None:
-    """Return a node; ``None`` where there is none."""
-    try:
-        return await tree.get(path)
-    except NoNodeError:
-        return None
-
-
-async def exists(tree: Tree, path: str) -> bool:
-    """Return whether a node exists, even if nothing of it may be read."""
-    try:
-        return await tree.stat(path) is not None
-    except MetadataAccessError:
-        return True
-
-
-async def is_own(tree: Tree, path: str) -> bool:
-    """Return whether a node is there and belongs to the tree's session."""
-    stat = await tree.stat(path)
-    return stat is not None and stat.owner == tree.session_id
-
-
-async def delete_own(tree: Tree, path: str) -> None:
-    """Delete a node that belongs to the tree's session; what another session made stays.
-
-    Where an answer is lost, the session may have ended, and another may have made the node anew.
-    """
-
-    async def look_and_delete() -> None:
-        if await is_own(tree, path):
-            await tree.delete(path)
-
-    try:
-        await retry_until_answered(look_and_delete)
-    except NoNodeError:
-        return
-
-
-async def children_if_there(
-    tree: Tree, path: str, fired: Fired | None = None, *, fresh: bool = False
-) -> list[str]:
-    """Return the names of a node's children; none where there is no node."""
-    try:
-        return await tree.children(path, fired, fresh=fresh)
-    except NoNodeError:
-        return []
-
-
-async def delete_if_there(tree: Tree, path: str) -> bool:
-    """Delete a node, whatever its version; return whether there was one."""
-    try:
-        await retry_until_answered(lambda: tree.delete(path))
-    except NoNodeError:
-        return False
-    return True
-
-
-async def delete_all_below(tree: Tree, path: str) -> None:
-    """Delete a node and everything below it, also what appears meanwhile."""
-    while True:
-        try:
-            names = await tree.children(path)
-            for start in range(0, len(names), _DELETES_AT_ONCE):
-                some = names[start : start + _DELETES_AT_ONCE]
-                await run_together(delete_leaf_or_all(tree, f"{path}/{name}") for name in some)
-            await retry_until_answered(lambda: tree.delete(path))
-        except NoNodeError:
-            return
-        except NotEmptyError:
-            continue
-        else:
-            return
-
-
-async def delete_leaf_or_all(tree: Tree, path: str) -> None:
-    """Delete a node: the shorter way first, since most have no children."""
-    try:
-        await delete_if_there(tree, path)
-    except NotEmptyError:
-        await delete_all_below(tree, path)
 
 
 async def run_together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
@@ -394,13 +395,3 @@ class StandingWatch:
                 return
             else:
                 return
-
-
-async def children_or_creation(tree: Tree, path: str, fired: Fired) -> list[str]:
-    """Return the children and watch them; where there is no node, watch for it to appear."""
-    while True:
-        try:
-            return await tree.children(path, fired)
-        except NoNodeError:
-            if await tree.stat(path, fired) is None:
-                return []

@@ -17,8 +17,6 @@ from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
-    create_with_parents,
-    exists,
     retry_until_answered,
     run_together,
 )
@@ -42,7 +40,7 @@ class TreeRaw(TreePart):
         Raises (while iterating):
             NotFoundError: there is no such node.
         """
-        if not await exists(self._tree, path):
+        if not await self._tree.exists(path):
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
         # Logs before ledgers: a log whose last ledger is missing in a backup takes no more entries.
         for top in (*zk_paths.BESIDE_ROOT, _ROOT) if path == _ROOT else (path,):
@@ -108,7 +106,7 @@ class TreeRaw(TreePart):
         """Make a node; return whether it has this value now."""
         try:
             await retry_until_answered(
-                lambda: create_with_parents(self._tree, node.path, node.value)
+                lambda: self._tree.create_with_parents(node.path, node.value)
             )
         except NodeExistsError:
             if zk_paths.parent(node.path) == zk_paths.LOGS:

@@ -20,8 +20,6 @@ from bkclient.metadata.tree.nodes import (
     NodeValue,
     NoNodeError,
     Tree,
-    exists,
-    get_if_there,
     run_together,
 )
 from bkclient.metadata.zk_paths import LedgerLayout
@@ -85,12 +83,12 @@ class TreePart:
         return found
 
     async def _stored_layout(self) -> LayoutInfo | None:
-        node = await get_if_there(self._tree, zk_paths.LAYOUT)
+        node = await self._tree.get_if_there(zk_paths.LAYOUT)
         return None if node is None else known_layout(node.value)
 
     async def _insist_cluster(self) -> None:
         """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
-        if not await exists(self._tree, zk_paths.LAYOUT):
+        if not await self._tree.exists(zk_paths.LAYOUT):
             layout_in_force(self._tree.uri, None, None)
 
     async def _set_switch(self, path: str, what: str, *, enabled: bool, note: bytes = b"") -> None:
@@ -123,7 +121,7 @@ class TreePart:
 
     async def _value(self, path: str) -> FoundValue:
         try:
-            node = await get_if_there(self._tree, path)
+            node = await self._tree.get_if_there(path)
         except MetadataAccessError as error:
             return error
         return (

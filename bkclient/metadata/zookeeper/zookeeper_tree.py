@@ -18,6 +18,7 @@ from bkclient.metadata.tree.nodes import (
     Node,
     NodeExistsError,
     Stat,
+    Tree,
     retry_until_answered,
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
@@ -103,7 +104,7 @@ class PathWatchers:
         self._called(self)
 
 
-class KazooTree:
+class KazooTree(Tree):
     """One session with ZooKeeper; implements ``Tree``."""
 
     def __init__(self, uri: ZooKeeperUri, *, secure: bool = False, **session: Any) -> None:

@@ -10,7 +10,6 @@ from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import StoredNode
 from bkclient.metadata.errors import IncompatibleLayoutError
-from bkclient.metadata.tree.nodes import create_with_parents
 from tests.support.memory_zookeeper import MemoryMetadata, MemoryZooKeeper, TreeOperation
 from wire.ids import LedgerId
 
@@ -67,7 +66,7 @@ def test_a_walk_finds_each_ledger_that_a_log_lists_although_the_log_grows(layout
         version, ledgers = await store.create_log("events", b"0"), 0
         async for some in store.nodes():
             found.extend(some)
-            await create_with_parents(store._tree, layout_found.path_of(LedgerId(ledgers)))
+            await store._tree.create_with_parents(layout_found.path_of(LedgerId(ledgers)))
             ledgers += 1
             version = await store.write_log("events", b"%d" % ledgers, version)
 

@@ -11,14 +11,7 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark
 from bkclient.metadata.errors import IncompatibleLayoutError, MetadataAccessError
-from bkclient.metadata.tree.nodes import (
-    Fired,
-    NodeExistsError,
-    children_if_there,
-    make_path,
-    retry_until_answered,
-    run_together,
-)
+from bkclient.metadata.tree.nodes import Fired, NodeExistsError, retry_until_answered, run_together
 from bkclient.metadata.tree.store_part import TreePart
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
@@ -53,7 +46,7 @@ class RepairPart(TreePart):
         """
         if self._is_prepared:
             return
-        await make_path(self._tree, zk_paths.UNDERREPLICATION)
+        await self._tree.make_path(zk_paths.UNDERREPLICATION)
         try:
             await retry_until_answered(
                 lambda: self._tree.create(
@@ -63,7 +56,7 @@ class RepairPart(TreePart):
         except NodeExistsError:
             await self._check_repair_layout()
         for path in (zk_paths.MARKS, zk_paths.LOCKS):
-            await make_path(self._tree, path)
+            await self._tree.make_path(path)
         self._is_prepared = True
 
     async def _check_repair_layout(self) -> None:
@@ -88,7 +81,7 @@ class RepairPart(TreePart):
 
     async def _below(self, path: str, fired: Fired | None = None) -> list[str]:
         """Return the paths one level below, sorted; empty where the node is missing."""
-        names = await children_if_there(self._tree, path, fired)
+        names = await self._tree.children_if_there(path, fired)
         return sorted(f"{path}/{name}" for name in names)
 
 

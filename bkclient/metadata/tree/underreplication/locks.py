@@ -9,17 +9,7 @@ import attrs
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import HeldLock
 from bkclient.metadata.errors import MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.tree.nodes import (
-    ATTEMPTS_MAX,
-    AnswerLostError,
-    NodeExistsError,
-    Stat,
-    Tree,
-    create_with_parents,
-    delete_own,
-    get_if_there,
-    is_own,
-)
+from bkclient.metadata.tree.nodes import ATTEMPTS_MAX, AnswerLostError, NodeExistsError, Stat, Tree
 from bkclient.metadata.tree.underreplication.branch import RepairPart, name_in_lock
 from wire.ids import LedgerId
 from wire.records.underreplication import LockData, decode_lock, encode_lock
@@ -68,13 +58,13 @@ class TreeLocks(RepairPart):
         for _ in range(ATTEMPTS_MAX):
             session_id = self._tree.session_id
             try:
-                await create_with_parents(self._tree, path, value, ephemeral=True)
+                await self._tree.create_with_parents(path, value, ephemeral=True)
             except AnswerLostError:
                 continue
             except NodeExistsError:
                 # It may be one we made, just now or in an outage, whose answer was lost. No other
                 # session deletes it while this one lives.
-                if not await is_own(self._tree, path):
+                if not await self._tree.is_own(path):
                     return False
             if session_id != self._tree.session_id:
                 continue
@@ -84,18 +74,18 @@ class TreeLocks(RepairPart):
 
     async def _still_has_lock(self, ledger_id: LedgerId) -> bool:
         """Return whether the lock in the tree is this session's."""
-        return await is_own(self._tree, zk_paths.lock(ledger_id))
+        return await self._tree.is_own(zk_paths.lock(ledger_id))
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
         """Delete this session's lock, even one whose creation it has not heard of."""
         if ledger_id in self._locking:
             return
-        await delete_own(self._tree, zk_paths.lock(ledger_id))
+        await self._tree.delete_own(zk_paths.lock(ledger_id))
         self._locks.pop(ledger_id, None)
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:
         """Return the worker that has locked a ledger, as its lock names it; None without a lock."""
-        node = await get_if_there(self._tree, zk_paths.lock(ledger_id))
+        node = await self._tree.get_if_there(zk_paths.lock(ledger_id))
         return None if node is None else decode_lock(node.value).bookie_id
 
     async def repair_locks(self) -> list[HeldLock]:
@@ -111,7 +101,7 @@ class TreeLocks(RepairPart):
         if ledger_id is None:
             return None
         try:
-            node = await get_if_there(self._tree, path)
+            node = await self._tree.get_if_there(path)
         except MetadataAccessError:
             return HeldLock(ledger_id, "", None)
         if node is None:

@@ -23,11 +23,6 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
     Stat,
     Tree,
-    children_if_there,
-    create_with_parents,
-    delete_if_there,
-    get_if_there,
-    make_path,
     retry_until_answered,
     run_together,
 )
@@ -77,7 +72,7 @@ class ManyMarks:
     async def _look(self, marks: Sequence[Missing]) -> tuple[list[Missing], list[Missing]]:
         """Return those that have no mark, and those of which the mark may have to change."""
         # The locks before the marks: a repair that ends between the two takes the mark along.
-        locked = set(await children_if_there(self._tree, zk_paths.LOCKS, fresh=True))
+        locked = set(await self._tree.children_if_there(zk_paths.LOCKS, fresh=True))
         new, changed, at = [], [], 0
         paths = [zk_paths.mark(ledger_id) for ledger_id, _ in marks]
         async with aclosing(self._values(paths)) as values:
@@ -111,7 +106,7 @@ class ManyMarks:
 
     async def _make(self, path: str) -> None:
         if path not in self._made:
-            await make_path(self._tree, path)
+            await self._tree.make_path(path)
             self._made.add(path)
 
     async def _one(self, mark: Missing) -> None:
@@ -149,7 +144,7 @@ class TreeMarks(RepairPart):
         while True:
             value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._mark_ms()))
             try:
-                await retry_until_answered(partial(create_with_parents, self._tree, path, value))
+                await retry_until_answered(partial(self._tree.create_with_parents, path, value))
             except NodeExistsError:
                 if await self._extend_mark(ledger_id, missing):
                     return
@@ -223,7 +218,7 @@ class TreeMarks(RepairPart):
             return error
 
     async def _mark_value(self, ledger_id: LedgerId) -> bytes | None:
-        node = await get_if_there(self._tree, zk_paths.mark(ledger_id))
+        node = await self._tree.get_if_there(zk_paths.mark(ledger_id))
         return None if node is None else node.value
 
     async def _delete_mark(self, ledger_id: LedgerId, mark: Stat) -> None:
@@ -248,6 +243,6 @@ class TreeMarks(RepairPart):
         for _ in range(zk_paths.MARK_DEPTH):
             path = zk_paths.parent(path)
             try:
-                await delete_if_there(self._tree, path)
+                await self._tree.delete_if_there(path)
             except NotEmptyError:
                 return

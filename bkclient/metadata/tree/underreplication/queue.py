@@ -9,12 +9,7 @@ from twisted.internet.task import deferLater
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import Watch
-from bkclient.metadata.tree.nodes import (
-    Fired,
-    StandingWatch,
-    Tree,
-    children_or_creation,
-)
+from bkclient.metadata.tree.nodes import Fired, StandingWatch, Tree
 from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from wire.ids import LedgerId
@@ -97,7 +92,7 @@ class TreeQueue(TreeMarks, TreeLocks):
                 await deferLater(self._clock, rest_s)
             walked_s = self._clock.seconds()
             await self._prepare_repair()
-            await children_or_creation(self._tree, zk_paths.LOCKS, fired)
+            await self._tree.children_or_creation(zk_paths.LOCKS, fired)
             level = [zk_paths.MARKS]
             for _ in range(zk_paths.MARK_DEPTH):
                 listed = await self._each(lambda path: self._below(path, fired), level)

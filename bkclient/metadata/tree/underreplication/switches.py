@@ -12,8 +12,6 @@ from bkclient.metadata.tree.nodes import (
     NodeVersionError,
     NoNodeError,
     StandingWatch,
-    exists,
-    get_if_there,
     retry_until_answered,
 )
 from bkclient.metadata.tree.underreplication.branch import (
@@ -44,7 +42,7 @@ class TreeSwitches(RepairPart):
 
         An operator who disabled it with another note a moment ago keeps it disabled.
         """
-        node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
+        node = await self._tree.get_if_there(zk_paths.REPLICATION_DISABLED)
         if node is None or node.value != note:
             return False
         try:
@@ -55,7 +53,7 @@ class TreeSwitches(RepairPart):
 
     async def replication_enabled(self) -> bool:
         """Return whether autorecovery is switched on."""
-        return not await exists(self._tree, zk_paths.REPLICATION_DISABLED)
+        return not await self._tree.exists(zk_paths.REPLICATION_DISABLED)
 
     async def set_replication_note(self, note: bytes) -> None:
         """Replace the note; raise ``AlreadySetError`` when replication is enabled."""
@@ -66,7 +64,7 @@ class TreeSwitches(RepairPart):
 
     async def replication_note(self) -> bytes | None:
         """Return the note that came with disabling it; ``None`` while it is enabled."""
-        node = await get_if_there(self._tree, zk_paths.REPLICATION_DISABLED)
+        node = await self._tree.get_if_there(zk_paths.REPLICATION_DISABLED)
         return None if node is None else node.value
 
     async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
@@ -80,7 +78,7 @@ class TreeSwitches(RepairPart):
 
     async def versioned_recovery_delay(self) -> Versioned[int] | None:
         """Return the stored delay with its version, which shows that it was written again."""
-        node = await get_if_there(self._tree, zk_paths.LOST_BOOKIE_DELAY)
+        node = await self._tree.get_if_there(zk_paths.LOST_BOOKIE_DELAY)
         return None if node is None else Versioned(parse_delay(node.value), node.stat.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
@@ -97,7 +95,7 @@ class TreeSwitches(RepairPart):
 
         ``check`` is all-ledgers, placement or replicas.
         """
-        node = await get_if_there(self._tree, check_path(check))
+        node = await self._tree.get_if_there(check_path(check))
         return None if node is None else stored_check_time(check, node.value)
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
