@@ -27,7 +27,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bkctl.commands.export.spark.query import Query, TaskPartition, freeze_modules, short_errors
+from bkctl.commands.export.spark.query import (
+    Query,
+    TaskPartition,
+    fields_of,
+    freeze_modules,
+    short_errors,
+)
 from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     SourceOptions,
@@ -35,7 +41,6 @@ from bkctl.commands.export.spark.source_options import (
     cursor_of,
     parse_options,
 )
-from bkctl.commands.export.spark.spark_schema import fields_of
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from bkctl.commands.export.errors import TaskError
 from bkctl.commands.export.spark.source_options import (
@@ -23,8 +24,9 @@ from bkctl.commands.export.spark.source_options import (
     SourceOptions,
     check_columns,
 )
-from bkctl.commands.export.spark.spark_schema import fields_of
+from bkctl.commands.export.task.arrow_schema import LOG_COLUMNS, arrow_schema
 from bkctl.commands.export.task.partitions import EntryRange, LedgerExtent, Task, cost, cut
+from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS, topic_schema
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -80,6 +82,14 @@ def _with_hint(message: str, error: BaseException | None) -> str:
             return message if hint in message else f"{message} (hint: {hint})"
         error = error.__cause__
     return message
+
+
+def fields_of(options: SourceOptions) -> dict[str, StructField]:
+    """Return the fields that a query can have, by name: those of messages or of entries."""
+    arrow = (
+        topic_schema((*TOPIC_COLUMNS, DECODED)) if options.is_topics else arrow_schema(LOG_COLUMNS)
+    )
+    return {field.name: field for field in from_arrow_schema(arrow).fields}
 
 
 @attrs.define
@@ -164,7 +174,6 @@ class Query:
 
     def _read_messages(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
         from bkctl.commands.topic.arrow_columns import record_batches
-        from bkctl.commands.topic.arrow_schema import topic_schema
 
         options = self.options
         found = client.iterate(

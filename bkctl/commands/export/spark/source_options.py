@@ -30,6 +30,10 @@ META_PREFIX: Final = "meta."
 PARTITION_BYTES: Final = 128 * 1024 * 1024
 PARTITION_BYTES_MIN: Final = 1024
 
+_NAME: Final = "name"
+_PARSE: Final = "parse"
+"""What the metadata of a field has of its option."""
+
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark hands on although they are meant for itself."""
 
@@ -73,6 +77,101 @@ EARLIEST: Final = Where("earliest")
 LATEST: Final = Where("latest")
 
 
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value.strip()
+
+
+def parse_where(value: str) -> Where:
+    """Return ``earliest``, ``latest`` or a position such as ``3:17``.
+
+    Raises:
+        ValueError: it is not one of them.
+    """
+    word = value.strip().lower()
+    if word in ("earliest", "latest"):
+        return Where(word)
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
+    if match is None:
+        raise ValueError("is not earliest, latest or a position INDEX:ENTRY")
+    return Where(None, int(match[1]), int(match[2]))
+
+
+def _end(value: str) -> Where:
+    found = parse_where(value)
+    if found.word == "earliest":
+        raise ValueError("is before all entries; give latest or a position INDEX:ENTRY")
+    return found
+
+
+def _topic(value: str) -> str:
+    from bkclient.topic.names import TopicNameError, parse_topic
+
+    try:
+        return str(parse_topic(value.strip()))
+    except TopicNameError as error:
+        raise ValueError(str(error)) from error
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return value
+
+
+def _decoding(value: str) -> str:
+    kinds = ("string", "json", "avro")
+    wanted = value.strip().lower()
+    if wanted not in kinds:
+        raise ValueError(f"is not one of {', '.join(kinds)}{did_you_mean(wanted, kinds)}")
+    return wanted
+
+
+def _cursor(value: str) -> str:
+    from bkclient.errors import IncorrectParameterError
+    from bkclient.log.cursors import check_cursor_name
+
+    try:
+        return check_cursor_name(value.strip())
+    except IncorrectParameterError as error:
+        raise ValueError(str(error)) from error
+
+
+def _flag(value: str) -> bool:
+    words = {"true": True, "false": False}
+    if value.strip().lower() not in words:
+        raise ValueError("is not a boolean; give true or false")
+    return words[value.strip().lower()]
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", value.strip()) or int(value) == 0:
+        raise ValueError("is not a whole number above 0")
+    return int(value)
+
+
+def _size(value: str) -> int:
+    size = parse_size(value.strip())
+    if size < PARTITION_BYTES_MIN:
+        raise ValueError(f"is below {PARTITION_BYTES_MIN} bytes")
+    return size
+
+
+def _columns(value: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("is not a list of columns with commas, each named once")
+    return names
+
+
+def _option(name: str, parse: Callable[[str], Any], *, default: Any = None) -> Any:
+    """Declare the option of a field: its name as documented, and how its text is read."""
+    return attrs.field(default=default, metadata={_NAME: name, _PARSE: parse})
+
+
 @attrs.frozen(kw_only=True)
 class SourceOptions:
     """What a query asks for. ``None`` is what no option names.
@@ -81,33 +180,33 @@ class SourceOptions:
     ``ending_ms``. Times are in ms since 1970. For a topic, ``index`` of a position is a ledger.
     """
 
-    uri: str | None = None
-    conf: str | None = None
-    profile: str | None = None
-    ledgers: tuple[IdRange, ...] | None = None
-    log: str | None = None
-    topic: str | None = None
-    topics_pattern: str | None = None
-    decode: str | None = None
-    state: LedgerState | None = None
-    created_after_ms: int | None = None
-    created_before_ms: int | None = None
+    uri: str | None = _option("uri", _text)
+    conf: str | None = _option("conf", _text)
+    profile: str | None = _option("profile", _text)
+    ledgers: tuple[IdRange, ...] | None = _option("ledgers", parse_ledgers)
+    log: str | None = _option("log", _text)
+    topic: str | None = _option("topic", _topic)
+    topics_pattern: str | None = _option("topicsPattern", _pattern)
+    decode: str | None = _option("decode", _decoding)
+    state: LedgerState | None = _option("state", parse_state)
+    created_after_ms: int | None = _option("createdAfter", parse_time_ms)
+    created_before_ms: int | None = _option("createdBefore", parse_time_ms)
     meta: tuple[tuple[str, bytes], ...] = ()
-    starting: Where | None = None
-    ending: Where | None = None
-    starting_ms: int | None = None
-    ending_ms: int | None = None
-    include_open: bool = True
-    recover: bool = False
-    partition_bytes_max: int = PARTITION_BYTES
-    partitions_min: int | None = None
-    columns: tuple[str, ...] | None = None
-    fail_on_data_loss: bool = True
-    push_filters: bool = False
-    entries_per_trigger_max: int | None = None
-    bytes_per_trigger_max: int | None = None
-    value_column: str | None = None
-    cursor: str | None = None
+    starting: Where | None = _option("startingPosition", parse_where)
+    ending: Where | None = _option("endingPosition", _end)
+    starting_ms: int | None = _option("startingTimestamp", parse_time_ms)
+    ending_ms: int | None = _option("endingTimestamp", parse_time_ms)
+    include_open: bool = _option("includeOpen", _flag, default=True)
+    recover: bool = _option("recover", _flag, default=False)
+    partition_bytes_max: int = _option("maxPartitionBytes", _size, default=PARTITION_BYTES)
+    partitions_min: int | None = _option("minPartitions", _count)
+    columns: tuple[str, ...] | None = _option("columns", _columns)
+    fail_on_data_loss: bool = _option("failOnDataLoss", _flag, default=True)
+    push_filters: bool = _option("pushFilters", _flag, default=False)
+    entries_per_trigger_max: int | None = _option("maxEntriesPerTrigger", _count)
+    bytes_per_trigger_max: int | None = _option("maxBytesPerTrigger", _size)
+    cursor: str | None = _option("cursor", _cursor)
+    value_column: str | None = _option("valueColumn", _text)
 
     @property
     def columns_there(self) -> tuple[str, ...]:
@@ -156,6 +255,23 @@ class SourceOptions:
         except UsageError as error:
             raise SourceOptionError(f"{error} Give the option uri, conf or profile") from None
         return found.uri, found.config
+
+
+@attrs.frozen
+class Option:
+    """One option: its name as documented, the field it sets, and how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+
+
+OPTIONS: Final = tuple(
+    Option(one.metadata[_NAME], one.name, one.metadata[_PARSE])
+    for one in attrs.fields(SourceOptions)
+    if one.metadata
+)
+_BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -308,134 +424,3 @@ def check_columns(names: Iterable[str], options: SourceOptions) -> None:
 
 
 # Values ----------------------------------------------------------------------------------------
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
-    return value.strip()
-
-
-def parse_where(value: str) -> Where:
-    """Return ``earliest``, ``latest`` or a position such as ``3:17``.
-
-    Raises:
-        ValueError: it is not one of them.
-    """
-    word = value.strip().lower()
-    if word in ("earliest", "latest"):
-        return Where(word)
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
-    if match is None:
-        raise ValueError("is not earliest, latest or a position INDEX:ENTRY")
-    return Where(None, int(match[1]), int(match[2]))
-
-
-def _end(value: str) -> Where:
-    found = parse_where(value)
-    if found.word == "earliest":
-        raise ValueError("is before all entries; give latest or a position INDEX:ENTRY")
-    return found
-
-
-def _topic(value: str) -> str:
-    from bkclient.topic.names import TopicNameError, parse_topic
-
-    try:
-        return str(parse_topic(value.strip()))
-    except TopicNameError as error:
-        raise ValueError(str(error)) from error
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
-    return value
-
-
-def _decoding(value: str) -> str:
-    kinds = ("string", "json", "avro")
-    wanted = value.strip().lower()
-    if wanted not in kinds:
-        raise ValueError(f"is not one of {', '.join(kinds)}{did_you_mean(wanted, kinds)}")
-    return wanted
-
-
-def _cursor(value: str) -> str:
-    from bkclient.errors import IncorrectParameterError
-    from bkclient.log.cursors import check_cursor_name
-
-    try:
-        return check_cursor_name(value.strip())
-    except IncorrectParameterError as error:
-        raise ValueError(str(error)) from error
-
-
-def _flag(value: str) -> bool:
-    words = {"true": True, "false": False}
-    if value.strip().lower() not in words:
-        raise ValueError("is not a boolean; give true or false")
-    return words[value.strip().lower()]
-
-
-def _count(value: str) -> int:
-    if not re.fullmatch(r"\d{1,18}", value.strip()) or int(value) == 0:
-        raise ValueError("is not a whole number above 0")
-    return int(value)
-
-
-def _size(value: str) -> int:
-    size = parse_size(value.strip())
-    if size < PARTITION_BYTES_MIN:
-        raise ValueError(f"is below {PARTITION_BYTES_MIN} bytes")
-    return size
-
-
-def _columns(value: str) -> tuple[str, ...]:
-    names = tuple(word.strip() for word in value.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise ValueError("is not a list of columns with commas, each named once")
-    return names
-
-
-@attrs.frozen
-class Option:
-    """One option: its name as documented, the field it sets, and how its text is read."""
-
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-
-
-OPTIONS: Final = (
-    Option("uri", "uri", _text),
-    Option("conf", "conf", _text),
-    Option("profile", "profile", _text),
-    Option("ledgers", "ledgers", parse_ledgers),
-    Option("log", "log", _text),
-    Option("topic", "topic", _topic),
-    Option("topicsPattern", "topics_pattern", _pattern),
-    Option("decode", "decode", _decoding),
-    Option("state", "state", parse_state),
-    Option("createdAfter", "created_after_ms", parse_time_ms),
-    Option("createdBefore", "created_before_ms", parse_time_ms),
-    Option("startingPosition", "starting", parse_where),
-    Option("endingPosition", "ending", _end),
-    Option("startingTimestamp", "starting_ms", parse_time_ms),
-    Option("endingTimestamp", "ending_ms", parse_time_ms),
-    Option("includeOpen", "include_open", _flag),
-    Option("recover", "recover", _flag),
-    Option("maxPartitionBytes", "partition_bytes_max", _size),
-    Option("minPartitions", "partitions_min", _count),
-    Option("columns", "columns", _columns),
-    Option("failOnDataLoss", "fail_on_data_loss", _flag),
-    Option("pushFilters", "push_filters", _flag),
-    Option("maxEntriesPerTrigger", "entries_per_trigger_max", _count),
-    Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size),
-    Option("cursor", "cursor", _cursor),
-    Option("valueColumn", "value_column", _text),
-)
-
-_BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}
