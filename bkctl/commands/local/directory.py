@@ -119,15 +119,12 @@ def read_record(directory: Path) -> ClusterRecord | None:
     path = directory / STATE_FILE
     try:
         known = json.loads(read_regular(path, _RECORD_BYTES_MAX))
-        return ClusterRecord(
-            uri=known.get("uri", ""),
-            ports=tuple(known["ports"]),
-            zookeeper_port=known.get("zookeeper_port", 0),
-            elsewhere=known.get("elsewhere", ""),
-            racks=known.get("racks", 1),
-            settings=known.get("settings", {}),
-            removed=tuple(known.get("removed", ())),
-        )
+        given = {
+            field.name: known[field.name]
+            for field in attrs.fields(ClusterRecord)
+            if field.name in known
+        }
+        return ClusterRecord(**{"uri": "", **given})
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from bkclient.blocking import call_in_reactor, reactor_in_thread
 from bkclient.metadata import open_metadata
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
     from bkclient.metadata.tree.store import MetadataStore
     from wire.ids import BookieId
+
+T = TypeVar("T")
 
 
 class LocalMetadataService:
@@ -102,7 +103,7 @@ class ClusterMetadata:
 
     def __exit__(self, *_: object) -> None:
         if self._store is not None:
-            self._run(self._store.close)
+            call_in_reactor(self._reactor, self._store.close)
             self._store = None
 
     def initialize(self, former_id: str | None = None) -> None:
@@ -113,13 +114,9 @@ class ClusterMetadata:
         Raises:
             ConflictError: they have data, and the metadata has no cluster: it was removed.
         """
-        self._run(partial(self._initialize, former_id))
-
-    async def _initialize(self, former_id: str | None) -> None:
-        store = await self._connected()
         present_id = None
         with contextlib.suppress(NotInitializedError):
-            present_id = await store.instance_id()
+            present_id = self._ask(lambda store: store.instance_id())
         if former_id is not None and present_id is None:
             raise ConflictError(
                 f"the bookies have data of cluster {former_id}, and {self._uri()} has no cluster",
@@ -127,40 +124,27 @@ class ClusterMetadata:
                 f"`bkctl -u {shlex.quote(self._uri())} cluster restore FILE`; for a new cluster "
                 "give another DIR",
             )
-        try:
-            await store.initialize()
-        except AlreadyInitializedError:
-            return
+        with contextlib.suppress(AlreadyInitializedError):
+            self._ask(lambda store: store.initialize())
 
-    def writable(self) -> frozenset[str]:
+    def writable(self) -> frozenset[BookieId]:
         """Return the bookies that take adds."""
-        found: frozenset[str] = self._run(self._writable)
-        return found
+        return self._ask(lambda store: store.writable_bookies())
 
-    def known(self) -> frozenset[str]:
+    def known(self) -> frozenset[BookieId]:
         """Return the bookies that have a cookie."""
-        found: frozenset[str] = self._run(self._known)
-        return found
+        return self._ask(lambda store: store.known_bookies())
 
     def is_repaired(self) -> bool:
         """Return whether autorecovery is enabled."""
-        enabled: bool = self._run(self._replication_enabled)
-        return enabled
+        return self._ask(lambda store: store.replication_enabled())
 
-    async def _replication_enabled(self) -> bool:
-        return await (await self._connected()).replication_enabled()
+    def _ask(self, ask: Callable[[MetadataStore], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            if self._store is None:
+                self._store = open_metadata(self._uri(), reactor=self._reactor)
+                await self._store.connect()
+            return await ask(self._store)
 
-    async def _known(self) -> frozenset[BookieId]:
-        return await (await self._connected()).known_bookies()
-
-    async def _writable(self) -> frozenset[BookieId]:
-        return await (await self._connected()).writable_bookies()
-
-    def _run(self, work: Callable[[], Any]) -> Any:
-        return call_in_reactor(self._reactor, work)
-
-    async def _connected(self) -> MetadataStore:
-        if self._store is None:
-            self._store = open_metadata(self._uri(), reactor=self._reactor)
-            await self._store.connect()
-        return self._store
+        found: T = call_in_reactor(self._reactor, asked)
+        return found
