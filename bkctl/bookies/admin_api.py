@@ -43,7 +43,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a b
 # Values ----------------------------------------------------------------------------------------
 
 
-_READ_ONLY: Final = Column("read_only", "Whether the bookie refuses adds.", kind=Kind.FLAG)
+_READ_ONLY: Final = Column("read_only", "Whether the bookie refuses adds.")
 
 
 @shown("bookies", kw_only=True, healthy=lambda v: v.registered is not False and not v.read_only)
@@ -51,7 +51,7 @@ class RunningBookie:
     """What a bookie is doing; what a Java bookie does not tell is None."""
 
     bookie_id: str = field(BOOKIE)
-    state: str = field("starting, writable, read-only or stopping.", kind=Kind.STATE)
+    state: str = field("starting, writable, read-only or stopping.")
     read_only: bool = field(_READ_ONLY)
     read_only_by_hand: bool | None = field(
         "Whether an operator made the bookie read-only.", default=None
@@ -60,9 +60,7 @@ class RunningBookie:
     registered: bool | None = field(
         "Whether the bookie is registered in the metadata, so that clients find it.", default=None
     )
-    uptime_s: float | None = field(
-        "Time since the bookie's start.", name="uptime", kind=Kind.SECONDS, default=None
-    )
+    uptime_s: float | None = field("Time since the bookie's start.", name="uptime", default=None)
 
 
 @shown(
@@ -97,7 +95,6 @@ class GarbageRun:
         "End of the last round.",
         name="last_round",
         header="LAST",
-        kind=Kind.TIME_MS,
         rank=2,
         default=None,
         cell=_last_round,
@@ -107,7 +104,6 @@ class GarbageRun:
         "Start of the next round.",
         name="next_round",
         header="NEXT",
-        kind=Kind.TIME_MS,
         rank=2,
         default=None,
         cell=lambda v: f"in {human_duration(max(0.0, v.next_ms / 1000 - time.time()))}",
@@ -118,25 +114,16 @@ class GarbageRun:
     last_minor_ms: int | None = field(
         "End of the last minor compaction; a Java bookie that has run none gives its start.",
         name="last_minor",
-        kind=Kind.TIME_MS,
         rank=WIDE,
     )
-    last_major_ms: int | None = field("Likewise.", name="last_major", kind=Kind.TIME_MS, rank=WIDE)
+    last_major_ms: int | None = field("Likewise.", name="last_major", rank=WIDE)
     ledgers: int | None = field("Number of ledgers on the bookie.", rank=6, default=None)
     logs: int | None = field("Finished entry logs.", rank=6, default=None)
-    total_bytes: int | None = field(
-        "Size of all entry logs.", name="total", kind=Kind.BYTES, rank=2, default=None
-    )
+    total_bytes: int | None = field("Size of all entry logs.", name="total", rank=2, default=None)
     live_bytes: int | None = field(
-        "Size of the records that are still needed.",
-        name="live",
-        kind=Kind.BYTES,
-        rank=2,
-        default=None,
+        "Size of the records that are still needed.", name="live", rank=2, default=None
     )
-    freed_bytes: int | None = field(
-        f"Freed bytes {_SINCE}.", name="freed", kind=Kind.BYTES, default=None
-    )
+    freed_bytes: int | None = field(f"Freed bytes {_SINCE}.", name="freed", default=None)
     unreadable_logs: int | None = field(
         "Number of damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
         name="damaged_logs",

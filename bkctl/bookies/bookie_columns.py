@@ -66,7 +66,6 @@ class BookieSummary:
     )
     uptime_s: float | None = field(
         "Time since the bookie's start, if the bookie reports it.",
-        kind=Kind.SECONDS,
         rank=WIDE,
         header="UPTIME",
         default=None,

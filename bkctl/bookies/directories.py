@@ -137,7 +137,7 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
 @shown(
     "directories",
     Column("directory", "The root directory, as in the settings.", lambda v: str(v.use.root)),
-    Column("state", "in use, free or missing.", kind=Kind.STATE),
+    Column("state", "in use, free or missing."),
     Column("holds", "journal, ledger, index.", rank=2),
     Column("locked", "Whether a bookied holds the directory's lock.", "use.is_locked", Kind.FLAG),
     Column(

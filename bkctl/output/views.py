@@ -86,6 +86,11 @@ _KINDS: Final[Mapping[str, Kind]] = types.MappingProxyType(
 )
 """The kinds of annotations; what is not here is a text."""
 
+_KINDS_OF_NAMES: Final[Mapping[str, Kind]] = types.MappingProxyType(
+    {"ms": Kind.TIME_MS, "s": Kind.SECONDS, "bytes": Kind.BYTES, "state": Kind.STATE}
+)
+"""The kinds of attributes by the last word of their names, which is a unit."""
+
 
 @attrs.frozen
 class Column:
@@ -126,7 +131,8 @@ class Column:
         if isinstance(get, str):
             kind = kind or _kind_of(shown_class, get)
             get = _listed(get) if kind is Kind.NESTED else _reader(get)
-        told = {**attrs.asdict(self, recurse=False), "kind": kind or Kind.TEXT}
+        kind = kind or _kind_of_annotation(getattr(get, "__annotations__", {}).get("return"))
+        told = {**attrs.asdict(self, recurse=False), "kind": kind}
         return Field(**told, get=get)
 
 
@@ -229,7 +235,7 @@ def _of_key(field: Field, key: str) -> Field:
 
 
 def _kind_of(shown_class: type, path: str) -> Kind:
-    """Return what an attribute's annotation says; a path without a kind is a text."""
+    """Return what an attribute's name says, or else its annotation; of a path only the name."""
     first, _, below = path.partition(".")
     annotations = [vars(one).get("__annotations__", {}) for one in shown_class.__mro__]
     found = next((own[first] for own in annotations if first in own), None)
@@ -238,8 +244,11 @@ def _kind_of(shown_class: type, path: str) -> Kind:
         if not isinstance(getter, property):
             raise TypeError(f"a {shown_class.__name__} has no {first!r}")
         found = getter.fget.__annotations__.get("return", "str")
-    if below:
-        return Kind.TEXT
+    by_name = _KINDS_OF_NAMES.get(path.rpartition(".")[2].rpartition("_")[2])
+    return by_name or (Kind.TEXT if below else _kind_of_annotation(found))
+
+
+def _kind_of_annotation(found: object) -> Kind:
     return _KINDS.get(str(found).removesuffix(" | None").partition("[")[0], Kind.TEXT)
 
 

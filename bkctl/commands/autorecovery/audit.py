@@ -160,8 +160,8 @@ def _delay(v: Delay) -> str:
 class Delay:
     """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
 
-    delay_s: int = field("Seconds.")
-    was_s: int | None = field("Seconds before.", optional=True, default=None)
+    delay_s: int = field("Seconds.", kind=Kind.COUNT)
+    was_s: int | None = field("Seconds before.", kind=Kind.COUNT, optional=True, default=None)
     changed: bool = False
 
 

@@ -80,6 +80,7 @@ declare_view(
     Column(
         "delay_s",
         "Time that one lost bookie may stay away before its ledgers are marked.",
+        kind=Kind.COUNT,
         header="DELAY",
         cell=lambda v: delay_text(v.delay_s),
     ),
@@ -89,13 +90,7 @@ declare_view(
         "Number of under-replicated ledgers that a worker has locked, also after a failed repair.",
         header="LOCKED BY WORKERS",
     ),
-    Column(
-        "oldest",
-        "Time of the oldest mark.",
-        "oldest_ms",
-        Kind.TIME_MS,
-        cell=lambda v: _ago(v.oldest_ms),
-    ),
+    Column("oldest", "Time of the oldest mark.", "oldest_ms", cell=lambda v: _ago(v.oldest_ms)),
     _CHECKED,
     id="auditor",
     healthy=lambda v: v.enabled and v.auditor is not None and not v.marked,
@@ -112,13 +107,12 @@ declare_view(
         "Bookies whose replicas the ledger lacks.",
         cell=lambda v: _some(v.missing) or "(placement)",
     ),
-    Column("since", "Time of the mark.", "since_ms", Kind.TIME_MS, cell=lambda v: _ago(v.since_ms)),
+    Column("since", "Time of the mark.", "since_ms", cell=lambda v: _ago(v.since_ms)),
     Column("worker", "The worker that repairs the ledger now.", rank=1),
     Column(
         "locked_since",
         "Since when.",
         "locked_since_ms",
-        Kind.TIME_MS,
         rank=WIDE,
         cell=lambda v: _ago(v.locked_since_ms),
     ),
@@ -150,17 +144,8 @@ declare_view(
     LEDGER,
     Column("prospect", "The event that the repair waits for.", "repair_state.value", Kind.STATE),
     Column("state", "open, in-recovery or closed.", "state.word", Kind.STATE, rank=2),
-    Column(
-        "size", "Size of the ledger's entries, once the ledger is closed.", "size_bytes", Kind.BYTES
-    ),
-    Column(
-        "since",
-        "Time of the mark.",
-        "since_ms",
-        Kind.TIME_MS,
-        header="AGE",
-        cell=lambda v: _age(v.since_ms),
-    ),
+    Column("size", "Size of the ledger's entries, once the ledger is closed.", "size_bytes"),
+    Column("since", "Time of the mark.", "since_ms", header="AGE", cell=lambda v: _age(v.since_ms)),
     Column("worker", "The worker that has locked the ledger now.", rank=1),
     Column(
         "missing",
@@ -178,9 +163,7 @@ declare_view(
     "repairs",
     LEDGER,
     Column("worker", "The worker that has locked the ledger.", "owner"),
-    Column(
-        "since", "Since when.", "since_ms", Kind.TIME_MS, cell=lambda v: f"{_age(v.since_ms)} ago"
-    ),
+    Column("since", "Since when.", "since_ms", cell=lambda v: f"{_age(v.since_ms)} ago"),
 )
 
 

@@ -59,7 +59,7 @@ def _uptime_s(v: BookieDetails) -> float | None:
 @shown(
     "bookies",
     BOOKIE,
-    Column("state", "writable, read-only or down.", "bookie.state", Kind.STATE),
+    Column("state", "writable, read-only or down.", "bookie.state"),
     Column(
         "endpoints",
         "Addresses that the bookie listens on.",
@@ -90,7 +90,6 @@ def _uptime_s(v: BookieDetails) -> float | None:
         "size",
         "Size of the bookie's replicas of closed ledgers, by the metadata.",
         "size_bytes",
-        Kind.BYTES,
         rank=3,
         if_any=True,
     ),
@@ -317,7 +316,7 @@ declare_view(
     BOOKIE,
     LEDGER,
     Column("entries", "Number of entries."),
-    Column("write_s", "Time to write the entries.", kind=Kind.SECONDS),
-    Column("read_s", "Time to read the entries.", kind=Kind.SECONDS),
+    Column("write_s", "Time to write the entries."),
+    Column("read_s", "Time to read the entries."),
     sentence=_sanity,
 )

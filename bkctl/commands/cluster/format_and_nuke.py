@@ -12,7 +12,7 @@ from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
-from bkctl.output.views import Column, Kind, field, shown
+from bkctl.output.views import Column, field, shown
 from bkctl.session.safety_check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, while_registered
 from bkctl.session.session import Session
@@ -41,7 +41,7 @@ def _formatted(v: ClusterFormatted) -> str:
     return f"{said}\nTo undo instead, while no bookie runs: {shlex.join(undo)}"
 
 
-_LEDGERS_GONE: Final = Column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
+_LEDGERS_GONE: Final = Column("ledgers", "Ledgers that are gone.")
 
 
 @shown("clusters", id="instance_id", sentence=_formatted)

@@ -126,18 +126,16 @@ class Pong:
 
     peer: str = field("The service that was asked: metadata, or a bookie.")
     kind: str = field("metadata or bookie.", rank=WIDE)
-    state: str = field("State of the bookie in the metadata.", kind=Kind.STATE)
+    state: str = field("State of the bookie in the metadata.")
     address: str | None = field("Address that the service listens on.", rank=2, default=None)
     connect_s: float | None = field(
         "Seconds to connect, handshake included.",
-        kind=Kind.SECONDS,
         header="CONNECT",
         cell=lambda v: human_latency(v.connect_s),
         default=None,
     )
     answer_s: float | None = field(
         "Seconds to the answer.",
-        kind=Kind.SECONDS,
         header="ANSWER",
         cell=lambda v: human_latency(v.answer_s),
         default=None,
@@ -383,7 +381,7 @@ def _trial(v: ClusterCheck) -> str:
 
 def _took(name: str, doc: str) -> Column:
     title = name.upper().replace("_", " ")
-    return Column(f"{name}_s", doc, kind=Kind.SECONDS, header=title)
+    return Column(f"{name}_s", doc, header=title)
 
 
 declare_view(
@@ -394,7 +392,7 @@ declare_view(
     Column("write_quorum", "Copies of each entry."),
     Column("ack_quorum", "Copies before an add counts."),
     Column("entries", "Number of entries."),
-    Column("entry_bytes", "Bytes of each entry.", kind=Kind.BYTES),
+    Column("entry_bytes", "Bytes of each entry."),
     _took("create", "Seconds to create the ledger."),
     _took("add", "Seconds until all were confirmed."),
     _took("read_open", "Time to read the entries while the ledger was open."),

@@ -38,7 +38,7 @@ def _event(v: ClusterEvent) -> str:
 class ClusterEvent:
     """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
 
-    time_ms: int = field("Time of the event.", name="time", kind=Kind.TIME_MS)
+    time_ms: int = field("Time of the event.", name="time")
     event: str = field("bookie, auditor, autorecovery, under-replicated or metadata.")
     bookie_id: BookieId | None = field("Which bookie.", header="BOOKIE", default=None)
     now: str = field("The new state.", kind=Kind.STATE)

@@ -122,9 +122,9 @@ class ExportReport:
     target: str = field("Directory of the files.")
     ledgers: tuple[ExportedLedger, ...]
     entries: int = field("Number of entries in the target, of all exports to it.")
-    payload_bytes: int = field("Payload size of these entries.", kind=Kind.BYTES)
+    payload_bytes: int = field("Payload size of these entries.")
     files: int = field("Parquet files in the target.")
-    file_bytes: int = field("Size of the files.", kind=Kind.BYTES)
+    file_bytes: int = field("Size of the files.")
     copied_entries: int = field("Number of entries that this export copied.")
     copied_ledgers: int = field(
         "Number of ledgers with copied entries, and of new ledgers without entries."

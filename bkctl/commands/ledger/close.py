@@ -41,7 +41,7 @@ class LedgerFenced:
     """What fencing reached: whether enough bookies know that no writer can add any more."""
 
     ledger_id: LedgerId = field(LEDGER)
-    state: str = field("The ledger's new state.", kind=Kind.STATE)
+    state: str = field("The ledger's new state.")
     answered: tuple[BookieId, ...] = field("Bookies that fenced the ledger.")
     missing: Mapping[BookieId, str] = field(
         "Bookies that did not fence the ledger, with the reason."

@@ -150,14 +150,8 @@ LEDGER_COLUMNS: Final = (
         header="QA",
     ),
     Column("digest", "Digest type of the entries.", _digest, rank=5),
-    Column("created", "Time of the ledger's creation.", "metadata.ctime_ms", Kind.TIME_MS, rank=3),
-    Column(
-        "fragments",
-        "First entry and ensemble of each fragment.",
-        _fragments,
-        Kind.NESTED,
-        rank=NEVER,
-    ),
+    Column("created", "Time of the ledger's creation.", "metadata.ctime_ms", rank=3),
+    Column("fragments", "First entry and ensemble of each fragment.", _fragments, rank=NEVER),
     Column(
         "ensemble",
         "Bookies of the last fragment.",
@@ -166,12 +160,7 @@ LEDGER_COLUMNS: Final = (
         rank=WIDE,
     ),
     Column(
-        "custom",
-        "Custom metadata.",
-        _custom,
-        Kind.NESTED,
-        rank=WIDE,
-        cell=lambda v: " ".join(_pairs(v)) or "-",
+        "custom", "Custom metadata.", _custom, rank=WIDE, cell=lambda v: " ".join(_pairs(v)) or "-"
     ),
 )
 
@@ -207,7 +196,6 @@ def _racks_min(value: Any) -> int | None:
         "racks",
         "The ledger's bookies in each rack; unknown without a topology script.",
         _racks,
-        Kind.NESTED,
         rank=WIDE,
         cell=lambda v: ", ".join(f"{rack}: {len(its)}" for rack, its in (_racks(v) or {}).items()),
         optional=True,
@@ -216,7 +204,6 @@ def _racks_min(value: Any) -> int | None:
         "racks_min",
         "Racks with copies of the entry that is in the fewest racks.",
         _racks_min,
-        Kind.COUNT,
         rank=WIDE,
         optional=True,
     ),
@@ -307,13 +294,9 @@ def _details_fields() -> tuple[Column, ...]:
         Column(
             "format_version", "Form of the stored metadata.", "metadata.format_version", Kind.COUNT
         ),
-        Column("version", "Version of the stored metadata.", kind=Kind.COUNT),
+        Column("version", "Version of the stored metadata."),
         Column(
-            "password",
-            "Ledger password; with --show-secrets.",
-            kind=Kind.DATA,
-            cell=_password,
-            cell_of_none=True,
+            "password", "Ledger password; with --show-secrets.", cell=_password, cell_of_none=True
         ),
     )
 

@@ -42,7 +42,7 @@ class LedgerDeleted:
     """A ledger whose metadata is gone."""
 
     ledger_id: LedgerId = field(LEDGER)
-    state: str | None = field("The ledger's state before the deletion.", kind=Kind.STATE)
+    state: str | None = field("The ledger's state before the deletion.")
     last_entry: int | None = field("The ledger's last entry.")
     length: int | None = field("Bytes of payload.", kind=Kind.BYTES)
 

@@ -83,7 +83,7 @@ class BenchResult:
     """
 
     what: str = field("The operation that was measured.")
-    time_ms: int = field("Time of the measurement.", name="time", kind=Kind.TIME_MS)
+    time_ms: int = field("Time of the measurement.", name="time")
     ledger_id: LedgerId | None = field(
         "The ledger, if it still exists.", header="LEDGER", optional=True, default=None
     )

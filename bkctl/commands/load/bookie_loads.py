@@ -92,7 +92,7 @@ class BookieLoad:
         return found
 
 
-TIME: Final = Column("time", "Time of the sample.", "time_ms", Kind.TIME_MS)
+TIME: Final = Column("time", "Time of the sample.", "time_ms")
 
 
 _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
@@ -169,7 +169,7 @@ def load_line(load: ClusterLoad) -> str:
 @shown(
     "loads",
     TIME,
-    Column("over_s", "Seconds that the rates are over.", kind=Kind.SECONDS),
+    Column("over_s", "Seconds that the rates are over."),
     Column("instance_id", "The cluster's id."),
     Column("writable", "Bookies that take adds.", lambda v: v.in_state("writable"), Kind.COUNT),
     Column(

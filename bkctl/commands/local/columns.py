@@ -13,7 +13,7 @@ class LocalBookie:
     """One bookie of a local cluster."""
 
     bookie_id: str = field(BOOKIE)
-    state: str = field("State of the bookie.", kind=Kind.STATE)
+    state: str = field("State of the bookie.")
     pid: int | None = field("Process id of the bookie.")
     directory: str = field("Directory of the bookie's journal and ledgers.", rank=1)
     log: str = field("Log file of the bookie.", rank=WIDE)

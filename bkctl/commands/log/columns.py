@@ -34,7 +34,7 @@ class LogSummary:
     """One log. ``state`` may also be why it cannot be read; the rest is None then."""
 
     name: str = field("The log.")
-    state: str = field("open, sealed or damaged: some ledger is lost.", kind=Kind.STATE)
+    state: str = field("open, sealed or damaged: some ledger is lost.")
     ledgers: int | None = field("Number of ledgers in the log.")
     entries: int | None = field("Number of entries in the log's closed ledgers.")
     length: int | None = field("Payload size of the log's closed ledgers.", kind=Kind.BYTES)
@@ -54,7 +54,6 @@ class LogSummary:
     )
     roll_after_s: float | None = field(
         "Time after which a new ledger begins; 0 is never.",
-        kind=Kind.SECONDS,
         header="ROLL AFTER",
         rank=2,
         default=None,
@@ -84,13 +83,7 @@ def _length(row: LogLedgerRow) -> int | None:
         "last_entry", "Last entry, once the ledger is closed.", "info.last_entry_id", Kind.COUNT
     ),
     Column("length", "Payload size, once the ledger is closed.", _length, Kind.BYTES),
-    Column(
-        "created",
-        "Time at which the ledger was added to the log.",
-        "info.created_ms",
-        Kind.TIME_MS,
-        rank=1,
-    ),
+    Column("created", "Time at which the ledger was added to the log.", "info.created_ms", rank=1),
     id="ledger_id",
 )
 class LogLedgerRow:
@@ -130,18 +123,14 @@ class CursorRow:
     name: str = field("The cursor.", header="CURSOR")
     position: str | None = field("First position that the reader has not committed.", default=None)
     entries_behind: int | None = field(
-        "Number of entries from the cursor to the last add confirmed.",
-        kind=Kind.COUNT,
-        default=None,
+        "Number of entries from the cursor to the last add confirmed.", default=None
     )
     ledgers_behind: int | None = field(
-        "Number of ledgers with these entries.", kind=Kind.COUNT, rank=2, default=None
+        "Number of ledgers with these entries.", rank=2, default=None
     )
-    updated_ms: int | None = field(
-        "Time of the last move.", name="updated", kind=Kind.TIME_MS, rank=1, default=None
-    )
+    updated_ms: int | None = field("Time of the last move.", name="updated", rank=1, default=None)
     is_trimmed: bool | None = field(
-        "Whether entries at the cursor were trimmed.", name="trimmed", kind=Kind.FLAG, default=None
+        "Whether entries at the cursor were trimmed.", name="trimmed", default=None
     )
 
 

@@ -20,7 +20,7 @@ from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.root import RootGroup
 from bkctl.errors import NothingFoundError
-from bkctl.output.views import Kind, field, shown
+from bkctl.output.views import field, shown
 from bkctl.session.session import Session
 from bookied.process.own_version import RELEASE, own_version
 from wire.errors import BookKeeperError
@@ -100,7 +100,7 @@ class MemberVersion:
 
     member: str = field("bkctl, metadata, or a bookie.")
     kind: str = field("tool, layout, bookied, Java bookie or bookie.")
-    state: str = field("ok, writable, read-only or down.", kind=Kind.STATE)
+    state: str = field("ok, writable, read-only or down.")
     version: str | None = field("Version of the bookie.", default=None)
     why: str = field(
         "The reason, if the version is not known.", of=lambda v: v.why or None, rank=1, default=""

@@ -52,7 +52,7 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
     Column(
         "entries", "Number of entries in the topic's closed ledgers.", "part.entries", Kind.COUNT
     ),
-    Column("size", "Size of the topic's closed ledgers.", "part.size_bytes", Kind.BYTES),
+    Column("size", "Size of the topic's closed ledgers.", "part.size_bytes"),
     Column(
         "terminated",
         "The topic's last message, if the topic was terminated.",
@@ -69,7 +69,6 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
         "subscriptions",
         "Each with the message up to which all is acknowledged, where that is in the metadata.",
         _cursors,
-        Kind.NESTED,
         cell=lambda v: " ".join(one.name for one in v.part.cursors) or "-",
     ),
 )
@@ -91,7 +90,7 @@ def _state(row: TopicLedgerRow) -> str:
     Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column("state", "current, closed or offloaded.", _state, Kind.STATE),
     Column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
-    Column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),
+    Column("size", "Bytes, once closed.", "ledger.size_bytes"),
     Column(
         "closed",
         "Time at which the broker closed the ledger.",
@@ -123,16 +122,8 @@ def _key(row: TopicMessageRow) -> str | None:
     ),
     Column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
     Column("key", "The key.", _key),
-    Column(
-        "published", "Publish time, set by the producer.", "message.publish_time_ms", Kind.TIME_MS
-    ),
-    Column(
-        "event_time",
-        "Event time, set by the producer.",
-        "message.event_time_ms",
-        Kind.TIME_MS,
-        rank=WIDE,
-    ),
+    Column("published", "Publish time, set by the producer.", "message.publish_time_ms"),
+    Column("event_time", "Event time, set by the producer.", "message.event_time_ms", rank=WIDE),
     Column(
         "properties",
         "The properties.",

@@ -90,12 +90,7 @@ declare_view(
     ),
     Column("fenced", "Whether the writer is fenced by this command."),
     Column("copies", "Copies of entries to make."),
-    Column(
-        "size",
-        "Approximate size of the entries to move; null where unknown.",
-        "size_bytes",
-        Kind.BYTES,
-    ),
+    Column("size", "Approximate size of the entries to move; null where unknown.", "size_bytes"),
     Column("unrecoverable", "Whether some entries cannot be moved.", "is_unrecoverable"),
     Column(
         "fragments",
@@ -118,7 +113,7 @@ declare_view(
     "recoveries",
     Column("moved", "Ledgers moved."),
     Column("copies", "Copies of entries made.", "copied_entries"),
-    Column("size", "Bytes copied.", "copied_bytes", Kind.BYTES),
+    Column("size", "Bytes copied.", "copied_bytes"),
     Column(
         "left",
         "Ledgers that were not moved.",
@@ -168,11 +163,11 @@ declare_view(
     DecommissionStatus,
     "decommissions",
     BOOKIE,
-    Column("state", "writable, read-only or down.", kind=Kind.STATE),
+    Column("state", "writable, read-only or down."),
     Column("cookie", "Whether the bookie has a cookie.", "has_cookie"),
     Column("ledgers", "Number of ledgers that need the bookie."),
     Column("not_closed", "Number of these ledgers that are not closed.", "open_ledgers"),
-    Column("size", "Size of the bookie's replicas of closed ledgers.", "size_bytes", Kind.BYTES),
+    Column("size", "Size of the bookie's replicas of closed ledgers.", "size_bytes"),
     Column("marked", "Ledgers that are marked."),
     Column(
         "being_repaired",

@@ -30,7 +30,7 @@ from bkclient.replication.ledger_verification import (
 from bkclient.replication.replica_check import view_ledger
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, field, shown
+from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.safety_checks import some_names
 from bkctl.session.session import Session
 from wire.ids import BookieId, EntryId, LedgerId
@@ -98,7 +98,7 @@ class CopiesRewritten:
     bookie_id: BookieId = field(BOOKIE)
     ledgers: int = field("Ledgers with missing or damaged copies.")
     entries: int = field("Entries written again.")
-    size_bytes: int = field("Payload size of the copied entries.", name="size", kind=Kind.BYTES)
+    size_bytes: int = field("Payload size of the copied entries.", name="size")
 
 
 @attrs.frozen

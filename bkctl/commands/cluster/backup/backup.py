@@ -37,7 +37,7 @@ class BackupWritten:
 
     file: str = field("Path of the backup file.")
     info: BackupInfo
-    file_bytes: int = field("Size of the backup file.", kind=Kind.BYTES)
+    file_bytes: int = field("Size of the backup file.")
     seconds: float = field("Duration of the backup.", kind=Kind.SECONDS)
 
 

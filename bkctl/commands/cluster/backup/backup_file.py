@@ -76,7 +76,7 @@ INFO_COLUMNS: Final = (
     _of_info("layout", "Layout of the metadata."),
     _of_info("nodes", "Number of nodes.", Kind.COUNT),
     *map(_number, ("ledger", "cookie", "mark", "log")),
-    Column("time", "Time of the backup.", "info.time_ms", Kind.TIME_MS),
+    Column("time", "Time of the backup.", "info.time_ms"),
 )
 
 

@@ -25,7 +25,7 @@ from bkctl.commands.cluster.backup.backup_file import (
 from bkctl.commands.cluster.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_time
-from bkctl.output.views import Column, Kind, shown
+from bkctl.output.views import Column, shown
 from bkctl.session.safety_check_names import ROOT
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
 from wire.ids import BookieId, LedgerId
@@ -103,7 +103,7 @@ def _restored(v: ClusterRestored) -> str:
     Column("uri", "The metadata service."),
     *INFO_COLUMNS,
     Column("kept", "Nodes that exist with another value and were not changed."),
-    Column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
+    Column("added", "Nodes that were missing.", "added_nodes"),
     kw_only=True,
     id="instance_id",
     sentence=_restored,

@@ -75,8 +75,8 @@ declare_view(
     LogUse,
     "logs",
     *LOG_COLUMNS,
-    Column("live_bytes", "Bytes of ledgers that exist.", kind=Kind.BYTES),
-    Column("dead_bytes", "Size of the records that no ledger needs.", kind=Kind.BYTES),
+    Column("live_bytes", "Bytes of ledgers that exist."),
+    Column("dead_bytes", "Size of the records that no ledger needs."),
     Column(
         "usage",
         "Share of live bytes.",
@@ -111,7 +111,7 @@ declare_view(
     Column("id_hex", "The same in hexadecimal.", _hex_of, rank=5),
     Column("size", "Size of the file.", kind=Kind.BYTES),
     Column("allocated", "Space that the file takes on the disk.", kind=Kind.BYTES, rank=4),
-    Column("modified", "Time of the last write.", "modified_ms", Kind.TIME_MS, rank=2),
+    Column("modified", "Time of the last write.", "modified_ms", rank=2),
     Column("path", "Path of the file.", lambda v: str(v.path), rank=WIDE),
     id="name",
 )

@@ -132,12 +132,8 @@ LOG_COLUMNS: Final = (
     *LOG_COLUMNS,
     Column("version", "Format version.", "summary.version", Kind.COUNT),
     Column("ledgers_map", "intact, none (never rotated), or damaged.", "summary.map_state.value"),
-    Column("data_bytes", "Size of all records.", "summary.data_bytes", Kind.BYTES),
-    Column(
-        "live_bytes",
-        "Size of the records that the index of this bookie refers to.",
-        kind=Kind.BYTES,
-    ),
+    Column("data_bytes", "Size of all records.", "summary.data_bytes"),
+    Column("live_bytes", "Size of the records that the index of this bookie refers to."),
     Column("end", "End of the last record, if the log was read.", "summary.end", Kind.COUNT),
     Column("torn", "Whether the last record is cut.", "summary.is_torn", Kind.FLAG),
     Column(
@@ -146,13 +142,7 @@ LOG_COLUMNS: Final = (
         lambda v: None if v.summary.damage is None else str(v.summary.damage),
         optional=True,
     ),
-    Column(
-        "ledgers",
-        "Ledgers with records in the log.",
-        _ledger_shares,
-        Kind.NESTED,
-        cell=_ledger_lines,
-    ),
+    Column("ledgers", "Ledgers with records in the log.", _ledger_shares, cell=_ledger_lines),
     id="log",
 )
 class LogContents:

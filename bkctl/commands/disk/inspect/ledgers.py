@@ -164,9 +164,7 @@ class LedgerRow:
         return "index" if self.ledger.pending is None else "index, journal"
 
 
-_BYTES: Final = Column(
-    "bytes", "Bytes in the entry logs, dead copies too.", "size_bytes", Kind.BYTES
-)
+_BYTES: Final = Column("bytes", "Bytes in the entry logs, dead copies too.", "size_bytes")
 
 
 @shown("ledgers", *_LOCAL, _BYTES, id="ledger_id")

@@ -64,23 +64,13 @@ class DiskRecord:
         return self.path.name
 
 
-_OFFSET: Final = Column(
-    "offset", "Offset of the record's length field in the file.", kind=Kind.COUNT
-)
+_OFFSET: Final = Column("offset", "Offset of the record's length field in the file.")
 
 
 _CONTENT: Final = (
-    Column("size", "Size of the record without its length field.", kind=Kind.COUNT),
-    Column(
-        "last_add_confirmed",
-        "LAC that the writer stored in the entry.",
-        kind=Kind.COUNT,
-        rank=3,
-        header="LAC",
-    ),
-    Column(
-        "ledger_length", "Payload size of the ledger up to this entry.", kind=Kind.COUNT, rank=WIDE
-    ),
+    Column("size", "Size of the record without its length field."),
+    Column("last_add_confirmed", "LAC that the writer stored in the entry.", rank=3, header="LAC"),
+    Column("ledger_length", "Payload size of the ledger up to this entry.", rank=WIDE),
     Column(
         "digest",
         "The digest type that fits the bytes: crc32c, crc32, or unknown; wrong: other "
@@ -92,7 +82,6 @@ _CONTENT: Final = (
         "payload_b64",
         "The payload; where the digest type is unknown, the digest precedes the payload.",
         "payload",
-        Kind.DATA,
         rank=NEVER,
         optional=True,
     ),

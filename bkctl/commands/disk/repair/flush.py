@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkctl.bookies.stopped_bookie import lock_existing, repeatable, whole_bookie
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import Kind, field, shown
+from bkctl.output.views import field, shown
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.open_storages import storages_of
 from bookied.storage.files.files import RealFiles
@@ -31,7 +31,7 @@ class ReplayResult:
     directories: tuple[str, ...] = field("Directories of the bookie.")
     journals: int = field("Journals read.")
     entries: int = field("Entries replayed.")
-    size_bytes: int = field("Bytes replayed.", name="size", kind=Kind.BYTES)
+    size_bytes: int = field("Bytes replayed.", name="size")
     dropped: int = field("Records of ledgers that were deleted.")
     torn: tuple[str, ...] = field("Journals that end within a record.")
 

@@ -80,7 +80,7 @@ class FormattedBookie:
     bookie_id: BookieId = field(BOOKIE)
     directories: tuple[str, ...] = field("Directories of the bookie.")
     files: int = field("Files removed.")
-    size_bytes: int = field("Bytes removed.", name="size", kind=Kind.BYTES)
+    size_bytes: int = field("Bytes removed.", name="size")
     ledgers: int = field("Number of ledgers in the bookie's indexes.")
     cookie_removed: bool = field("Whether the stored cookie is gone.")
 

@@ -117,7 +117,7 @@ declare_view(
     Column("unverified", "Number of saved entries whose digest cannot be checked."),
     Column("first", "The first entry found."),
     Column("last", "The last entry found."),
-    Column("size", "Bytes of payload.", "payload_bytes", Kind.BYTES),
+    Column("size", "Bytes of payload.", "payload_bytes"),
     Column("digest", "Kind of digest.", lambda v: v.digest and v.digest.name.lower()),
     Column("fenced", "Whether a journal says that the ledger is fenced.", "is_fenced"),
     Column(

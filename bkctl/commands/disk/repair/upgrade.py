@@ -58,7 +58,6 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
         "state",
         "State of the directory: current, old, upgraded (the old data still exists), "
         "empty, old cookie, half rolled back, half finalized.",
-        kind=Kind.STATE,
     ),
     Column("layout", "Version of the directory's layout.", "layout.version", Kind.COUNT),
     Column(

@@ -68,9 +68,7 @@ class WorkerPackages:
     python: str = field("Version of Python that hosts need.")
     platform: str = field("System and processor that hosts need.")
     glibc: str | None = field("Oldest C library that will do; null if unknown.")
-    packages: tuple[str, ...] = field(
-        "Names and versions of the packages in the archive.", kind=Kind.NESTED
-    )
+    packages: tuple[str, ...] = field("Names and versions of the packages in the archive.")
 
 
 def write(session: Session, /, *, path: str | None) -> None:

@@ -120,7 +120,6 @@ declare_view(
         "last_add_confirmed",
         "The last add confirmed in this copy; a recovery writes another number.",
         "lac",
-        Kind.COUNT,
         rank=4,
         header="LAC",
     ),
@@ -132,6 +131,6 @@ declare_view(
         cell=lambda v: (_sha256(v) or "-")[:_SHA256_CHARS],
     ),
     Column("why", "What was wrong.", lambda v: v.why or None, rank=5, if_any=True),
-    Column("payload_b64", "The payload in base64.", "payload", Kind.DATA, rank=NEVER),
+    Column("payload_b64", "The payload in base64.", "payload", rank=NEVER),
     id="bookie_id",
 )

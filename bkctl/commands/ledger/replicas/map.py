@@ -124,7 +124,7 @@ class LedgerPlace:
     """
 
     bookie_id: BookieId = field(BOOKIE)
-    state: str = field("writable, read-only, down or gone.", kind=Kind.STATE)
+    state: str = field("writable, read-only, down or gone.")
     first: EntryId = field(
         "First entry of the fragment.", name="first_entry", header="FRAGMENT", cell=_place_range
     )
