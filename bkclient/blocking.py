@@ -294,15 +294,12 @@ class BlockingClient:
         recover: bool,
     ) -> Iterator[T]:
         async def values(client: Client) -> AsyncIterator[T]:
-            reader = await client.open_ledger(
-                LedgerId(ledger_id), password=password, recover=recover
-            )
-            try:
+            with contextlib.closing(
+                await client.open_ledger(LedgerId(ledger_id), password=password, recover=recover)
+            ) as reader:
                 async with aclosing(read(reader)) as found:
                     async for value in found:
                         yield value
-            finally:
-                reader.close()
 
         return self.iterate(values)
 

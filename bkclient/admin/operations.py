@@ -6,6 +6,7 @@ All except ``init_cluster`` have a ``Client`` as first argument: ``await list_bo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -87,14 +88,11 @@ async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, i
         NoSuchLedgerError: the ledger does not exist.
         ClientError: too few bookies answered, or the last entry cannot be read.
     """
-    reader = await client.open_ledger(ledger_id, recover=False)
-    try:
+    with contextlib.closing(await client.open_ledger(ledger_id, recover=False)) as reader:
         last = reader.last_add_confirmed
         if reader.is_closed:
             return last, reader.length
         return (last, (await reader.read_entry(last)).length) if last >= 0 else (last, 0)
-    finally:
-        reader.close()
 
 
 async def recover_ledger(

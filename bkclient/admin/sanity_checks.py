@@ -10,6 +10,7 @@ empty password. It works with any bookie, not only with the one on this host.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -126,11 +127,8 @@ async def _read(
     payloads: list[bytes],
     how: Callable[[LedgerReader, int], Awaitable[list[bytes]]],
 ) -> None:
-    reader = await client.open_ledger(ledger_id, recover=False)
-    try:
+    with contextlib.closing(await client.open_ledger(ledger_id, recover=False)) as reader:
         found = await how(reader, len(payloads))
-    finally:
-        reader.close()
     if found != payloads:
         raise ReadFailedError(f"ledger {ledger_id} gave back other entries than were added")
 
@@ -186,11 +184,8 @@ async def _write_and_read(
         writer.abandon()
         raise
     written_s = clock.seconds()
-    reader = await client.open_ledger(ledger_id)
-    try:
+    with contextlib.closing(await client.open_ledger(ledger_id)) as reader:
         found = [entry.payload async for entry in reader.read()]
-    finally:
-        reader.close()
     if found != payloads or writer.metadata.all_bookies() != {bookie_id}:
         raise ReadFailedError(f"bookie {bookie_id} gave back other entries than it was given")
     return BookieCheck(

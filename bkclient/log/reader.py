@@ -6,6 +6,7 @@ read to its end: during a roll the previous ledger still grows, although the lis
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -252,13 +253,11 @@ class LogReader:
             reader = await self._open(record, before)
         except (LogDamagedError, LogTrimmedError):
             return True  # What is gone does not grow any more.
-        try:
+        with contextlib.closing(reader):
             if not reader.is_closed and not self._follow:
                 return False
             async for _entry in reader.tail(reader.last_add_confirmed + 1):
                 pass  # Only the end of the ledger matters here.
-        finally:
-            reader.close()
         return True
 
     async def _of_ledger(self, record: LogRecord, index: int, first: int) -> AsyncIterator[Entry]:

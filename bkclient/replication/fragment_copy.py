@@ -231,13 +231,10 @@ class FragmentRepairer:
         Raises:
             UnreadableEntryError: one is nowhere to be had.
         """
-        fetcher = self.cluster.fetcher(ledger.keys)
-        try:
+        with contextlib.closing(self.cluster.fetcher(ledger.keys)) as fetcher:
             await for_each(
                 entries, lambda entry_id: read(fetcher, ledger, entry_id), self.batch_entries
             )
-        finally:
-            fetcher.close()
 
 
 async def read(fetcher: EntryFetcher, ledger: LedgerView, entry_id: EntryId) -> Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -33,14 +34,11 @@ async def end_of(client: Client, topic: TopicName, *, known: MessageId | None = 
     if not ledgers:
         return MessageId(0, 0)
     newest = ledgers[-1].ledger_id
-    reader = await client.open_ledger(newest, recover=False)
-    try:
+    with contextlib.closing(await client.open_ledger(newest, recover=False)) as reader:
         end = MessageId(newest, reader.last_add_confirmed + 1)
         if known is None or end <= known:
             end = MessageId(newest, await last_confirmed(client, topic, reader) + 1)
         return end
-    finally:
-        reader.close()
 
 
 async def position_at(client: Client, topic: TopicName, time_ms: int) -> MessageId:
@@ -80,16 +78,13 @@ async def _first_published_ms(client: Client, ledger: TopicLedger) -> int | None
         reader = await client.open_ledger(ledger.ledger_id, recover=False)
     except NoSuchLedgerError:
         return None  # The read itself reports the error.
-    try:
+    with contextlib.closing(reader):
         return None if reader.last_add_confirmed < 0 else await _published_ms(reader, 0)
-    finally:
-        reader.close()
 
 
 async def _first_since(client: Client, ledger: TopicLedger, time_ms: int) -> int | None:
     """Return the first entry of a ledger that was published at a time or later, or None."""
-    reader = await client.open_ledger(ledger.ledger_id, recover=False)
-    try:
+    with contextlib.closing(await client.open_ledger(ledger.ledger_id, recover=False)) as reader:
         low, high = 0, int(reader.last_add_confirmed) + 1
         end = high
         while low < high:
@@ -99,8 +94,6 @@ async def _first_since(client: Client, ledger: TopicLedger, time_ms: int) -> int
             else:
                 low = middle + 1
         return low if low < end else None
-    finally:
-        reader.close()
 
 
 async def _published_ms(reader: LedgerReader, entry_id: int) -> int:

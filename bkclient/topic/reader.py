@@ -14,7 +14,7 @@ decrypted.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Any, Final, Union
 
@@ -224,8 +224,7 @@ class TopicReader:
             raise OffloadedError(
                 f"ledger {ledger.ledger_id} of {self.topic} is in tiered storage only"
             )
-        reader = await self._client.open_ledger(ledger.ledger_id, recover=False)
-        try:
+        with closing(await self._client.open_ledger(ledger.ledger_id, recover=False)) as reader:
             if end is None or not self._end_is_confirmed:
                 last = await last_confirmed(self._client, self.topic, reader)
             if end is not None:
@@ -237,8 +236,6 @@ class TopicReader:
             async with aclosing(reader.read_chunks(first, last, unconfirmed=True)) as chunks:
                 async for entries in chunks:
                     yield entries
-        finally:
-            reader.close()
 
     async def _is_listed(self, ledger_id: LedgerId) -> bool:
         try:

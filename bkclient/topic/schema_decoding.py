@@ -8,6 +8,7 @@ Agrees with Pulsar 4.0, BookkeeperSchemaStorage and SchemaRegistryServiceImpl.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -95,12 +96,11 @@ async def read_schema(
 
 async def _entry(client: Client, where: pb.SchemaIndexEntry) -> pb.SchemaEntry:
     place = MessageId(where.position.ledgerId, where.position.entryId)
-    reader = await client.open_ledger(LedgerId(place.ledger_id), recover=False)
-    try:
+    with contextlib.closing(
+        await client.open_ledger(LedgerId(place.ledger_id), recover=False)
+    ) as reader:
         # The broker closes the ledger after its one entry, or died before.
         entry = await reader.read_entry(place.entry_id, unconfirmed=not reader.is_closed)
-    finally:
-        reader.close()
     return protobuf.parse(pb.SchemaEntry, entry.payload, TopicFormatError)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -256,12 +256,10 @@ class FileSession:
         database, self._database = self._database, None
         if database is None:
             return
-        try:
+        with closing(database):
             if self._session_id and database.is_still_the_file():
                 with database.transaction(self._now_s, write=True) as rows:
                     rows.sessions.end(self._session_id)
-        finally:
-            database.close()
 
     def _opened(self, outcome: StepOutcome[Any], *, create: bool) -> Database:
         if self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -288,11 +289,8 @@ async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> l
     )
     listed = await operations.list_bookies(client)
     wanted = [one for one in listed if one.info is not None or not registered]
-    pool = client.cluster.pool.anew()
-    try:
+    with contextlib.closing(client.cluster.pool.anew()) as pool:
         return [metadata, *await run_together(_pong(pool, one, within_s) for one in wanted)]
-    finally:
-        pool.close()
 
 
 async def _pong(pool: BookiePool, one: BookieStatus, within_s: float) -> Pong:

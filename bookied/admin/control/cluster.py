@@ -97,7 +97,7 @@ class ClusterControl:
         reader = await self.client.open_ledger(ledger_id, recover=False)
         found: list[Entry] = []
         size_bytes = 0
-        try:
+        with contextlib.closing(reader):
             lac: int = reader.last_add_confirmed
             end = lac if last is None else min(last, lac)
             if first > end:
@@ -107,8 +107,6 @@ class ClusterControl:
                 size_bytes += len(entry.payload)
                 if size_bytes > READ_BYTES_MAX or len(found) > READ_ENTRIES_MAX:
                     raise TooMuchError(f"more than {len(found) - 1} entries; ask for fewer")
-        finally:
-            reader.close()
         return found
 
     async def summary(self) -> ClusterSummary:

@@ -91,7 +91,7 @@ def _check_log(
         return
     has_map = scan.header is not None and scan.header.map_offset != 0
     ledgers_map: dict[int, int] | None = None
-    try:
+    with closing(scan):
         if has_map:
             try:
                 ledgers_map = logs.read_ledgers_map(shard.files, path)
@@ -103,8 +103,6 @@ def _check_log(
             yield from _scan(shard, scan, known, found, sizes, tick, before)
             if ledgers_map is not None and not scan.is_torn and not found.gaps[path]:
                 found.unlike_map += _compare_map(path, scan, ledgers_map, sizes)
-    finally:
-        scan.close()
 
 
 def _scan(

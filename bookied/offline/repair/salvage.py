@@ -120,10 +120,8 @@ def salvage(
     """
     search = _RecordSearch(files, found, ledger_id, Rescan(files, tell))
     search.run()
-    try:
+    with contextlib.closing(search):
         return _write(search, ledger_id, out, password, digest)
-    finally:
-        search.close()
 
 
 class _RecordSearch:

@@ -6,6 +6,7 @@ written from these batches. Everything blocks; call it in a thread.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -186,15 +187,13 @@ class WrittenRecords:
         """
         at, end = HEADER_BYTES, HEADER_BYTES + self._size_bytes
         found, file = 0, files.open_read(path)
-        try:
+        with contextlib.closing(file):
             while at < end:
                 data = file.read_at(at, min(_CHUNK_BYTES, end - at))
                 if not data:
                     break
                 found = crc32c(data, found)
                 at += len(data)
-        finally:
-            file.close()
         if (at, found) != (end, self._checksum):
             message = "the records are not those that compaction has written"
             raise EntryLogRecordError(path, HEADER_BYTES, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection as Some
 from functools import partial
 from pathlib import Path
@@ -77,16 +78,13 @@ class LogCensus:
         """
         if log_id in self.unreadable:
             return True  # Its records do not matter any more.
-        pieces = ledgers_found(self._files, path)
-        try:
+        with contextlib.closing(ledgers_found(self._files, path)) as pieces:
             while (found := await self._pace.blocking(partial(next, pieces, None))) is not None:
                 if some := found & alive:
                     message = f"the ledgers map lacks ledger {min(some)}"
                     self._usages.drop(log_id)
                     self.leave(log_id, LedgersMapError(path, None, message))
                     return False
-        finally:
-            pieces.close()
         return True
 
     async def _usage(self, log_id: int, path: Path) -> LogUsage | None:

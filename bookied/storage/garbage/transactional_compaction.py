@@ -156,7 +156,7 @@ class TransactionalCompaction:
         """Run step 5, with the locations from a scan of the target."""
         pace = self._pace
         scan, moves = open_scan(self._files, todo.final), list[Move]()
-        try:
+        with contextlib.closing(scan):
             find = partial(self._moves, todo, scan, is_ours=is_ours)
             while (some := await pace.blocking(find)) is not None:
                 moves += some
@@ -164,8 +164,6 @@ class TransactionalCompaction:
                     await self._switch(moves)
                     moves = []
             await pace.blocking(scan.insist_complete)
-        finally:
-            scan.close()
         await self._switch(moves)
 
     def _moves(

@@ -205,8 +205,7 @@ def log_rows(
     live: bool,
 ) -> Iterator[LogRow]:
     """Give the chosen records of a log."""
-    scan = logs.open_scan(RealFiles(), found.path)
-    try:
+    with contextlib.closing(logs.open_scan(RealFiles(), found.path)) as scan:
         with session.progress(f"reading {found.path.name}", total=scan.size) as progress:
             shown = progress if disk_records.may_draw(session) else None
             records = disk_records.counted(damage.passing(scan), shown, lambda _one: scan.end)
@@ -217,16 +216,11 @@ def log_rows(
                     yield digests.checked(row)
         if scan.is_torn:
             session.note(f"(the last record, at {scan.end}, is cut, as a crash leaves it)")
-    finally:
-        scan.close()
 
 
 def _packets(path: Path) -> Iterator[tuple[int, bytes]]:
-    scan = logs.open_scan(RealFiles(), path)
-    try:
+    with contextlib.closing(logs.open_scan(RealFiles(), path)) as scan:
         yield from ((record.ledger_id, record.body) for record in scan)
-    finally:
-        scan.close()
 
 
 def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:

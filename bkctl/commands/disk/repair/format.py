@@ -23,7 +23,7 @@ from bkctl.bookies.stopped_bookie import (
 )
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, field, shown
+from bkctl.output.views import BOOKIE, field, shown
 from bkctl.session.safety_check_names import ONLY_COPIES
 from bkctl.session.safety_checks import Objection, refuse_unless_forced, some_names
 from bookied.directories.lock import LOCK

@@ -13,7 +13,7 @@ from bkctl.bookies.stopped_bookie import (
 )
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import LEDGER, Column, Kind, declare_view
+from bkctl.output.views import LEDGER, Column, declare_view
 from bookied.directories.roots import CURRENT
 from bookied.offline.repair.rescan import size_of
 from bookied.offline.repair.salvage import SalvagedLedger, salvage

@@ -164,14 +164,13 @@ def copy_task(job: CopyJob, number: int, task: Task) -> TaskResult:
     Raises:
         TaskError: no client could be made, an entry cannot be read, or a file cannot be written.
     """
-    report = ProgressReporter(job.progress, number)
-    try:
-        with connect(job.uri, job.config) as client:
-            copying = _Copying(job, client, report)
-            copying.copy(task)
-            return copying.result(number)
-    finally:
-        report.close()
+    with (
+        contextlib.closing(ProgressReporter(job.progress, number)) as report,
+        connect(job.uri, job.config) as client,
+    ):
+        copying = _Copying(job, client, report)
+        copying.copy(task)
+        return copying.result(number)
 
 
 def connect(uri: str | None, config: ClientConfig | None) -> BlockingClient:

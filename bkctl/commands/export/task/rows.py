@@ -8,7 +8,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
@@ -176,12 +176,10 @@ async def _read_small(
 
 
 async def _read_batches(reader: LedgerReader, entry_range: EntryRange) -> list[EntryBatch]:
-    try:
+    with closing(reader):
         batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
         async with aclosing(batches):
             return [batch async for batch in batches]
-    finally:
-        reader.close()
 
 
 async def _read_large(
@@ -190,8 +188,7 @@ async def _read_large(
     """Yield a range in batches of consecutive entries."""
     expected = entry_range.first
     try:
-        reader = await client.open_ledger(entry_range.ledger_id, recover=False)
-        try:
+        with closing(await client.open_ledger(entry_range.ledger_id, recover=False)) as reader:
             if not _is_planned(entry_range, reader.metadata):
                 raise NoSuchLedgerError("deleted, and created again, after it was planned")
             # What was confirmed when the range was planned is confirmed for good.
@@ -201,8 +198,6 @@ async def _read_large(
                     assert batch.first_entry_id == expected, (batch.first_entry_id, expected)
                     expected = EntryId(batch.last_entry_id + 1)
                     yield batch
-        finally:
-            reader.close()
     except BookKeeperError as error:
         if skip_gone and isinstance(error, NoSuchLedgerError):
             return

@@ -86,10 +86,8 @@ class IndexReads:
             file = self._open.open_alone(path)  # Most files are read once, and completely.
         except FileNotFoundError:
             return self._load_moved(path, ledger_id)
-        try:
+        with contextlib.closing(file):
             return self._load_from(file, path, ledger_id)
-        finally:
-            file.close()
 
     def _load_moved(self, path: Path, ledger_id: int) -> LedgerOnDisk | None:
         try:
