@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
+    ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
 else:
-    _ParamType = click.ParamType
+    ParamType = click.ParamType
 
 SCHEMA: Final = 1
 """The version of every machine form; fields are only ever added to it."""
@@ -34,7 +34,7 @@ ENTRY_FORMATS: Final = ("string", "hex", "base64", "json", "raw")
 LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 
 
-class LiveType(_ParamType):
+class LiveType(ParamType):
     """A type whose values are those that there are just now; Tab asks the root of the tree."""
 
     def shell_complete(

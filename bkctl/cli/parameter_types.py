@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.global_options import LiveType, options_of
+from bkctl.global_options import LiveType, ParamType, options_of
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.parse_quantities import parse_duration, parse_size, parse_time_or_age_ms
 
 if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
-    _Choice = click.Choice[str]
-else:
-    _ParamType = click.ParamType
-    _Choice = click.Choice
-
-if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    _Choice = click.Choice[str]  # Generic for type checkers only, before click 8.4.
+else:
+    _Choice = click.Choice
 
 
 class LedgerIdType(LiveType):
@@ -76,24 +73,6 @@ class LedgerStateType(_Choice):
         return LedgerState.of_word(super().convert(value.replace("_", "-"), param, ctx))
 
 
-class EntryRangeType(_ParamType):
-    """``5`` (one entry), ``5-9`` (both ends included) or ``5-`` (to the end)."""
-
-    name = "entry_range"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(\d{0,19})(-?)(\d{0,19})", value)
-        if match is None or not (match[1] or match[3]):
-            self.fail(f"{value!r} is not a range of entries; try 5, 5-9 or 5-", param, ctx)
-        first = int(match[1]) if match[1] else 0
-        last = int(match[3]) if match[3] else None if match[2] else first
-        if last is not None and last < first:
-            self.fail(f"{value!r} ends before it begins", param, ctx)
-        return first, last
-
-
 class BookieIdType(LiveType):
     """A bookie's id: ``host:port`` or a configured word."""
 
@@ -114,7 +93,7 @@ class BookieWordsType(BookieIdType):
         return value
 
 
-class ParsedType(_ParamType):
+class ParsedType(ParamType):
     """A type whose texts a function reads. Any other value passes as it is."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
@@ -129,46 +108,13 @@ class ParsedType(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-class PositionType(_ParamType):
-    """A place in a log: ``INDEX:ENTRY``, ``earliest`` or ``latest``."""
-
-    name = "position"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from bkclient.errors import IncorrectParameterError
-        from bkclient.log.record import EARLIEST, LATEST, Position
-
-        if isinstance(value, Position):
-            return value
-        words = {"earliest": EARLIEST, "latest": LATEST}
-        try:
-            return words.get(value.lower()) or Position.parse(value)
-        except IncorrectParameterError as error:
-            self.fail(str(error), param, ctx)
-
-
-class KeyValueType(_ParamType):
-    """``KEY=VALUE`` as a pair of texts."""
-
-    name = "key=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = value.partition("=")
-        if not equals or not key:
-            hint = f"; write {value}=VALUE" if value and not equals else ""
-            self.fail(f"{value!r} is not KEY=VALUE{hint}", param, ctx)
-        return key, text
-
-
 class LogNameType(LiveType):
     """A log's name, which is any text; a type of its own, so that names can be completed."""
 
     name = "log_name"
 
 
-class PathType(_ParamType):
+class PathType(ParamType):
     """Text that names a file or a directory; a type of its own, so that Tab offers some."""
 
     name = "text"
@@ -221,6 +167,42 @@ def _parse_share(text: str) -> float:
     return share
 
 
+def parse_entry_range(text: str) -> tuple[int, int | None]:
+    """Return the range that ``5`` (one entry), ``5-9`` (both ends included) or ``5-`` stands for.
+
+    Raises:
+        ValueError: it is another text.
+    """
+    match = re.fullmatch(r"(\d{0,19})(-?)(\d{0,19})", text)
+    if match is None or not (match[1] or match[3]):
+        raise ValueError(f"{text!r} is not a range of entries; try 5, 5-9 or 5-")
+    first = int(match[1]) if match[1] else 0
+    last = int(match[3]) if match[3] else None if match[2] else first
+    if last is not None and last < first:
+        raise ValueError(f"{text!r} ends before it begins")
+    return first, last
+
+
+def _parse_position(text: str) -> Any:
+    """Return the place in a log that ``INDEX:ENTRY``, ``earliest`` or ``latest`` stands for."""
+    from bkclient.errors import IncorrectParameterError
+    from bkclient.log.record import EARLIEST, LATEST, Position
+
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    try:
+        return words.get(text.lower()) or Position.parse(text)
+    except IncorrectParameterError as error:
+        raise ValueError(str(error)) from error
+
+
+def _parse_key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        hint = f"; write {text}=VALUE" if text and not equals else ""
+        raise ValueError(f"{text!r} is not KEY=VALUE{hint}")
+    return key, value
+
+
 def _parse_entry_size(text: str) -> int:
     size = parse_size(text)
     if size > _ENTRY_BYTES_MAX:
@@ -234,7 +216,7 @@ LEDGER_IDS: Final = LedgerIdType(dash=True)
 LEDGER_STATE: Final = LedgerStateType(["open", "in-recovery", "closed"])
 LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
-ENTRY_RANGE: Final = EntryRangeType()
+ENTRY_RANGE: Final = ParsedType("entry_range", parse_entry_range)
 BOOKIE_ID: Final = BookieIdType()
 BOOKIE_WORDS: Final = BookieWordsType()
 DURATION: Final = ParsedType("duration", parse_duration)
@@ -246,8 +228,9 @@ SHARE: Final = ParsedType("share", _parse_share)
 """A share of a whole, given in percent; a number from 0 to 1."""
 RATE: Final = ParsedType("rate", lambda text: parse_size(text.removesuffix("/s")))
 """Bytes a second, from ``20MB/s`` or ``20MB``."""
-KEY_VALUE: Final = KeyValueType()
-POSITION: Final = PositionType()
+KEY_VALUE: Final = ParsedType("key=value", _parse_key_value)
+"""A pair of texts."""
+POSITION: Final = ParsedType("position", _parse_position)
 LOG_NAME: Final = LogNameType()
 TIME: Final = ParsedType("time", lambda text: parse_time_or_age_ms(text, time.time()))
 """Milliseconds since 1970, from a number of them, ISO 8601 or an age; UTC without a zone."""

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import click
-
-from bkctl.cli.parameter_types import EntryRangeType
+from bkctl.cli.parameter_types import ParsedType, parse_entry_range
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    _ParamType = click.ParamType[Any]
-else:
-    _ParamType = click.ParamType
 
 
 class FileRef(NamedTuple):
@@ -29,52 +23,42 @@ class FileRef(NamedTuple):
         return str(self.path) if self.number is None else f"{self.number} ({self.number:#x})"
 
 
-class FileType(_ParamType):
-    """An id (decimal, or ``0x…``), a file's name (hexadecimal) or a path."""
+def _file_type(suffix: str, name: str, id_max: int) -> ParsedType:
+    """Return the type of an id (decimal, or ``0x…``), a file's name (hexadecimal) or a path."""
 
-    def __init__(self, suffix: str, name: str, id_max: int) -> None:
-        self.name, self._suffix, self._id_max = name, suffix, id_max
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, FileRef):
-            return value
+    def parse(text: str) -> FileRef:
         from pathlib import Path
 
-        if os.sep in value or (value.endswith(self._suffix) and Path(value).is_file()):
-            return FileRef(None, Path(value))
-        word = value.lower()
+        if os.sep in text or (text.endswith(suffix) and Path(text).is_file()):
+            return FileRef(None, Path(text))
+        word = text.lower()
         if re.fullmatch(r"[0-9]{1,40}", word):
             number = int(word)
-        elif match := re.fullmatch(rf"0x([0-9a-f]+)|([0-9a-f]+){re.escape(self._suffix)}", word):
+        elif match := re.fullmatch(rf"0x([0-9a-f]+)|([0-9a-f]+){re.escape(suffix)}", word):
             number = int(match[1] or match[2], 16)
         else:
-            self.fail(f"{value!r} is not a valid {self.name}{self._hint(word)}", param, ctx)
-        if number > self._id_max:
-            self.fail(
-                f"{value!r} is too large for a {self.name}; the largest is {self._id_max}",
-                param,
-                ctx,
-            )
+            raise ValueError(f"{text!r} is not a valid {name}{_hint(word, suffix)}")
+        if number > id_max:
+            raise ValueError(f"{text!r} is too large for a {name}; the largest is {id_max}")
         return FileRef(number, None)
 
-    def _hint(self, word: str) -> str:
-        if re.fullmatch(r"[0-9a-f]+", word):
-            return f"; hexadecimal is written 0x{word} or {word}{self._suffix}"
-        return f"; try 26, 0x1a, 1a{self._suffix} or a path"
+    return ParsedType(name, parse)
 
 
-class RangeOrDirectory(EntryRangeType):
-    """A range of entries, or a directory of the bookie."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and ("/" in value or value in {".", ".."}):
-            return value
-        return super().convert(value, param, ctx)
+def _hint(word: str, suffix: str) -> str:
+    if re.fullmatch(r"[0-9a-f]+", word):
+        return f"; hexadecimal is written 0x{word} or {word}{suffix}"
+    return f"; try 26, 0x1a, 1a{suffix} or a path"
 
 
-RANGE_OR_DIRECTORY: Final = RangeOrDirectory()
-JOURNAL: Final = FileType(".txn", "journal", 2**63 - 1)
-ENTRY_LOG: Final = FileType(".log", "entry log", 2**31 - 1)
+def _range_or_directory(text: str) -> tuple[int, int | None] | str:
+    is_directory = "/" in text or text in {".", ".."}
+    return text if is_directory else parse_entry_range(text)
+
+
+RANGE_OR_DIRECTORY: Final = ParsedType("entry_range", _range_or_directory)
+JOURNAL: Final = _file_type(".txn", "journal", 2**63 - 1)
+ENTRY_LOG: Final = _file_type(".log", "entry log", 2**31 - 1)
 
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED)
 """What every command that reads directories can exit with."""

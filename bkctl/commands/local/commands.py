@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.declarations import argument, flag, option
-from bkctl.cli.parameter_types import BOOKIE_ID, KEY_VALUE
+from bkctl.cli.parameter_types import BOOKIE_ID, KEY_VALUE, ParsedType
 from bkctl.exit_status import Effect, ExitStatus, Facility
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:
-    _ParamType = click.ParamType
 
 _BOOKIES_MAX: Final = 100
 _EXITS: Final = (
@@ -27,30 +22,20 @@ _EXITS: Final = (
 _WORDS: Final = ("zookeeper", "status", "start", "stop", "restart")
 
 
-class _Size(_ParamType):
-    """A number of bookies, or a word: one ZooKeeper, or what to do with a cluster that runs."""
-
-    name = "bookies"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value in _WORDS or isinstance(value, int):
-            return value
-        if value in {"log", "logs"}:
-            self.fail("`bkctl local status DIR -o wide` names the log of each bookie", param, ctx)
-        if value in {"list", "ls"}:
-            self.fail("`bkctl local status` names the clusters that run here", param, ctx)
-        if value == "add":
-            self.fail(
-                "`bkctl local N --dir DIR` with a larger N adds bookies while it runs",
-                param,
-                ctx,
-            )
-        if re.fullmatch("[0-9]{1,3}", value) is None or not 1 <= int(value) <= _BOOKIES_MAX:
-            words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
-            self.fail(
-                f"{value!r} is not 1 to {_BOOKIES_MAX}, {words} or `{_WORDS[-1]}`", param, ctx
-            )
-        return int(value)
+def _parse_bookies(text: str) -> int | str:
+    """Return a number of bookies, or a word: one ZooKeeper, or what to do with a cluster."""
+    if text in _WORDS:
+        return text
+    if text in {"log", "logs"}:
+        raise ValueError("`bkctl local status DIR -o wide` names the log of each bookie")
+    if text in {"list", "ls"}:
+        raise ValueError("`bkctl local status` names the clusters that run here")
+    if text == "add":
+        raise ValueError("`bkctl local N --dir DIR` with a larger N adds bookies while it runs")
+    if re.fullmatch("[0-9]{1,3}", text) is None or not 1 <= int(text) <= _BOOKIES_MAX:
+        words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
+        raise ValueError(f"{text!r} is not 1 to {_BOOKIES_MAX}, {words} or `{_WORDS[-1]}`")
+    return int(text)
 
 
 _CLUSTER: Final = (
@@ -104,7 +89,11 @@ local = Command(
     To start a cluster again, N includes its decommissioned bookies; they stay stopped.
     """,
     params=(
-        argument("bookies", metavar="N|zookeeper|status|start|stop|restart", type=_Size()),
+        argument(
+            "bookies",
+            metavar="N|zookeeper|status|start|stop|restart",
+            type=ParsedType("bookies", _parse_bookies),
+        ),
         argument("where", metavar="[DIR]", required=False),
         argument("bookie_id", metavar="[BOOKIE_ID]", type=BOOKIE_ID, required=False),
         flag(
