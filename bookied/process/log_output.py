@@ -216,14 +216,10 @@ def _json_escape(char: str) -> str:
 
 def _attributes(event: LogEvent) -> dict[str, Any]:
     return {
-        _camel(key): value
+        re.sub("_([a-z0-9])", lambda match: match.group(1).upper(), key): value
         for key, value in event.items()
         if not key.startswith(("log_", "_")) and key not in _NOT_ATTRIBUTES
     }
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z0-9])", lambda match: match.group(1).upper(), name)
 
 
 def _traceback(event: LogEvent) -> str:

@@ -396,7 +396,7 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
 
 def _batch_frames(response: BatchReadResponse, to: ReplyTo) -> tuple[bytes, bytes]:
     head, request_id = _response_head(response, to), _I64.pack(response.request_id)
-    sized = _sized(response)
+    sized = response.entries.sized if response.rc is ReturnCode.EOK else b""
     length = LENGTH.pack(len(head) + len(request_id) + len(sized))
     return length + head + request_id, sized
 
@@ -408,10 +408,6 @@ def _response_head(response: AddResponse | ReadResponse | BatchReadResponse, to:
     head = pack_header(_OP_CODE_OF[type(response)], flags, to.header_version)
     code = V2_BY_RETURN_CODE[response.rc]
     return RESPONSE_HEAD.pack(head, code, response.ledger_id, response.entry_id)
-
-
-def _sized(response: BatchReadResponse) -> bytes:
-    return response.entries.sized if response.rc is ReturnCode.EOK else b""
 
 
 def decode_response(payload: bytes | memoryview) -> Answer:

@@ -216,7 +216,7 @@ class Rows:
         Raises:
             NodeExistsError: there is one.
         """
-        version = self._first_version(kind)
+        version = self.sequences.next(_VERSIONS.get(kind, ""))
         made = self._connection.execute(
             "INSERT OR IGNORE INTO node VALUES(?, ?, ?, ?, ?, ?)",
             (kind, key, value, version, ctime_ms or self.now_ms, owner),
@@ -276,9 +276,6 @@ class Rows:
         if last is not None:
             self._skip_versions(kind, last)
         self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
-
-    def _first_version(self, kind: str) -> Version:
-        return self.sequences.next(_VERSIONS.get(kind, ""))
 
     def _skip_versions(self, kind: str, last: Version) -> None:
         """Let no new row of a kind have a version up to ``last``, that of a removed one."""
