@@ -110,13 +110,8 @@ class ManyValues(Protocol):
         ...
 
 
-class Tree(Protocol):
-    """A session with a tree.
-
-    Every operation waits for the connection, at most for the session time-out, and then raises
-    ``MetadataUnavailableError``. Reads are repeated when their answer gets lost; writes raise
-    ``AnswerLostError`` then.
-    """
+class TreeSession(Protocol):
+    """The session of a tree: what ephemeral nodes belong to."""
 
     @property
     def uri(self) -> str: ...
@@ -138,6 +133,15 @@ class Tree(Protocol):
     async def until_connected(self) -> None:
         """Wait, for ever if need be; raise ``ClientClosedError`` when closed."""
         ...
+
+
+class Tree(TreeSession, Protocol):
+    """A session with a tree.
+
+    Every operation waits for the connection, at most for the session time-out, and then raises
+    ``MetadataUnavailableError``. Reads are repeated when their answer gets lost; writes raise
+    ``AnswerLostError`` then.
+    """
 
     async def create(
         self,
