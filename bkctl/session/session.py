@@ -191,6 +191,12 @@ class Session:
         self.emit(Plan(tuple(steps)))
         self.end_plan()
 
+    def plans_only(self, steps: Iterable[str]) -> bool:
+        """Print what the command would do if this is a dry run; return whether it is."""
+        if self.dry_run:
+            self.plan(steps)
+        return self.dry_run
+
     def end_plan(self) -> None:
         """End a dry run whose plan is printed.
 

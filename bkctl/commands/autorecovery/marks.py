@@ -139,8 +139,7 @@ def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
             "if the mark cannot be read, replace it with a mark of the replicas that the "
             "ledger lacks"
         )
-    if session.dry_run:
-        session.plan(plan)
+    if session.plans_only(plan):
         return
     if renew:
         session.confirm(

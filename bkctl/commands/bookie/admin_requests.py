@@ -69,8 +69,7 @@ def gc(
     session: Session, bookie_id: BookieId, *, major: bool, minor: bool, wait: bool, **where: Any
 ) -> None:
     """Start a bookie's garbage collection now; with ``wait`` return when it has ended."""
-    if session.dry_run:
-        session.plan([f"collect garbage on bookie {bookie_id}"])
+    if session.plans_only([f"collect garbage on bookie {bookie_id}"]):
         return
     admin = _admin(session, bookie_id, where)
     before = admin_api.collections(admin) if wait else []

@@ -288,8 +288,7 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     Raises:
         NothingFoundError: it is not registered.
     """
-    if session.dry_run:
-        session.plan([f"write, read and delete a ledger of {counted(entries, 'entry')}"])
+    if session.plans_only([f"write, read and delete a ledger of {counted(entries, 'entry')}"]):
         return
     if bookie_id is None:
         from bkctl.bookies.stopped_bookie import stopped_bookie

@@ -142,8 +142,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     cookie = session.call(_new_cookie, bookie, flip, resumed=begun is not None)
     ledgers = session.call(bookie_ids.ledgers_listing, flip.old) if rename else []
     steps = _steps(bookie, flip, len(ledgers) if rename else None)
-    if session.dry_run:
-        session.plan(steps)
+    if session.plans_only(steps):
         return
     session.confirm(
         [f"To rename {flip.old} to {flip.new}:", *(f"  {one}" for one in steps)], "Go on?"

@@ -69,10 +69,9 @@ def update_bookie(
     session.about = f"bookie {old}"
     refuse_unless_forced(session, _objections(session, old, new), force)
     found: list[StoredLedger] = session.call(bookie_ids.ledgers_listing, old)[:limit]
-    if session.dry_run:
-        session.plan(
-            [f"replace {old} with {new} in {counted(len(found), 'ledger')}"] if found else []
-        )
+    if session.plans_only(
+        [f"replace {old} with {new} in {counted(len(found), 'ledger')}"] if found else []
+    ):
         return
     verify = UNVERIFIED not in force
     if found:

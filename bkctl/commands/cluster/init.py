@@ -36,8 +36,7 @@ def init(session: Session, *, layout: str | None) -> None:
     Raises:
         AlreadyInitializedError: there is one.
     """
-    if session.dry_run:
-        session.plan([f"make a cluster at {session.uri}"])
+    if session.plans_only([f"make a cluster at {session.uri}"]):
         return
 
     async def make(store: MetadataStore) -> ClusterCreated:

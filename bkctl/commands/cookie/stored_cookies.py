@@ -167,8 +167,7 @@ def generate(
     if out is None:
         session.emit(text)
         return
-    if session.dry_run:
-        session.plan([f"write the cookie of {text.bookie_id} to {out}"])
+    if session.plans_only([f"write the cookie of {text.bookie_id} to {out}"]):
         return
     write_atomically(out, text.text)
     session.emit(CookieChanged(text.bookie_id, f"written to {out}"))
@@ -190,8 +189,7 @@ def create(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
     """Store a new cookie."""
     session.about = f"bookie {bookie_id}"
     text = _given(session, bookie_id, path, check=CONTENT not in force)
-    if session.dry_run:
-        session.plan([f"store a cookie of {bookie_id}"])
+    if session.plans_only([f"store a cookie of {bookie_id}"]):
         return
     version = session.call(lambda client: client.store.write_cookie(bookie_id, text, NEW))
     session.emit(CookieChanged(bookie_id, "created", version))
@@ -203,8 +201,7 @@ def update(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
     found = _stored(session, bookie_id)
     text = _given(session, bookie_id, path, check=CONTENT not in force)
     lines = difference(found, text)
-    if session.dry_run:
-        session.plan([f"change the {line}" for line in lines])
+    if session.plans_only([f"change the {line}" for line in lines]):
         return
     if not lines:
         session.emit(CookieChanged(bookie_id, "unchanged", found.stored.version))

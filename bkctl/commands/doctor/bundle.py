@@ -85,8 +85,7 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
     environ = _environment(session)
     path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
     insist_new(path)
-    if session.dry_run:
-        session.plan([f"write {path}"])
+    if session.plans_only([f"write {path}"]):
         return
     found: dict[str, bytes] = {"system.json": _system()}
     failed: list[str] = []

@@ -36,8 +36,7 @@ class LedgerCreated:
 def create(session: Session, /, **wanted: Any) -> None:
     """Create an empty ledger and print its id."""
     new = new_ledger(session, **wanted)
-    if session.dry_run:
-        session.plan([plan_of(new)])
+    if session.plans_only([plan_of(new)]):
         return
     warn_of_chosen_id(session, new)
     ledger_id, made = session.call(one_shot_adds.create_handed_over, new)

@@ -71,8 +71,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
         session.host.stdout.buffer.write(data)
         session.host.stdout.buffer.flush()
         return
-    if session.dry_run:
-        session.plan([f"write the metadata of ledger {ledger_id} to {path}"])
+    if session.plans_only([f"write the metadata of ledger {ledger_id} to {path}"]):
         return
     write_atomically(path, data, private=True)
     session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
@@ -109,8 +108,7 @@ def restore(
 
 
 def _create(session: Session, ledger_id: LedgerId, new: LedgerMetadata) -> None:
-    if session.dry_run:
-        session.plan([f"create ledger {ledger_id}: {_summary(new)}"])
+    if session.plans_only([f"create ledger {ledger_id}: {_summary(new)}"]):
         return
     try:
         version = session.call(lambda client: client.store.create_ledger(ledger_id, new))
@@ -130,8 +128,7 @@ def _replace(
     kept: str,
 ) -> None:
     lines = [f"{one.field}: {one.old} becomes {one.new}" for one in changes]
-    if session.dry_run:
-        session.plan([f"change the {line}" for line in lines])
+    if session.plans_only([f"change the {line}" for line in lines]):
         return
     session.confirm(
         [f"The metadata of ledger {ledger_id} changes:", *(f"  {line}" for line in lines)],

@@ -54,8 +54,7 @@ def read(
     if recover and not metadata.is_closed:
         from bkctl.commands.ledger.close import confirm_fencing
 
-        if session.dry_run:
-            session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
+        if session.plans_only([f"recover and close ledger {ledger_id}", "print its entries"]):
             return
         question = f"Recover and close ledger {ledger_id}?"
         confirm_fencing(session, ledger_id, metadata, question)

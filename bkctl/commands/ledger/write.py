@@ -183,8 +183,7 @@ def write(
         new = new_ledger(session, **wanted)
         custom = {FRAMING_KEY: source.framing_name.encode(), **new.custom}
         new = attrs.evolve(new, custom=custom)
-        if session.dry_run:
-            session.plan([plan_of(new), f"fill it from {path}", "close it"])
+        if session.plans_only([plan_of(new), f"fill it from {path}", "close it"]):
             return
         warn_of_chosen_id(session, new)
         session.emit(_write(session, new, source))

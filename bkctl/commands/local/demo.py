@@ -45,13 +45,12 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
     from bkctl.commands.local.cluster import LocalCluster
 
     file = Path(path) if path else bundled_text()
-    if session.dry_run:
-        session.plan(
-            [
-                f"start {BOOKIES} bookies",
-                f"write {file} to a ledger, recover, compare and export it",
-            ]
-        )
+    if session.plans_only(
+        [
+            f"start {BOOKIES} bookies",
+            f"write {file} to a ledger, recover, compare and export it",
+        ]
+    ):
         return
     with file.open("rb"):
         pass  # Better now than when the cluster is up.

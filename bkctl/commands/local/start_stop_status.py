@@ -94,8 +94,7 @@ def stop(session: Session, directory: Path) -> None:
         session.note(f"no cluster runs in {directory}")
         return
     pid = insist_owner(directory)
-    if session.dry_run:
-        session.plan([f"stop process {pid} with its bookies"])
+    if session.plans_only([f"stop process {pid} with its bookies"]):
         return
     session.note(f"stopping the cluster in {directory}")
     with contextlib.suppress(ProcessLookupError):
@@ -271,8 +270,7 @@ def start_bookies(session: Session, directory: Path, bookie_id: str | None) -> N
         if wanted[0].state == "up":
             session.note(f"bookie {bookie_id} runs already, as process {wanted[0].pid}")
             return
-    if session.dry_run:
-        session.plan(f"start bookie {one.bookie_id}" for one in wanted)
+    if session.plans_only(f"start bookie {one.bookie_id}" for one in wanted):
         return
     if not wanted:
         session.note(f"no bookie of the cluster is down; {how_to_grow(directory)}")
@@ -371,8 +369,7 @@ def stop_bookie(session: Session, directory: Path, bookie_id: str) -> None:
         return
     home = Path(one.directory)
     pid = insist_owner(locked_root(home) or home / "ledgers") if one.pid is None else one.pid
-    if session.dry_run:
-        session.plan([f"stop process {pid}, bookie {bookie_id}"])
+    if session.plans_only([f"stop process {pid}, bookie {bookie_id}"]):
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)

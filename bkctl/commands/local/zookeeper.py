@@ -209,8 +209,9 @@ def run(session: Session, directory: str | None, port: int | None, *, keep: bool
     conf = settings(session.host.environ)
     chosen = port or int(conf.get("clientPort", PORT_DEFAULT))
     home = directory or conf.get("dataDir")
-    if session.dry_run:
-        session.plan([f"start ZooKeeper at {HOST}:{chosen} in {home or 'a temporary directory'}"])
+    if session.plans_only(
+        [f"start ZooKeeper at {HOST}:{chosen} in {home or 'a temporary directory'}"]
+    ):
         return
     place = Path(home or tempfile.mkdtemp(prefix="bkctl-zookeeper-")).absolute()
     place.mkdir(parents=True, exist_ok=True)

@@ -48,8 +48,7 @@ def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
 def delete_cursor(session: Session, *, name: str, cursor: str) -> None:
     """Delete a cursor of the log or topic NAME."""
     session.about = f"cursor {cursor} of {name}"
-    if session.dry_run:
-        session.plan([f"delete cursor {cursor} of {name}"])
+    if session.plans_only([f"delete cursor {cursor} of {name}"]):
         return
     session.emit(session.call(_delete, name, cursor))
 

@@ -27,8 +27,7 @@ def create(session: Session, /, name: str, **wanted: Any) -> None:
     """Create a log called NAME, without entries."""
     options = _options_of(session, **wanted)
     session.about = f"log {name}"
-    if session.dry_run:
-        session.plan([f"create log {name}"])
+    if session.plans_only([f"create log {name}"]):
         return
     session.emit(session.call(_create, name, options))
 
@@ -265,8 +264,7 @@ def delete(session: Session, *, name: str) -> None:
     session.about = f"log {name}"
     info: LogInfo = session.call(lambda client: LogManager(client).info(name))
     steps = _plan_delete(info)
-    if session.dry_run:
-        session.plan(steps)
+    if session.plans_only(steps):
         return
     session.confirm(steps, f"Delete log {name}?", proof=name, effect=Effect.LOSES_DATA)
     session.emit(session.call(delete_shown, info))

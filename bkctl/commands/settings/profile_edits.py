@@ -212,8 +212,7 @@ def use(session: Session, name: str) -> None:
     """
     file = _file(session)
     wanted = None if name == NO_PROFILE else file[name].name
-    if session.dry_run:
-        session.plan([f"make {name} the default in {file.path}"])
+    if session.plans_only([f"make {name} the default in {file.path}"]):
         return
     _write(session, file, with_default(file, wanted))
     session.emit(ProfileChanged(name, "made the default", str(file.path)))
@@ -229,8 +228,7 @@ def delete(session: Session, name: str) -> None:
     """
     file = _file(session)
     where = file[name].service_uri or file[name].conf or "no cluster"
-    if session.dry_run:
-        session.plan([f"take profile {name} ({where}) out of {file.path}"])
+    if session.plans_only([f"take profile {name} ({where}) out of {file.path}"]):
         return
     session.confirm([f"profile {name}: {where}"], f"Forget profile {name}?")
     _write(session, file, without_profile(file, name))
@@ -260,8 +258,7 @@ def take_over(
             f"there is a profile {taken[0]!r} already",
             next_step="add --replace, or give another name with --as NAME",
         )
-    if session.dry_run:
-        session.plan([f"put profile {one.name} into {file.path}" for one in found])
+    if session.plans_only([f"put profile {one.name} into {file.path}" for one in found]):
         return
     for one in found:
         text = with_profile(file, one)
@@ -318,8 +315,7 @@ def _put(session: Session, file: ProfileFile, made: Profile, action: str, *, use
     text = with_profile(file, made)
     if use_it:
         text = with_default(parse_profiles(text, file.path), made.name)
-    if session.dry_run:
-        session.plan([f"write profile {made.name} to {file.path}"])
+    if session.plans_only([f"write profile {made.name} to {file.path}"]):
         return
     _write(session, file, text)
     session.emit(ProfileChanged(made.name, action, str(file.path)))

@@ -153,8 +153,7 @@ def export(
         ) from error
     session.about = f"topic {name}"
     insist_new(path)
-    if session.dry_run:
-        session.plan([f"write the messages of topic {name} to {path}"])
+    if session.plans_only([f"write the messages of topic {name} to {path}"]):
         return
     schema = topic_schema(time_unit="ms")
     held_back: list[str] = []

@@ -163,8 +163,7 @@ def _take_out(
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
         steps.append(f"remove the cookie of {bookie_id}")
-    if session.dry_run:
-        session.plan(steps)
+    if session.plans_only(steps):
         return
     session.confirm(
         [f"To remove {bookie_id} for good:", *(f"  {step}" for step in steps)],
@@ -357,8 +356,7 @@ def _drain(
         if not session.dry_run:
             raise
         refuse_unless_forced(session, [Objection("", str(error), error.hint)], ())
-    if session.dry_run:
-        session.plan(steps)
+    if session.plans_only(steps):
         return
     session.confirm(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id

@@ -134,8 +134,7 @@ def rewrite(
     for unread in unreadable.values():
         session.warn(str(unread))  # It names the ledger.
     bad = _bad(session, bookie_id, ledger_ids, bytes_per_s)
-    if session.dry_run:
-        session.plan([f"write again on {bookie_id}: {one.text}" for one in bad])
+    if session.plans_only([f"write again on {bookie_id}: {one.text}" for one in bad]):
         return
     if bad:
         lines = [

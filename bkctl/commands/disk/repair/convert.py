@@ -52,8 +52,7 @@ def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
     ):
         work = Conversion(RealFiles(), found, open_rocks, attempt_stamp(), progress.update)
         plan = work.plan(to)
-        if session.dry_run:
-            session.plan([*(["replay the journals"] if plan else []), *plan])
+        if session.plans_only([*(["replay the journals"] if plan else []), *plan]):
             return
         if plan and not work.is_cut_short(to):
             skip = config is not None and config.skip_invalid_records

@@ -45,11 +45,10 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
         session.progress("replaying") as progress,
     ):
         storages = storages_of(RealFiles(), found, config)
-        if session.dry_run:
-            session.plan(
-                [f"replay the journals of {directory}" for directory in found.journal_dirs]
-                + ["write entry logs, indexes and marks"]
-            )
+        if session.plans_only(
+            [f"replay the journals of {directory}" for directory in found.journal_dirs]
+            + ["write entry logs, indexes and marks"]
+        ):
             return
         skip = config is not None and config.skip_invalid_records
         done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)

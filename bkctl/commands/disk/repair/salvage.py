@@ -53,10 +53,9 @@ def salvage_ledger(
     session.about = f"ledger {ledger_id}"
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     password = None if password_file is None else session.questions.password(password_file)
-    if session.dry_run:
-        session.plan(
-            [f"search {human_bytes(total)} of logs and journals", f"write what is found to {out}"]
-        )
+    if session.plans_only(
+        [f"search {human_bytes(total)} of logs and journals", f"write what is found to {out}"]
+    ):
         return
     with (
         repeatable(session, "run the same command again"),

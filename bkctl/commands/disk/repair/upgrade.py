@@ -137,8 +137,7 @@ def upgrade(session: Session, force: Sequence[str]) -> None:
     with _at_work(session) as (bookie, roots, paths):
         work = LayoutUpgrade(roots)
         plan = work.plan(allow_empty=allow_empty)
-        if session.dry_run:
-            session.plan(plan)
+        if session.plans_only(plan):
             return
         for line in plan:
             session.verbose(line)
@@ -156,8 +155,7 @@ def rollback(session: Session) -> None:
             f"{human_bytes(loss.size_bytes)}"
             for loss in losses
         ]
-        if session.dry_run:
-            session.plan([f"remove {line}" for line in lines] + ["remove the stored cookie"])
+        if session.plans_only([f"remove {line}" for line in lines] + ["remove the stored cookie"]):
             return
         if losses:
             session.confirm(
@@ -174,8 +172,7 @@ def finalize(session: Session) -> None:
     with _at_work(session) as (bookie, roots, paths):
         work = Finalization(roots)
         doomed = work.plan()
-        if session.dry_run:
-            session.plan([f"remove {path}" for path in doomed])
+        if session.plans_only([f"remove {path}" for path in doomed]):
             return
         if doomed:
             files = counted(len(doomed), "file")

@@ -84,8 +84,7 @@ def write(session: Session, /, *, path: str | None) -> None:
         raise UsageError(f"{path}: Spark unpacks only {' and '.join(SUFFIXES)}")
     insist_new(path)
     found = needed_distributions()
-    if session.dry_run:
-        session.plan([f"write {path} with {counted(len(found), 'package')}"])
+    if session.plans_only([f"write {path} with {counted(len(found), 'package')}"]):
         return
     files = sorted(dict(_files(found)).items())
     with session.progress("packing", total=len(files), unit="files") as progress:
