@@ -159,10 +159,7 @@ class TreeBookies(TreePart):
 class TreeCookies(TreePart):
     """The cookies that tie a bookie's directories to the cluster.
 
-    A version is that of the node and, from bit 32 on, the transaction that created the node: Java
-    removes a cookie's node, so the node's own versions begin at 0 again; hence ``incarnations``.
-    Between the look at a node and the write lies one round trip: ZooKeeper has no condition on the
-    transaction.
+    Java removes a cookie's node; hence ``incarnations``.
     """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:

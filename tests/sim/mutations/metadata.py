@@ -18,7 +18,7 @@ from bkclient.metadata.errors import MetadataUnavailableError
 from bkclient.metadata.ledger_metadata_updates import LocalMetadata, Updater
 from bkclient.metadata.sqlite.database import Key
 from bkclient.metadata.sqlite.rows import Rows, Sessions
-from bkclient.metadata.tree import election, incarnations, logs
+from bkclient.metadata.tree import incarnations, logs
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.nodes import Tree
 from tests.sim.engine.mutation_switch import Mutation, put, switch
@@ -88,7 +88,7 @@ def _dead_votes_win(stack: Stack) -> None:
     async def is_own(_tree: Any, _path: str) -> bool:
         return True
 
-    put(stack, election, is_own=is_own)
+    put(stack, Tree, is_own=is_own)
 
 
 def _gaps_end_batches(stack: Stack) -> None:

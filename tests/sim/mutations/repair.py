@@ -13,7 +13,6 @@ from bkclient.connection.add_frames import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY
 from bkclient.metadata.tree.nodes import Stat, retry_until_answered
-from bkclient.metadata.tree.underreplication import locks as repair_locks
 from bkclient.metadata.tree.underreplication.locks import TreeLocks
 from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from bkclient.quorum import fragments
@@ -187,11 +186,10 @@ def _expired_lock(stack: Stack) -> None:
     """What a worker locked once is its own for ever."""
     _mark_without_version(stack)
 
-    async def is_own(_tree: Any, _path: str) -> bool:
+    async def still_has_lock(_self: Any, _ledger_id: LedgerId) -> bool:
         return True
 
-    put(stack, repair_locks, is_own=is_own)
-    put(stack, TreeLocks, _own_locks=lambda self: self._locks)
+    put(stack, TreeLocks, _still_has_lock=still_has_lock, _own_locks=lambda self: self._locks)
 
 
 def _no_second_look(stack: Stack) -> None:

@@ -64,7 +64,7 @@ class TreeLocks(RepairPart):
             except NodeExistsError:
                 # It may be one we made, just now or in an outage, whose answer was lost. No other
                 # session deletes it while this one lives.
-                if not await self._tree.is_own(path):
+                if not await self._still_has_lock(ledger_id):
                     return False
             if session_id != self._tree.session_id:
                 continue
