@@ -660,7 +660,7 @@ JMX_NAMES: Final[Mapping[str, str]] = {
 class JmxSample:
     """A line of metrics under the name of the MBean's attribute that it replaces."""
 
-    attribute: str = field("MBean and attribute.", header="ATTRIBUTE")
+    attribute: str = field("MBean and attribute.")
     sample: MetricSample
 
 

@@ -74,7 +74,7 @@ FORMS: Final = (
         help="4 bytes big-endian before each entry: its length.",
     ),
     option("--hexdump", "form", flag_value="hexdump", help="Print a hexdump."),
-    option("--delimiter", metavar="TEXT", help=r"Print TEXT after each entry; \n, \t and \0 work."),
+    option("--delimiter", help=r"Print TEXT after each entry; \n, \t and \0 work."),
     option(
         "--format",
         "pattern",

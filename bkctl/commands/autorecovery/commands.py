@@ -121,7 +121,7 @@ autorecovery.command(
             type=DURATION,
             help="End the pause after TIME: bookied enables autorecovery again.",
         ),
-        option("--reason", metavar="TEXT", help="The reason, shown to other operators."),
+        option("--reason", help="The reason, shown to other operators."),
     ),
     effect=Effect.REVERSIBLE,
     examples="""

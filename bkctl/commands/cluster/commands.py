@@ -34,7 +34,7 @@ cluster = SubGroup(
 
 _BACKUP: Final = (
     option(
-        "--backup", "backup_to", metavar="FILE", type=click.Path(dir_okay=False),
+        "--backup", "backup_to", type=click.Path(dir_okay=False),
         help="Where to write the backup.  [default: a new file in this directory]"
     ),
     flag("--no-backup", help="Write no backup first."),

@@ -44,17 +44,13 @@ export = Command(
         option(
             "--created-after",
             type=TIME,
-            metavar="TIME",
             help="Only ledgers since TIME: ISO 8601, ms since 1970, or an age (7d).",
         ),
-        option(
-            "--created-before", type=TIME, metavar="TIME", help="Only ledgers created before TIME."
-        ),
+        option("--created-before", type=TIME, help="Only ledgers created before TIME."),
         option(
             "--meta",
             type=KEY_VALUE,
             multiple=True,
-            metavar="KEY=VALUE",
             help="Only ledgers with this metadata; repeatable.",
         ),
         option(
@@ -93,7 +89,6 @@ export = Command(
         option(
             "--compression",
             default="zstd",
-            show_default=True,
             type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
             help="Compression of the Parquet files.",
         ),
@@ -114,7 +109,6 @@ export = Command(
             "spark_conf",
             type=KEY_VALUE,
             multiple=True,
-            metavar="KEY=VALUE",
             help="Setting of Spark; repeatable.",
         ),
         option("--packages", metavar="NAMES", help="Packages that Spark loads from Maven."),

@@ -128,16 +128,10 @@ ledger.command(
     params=(
         argument("ledger_id", type=LEDGER_ID),
         argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
-        option(
-            "--first",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Id of the first entry.  [default: 0]",
-        ),
+        option("--first", type=click.IntRange(0), help="Id of the first entry.  [default: 0]"),
         option(
             "--last",
             type=click.IntRange(0),
-            metavar="N",
             help="Id of the last entry, not a count.  [default: the last confirmed]",
         ),
         flag("--unconfirmed", help="Read unconfirmed entries, too."),
@@ -247,25 +241,16 @@ ledger.command(
             metavar="ID",
             help="Only ledgers with this bookie in a fragment.",
         ),
+        option("--older-than", type=DURATION, help="Only ledgers older than TIME, such as 7d."),
         option(
-            "--older-than",
-            type=DURATION,
-            metavar="TIME",
-            help="Only ledgers older than TIME, such as 7d.",
-        ),
-        option(
-            "--meta",
-            type=KEY_VALUE,
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Only ledgers with this custom metadata.",
+            "--meta", type=KEY_VALUE, multiple=True, help="Only ledgers with this custom metadata."
         ),
         flag(
             "--one-rack",
             help="Only ledgers with an entry whose copies are all in one rack.",
         ),
-        option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
-        option("--limit", type=click.IntRange(1), metavar="N", help="At most N of these ledgers."),
+        option("--after", type=LEDGER_ID, help="Only ledgers with an id above ID."),
+        option("--limit", type=click.IntRange(1), help="At most N of these ledgers."),
         flag("--count", help="Print only the number of ledgers."),
         flag("--total", help="Print only the number of ledgers and the bytes of the closed ones."),
     ),

@@ -230,12 +230,8 @@ log.command(
             type=DURATION,
             help="Delete ledgers whose entries are all older than TIME.",
         ),
-        option(
-            "--keep-entries", type=click.IntRange(1), metavar="N", help="Keep the last N entries."
-        ),
-        option(
-            "--keep-ledgers", type=click.IntRange(1), metavar="N", help="Keep the last N ledgers."
-        ),
+        option("--keep-entries", type=click.IntRange(1), help="Keep the last N entries."),
+        option("--keep-ledgers", type=click.IntRange(1), help="Keep the last N ledgers."),
         force(UNREAD),
     ),
     effect=Effect.LOSES_DATA,

@@ -113,9 +113,7 @@ shell = ShellCommand(
     """,
     params=(
         argument("path", metavar="[FILE | -]", required=False),
-        option(
-            "-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end."
-        ),
+        option("-c", "-e", "--command", "text", help="Run these commands, and end."),
         flag("--keep-going", help="Continue a script after a failed command."),
         option(
             "--keys",
