@@ -1,13 +1,13 @@
-"""Messages in chunks: chunks in, complete messages out.
+"""Messages in chunks, assembled to complete messages.
 
-A producer compresses a large message, cuts it, and sends the chunks in order; chunks of several
-producers may alternate. A consumer receives the message at the place of its last chunk; where a
-topic is read in pieces, the piece with the first chunk has it. Chunks whose beginning is not there
-(the producer died, or reading began in the middle) are dropped.
+A producer compresses a large message, splits it, and sends the chunks in order; chunks of several
+producers may alternate. A consumer receives the message at the position of its last chunk. If a
+topic is read in pieces, the message belongs to the piece with its first chunk. Chunks without a
+first chunk (the producer died, or reading began in the middle) are dropped.
 
-Agrees with Pulsar 4.0, ConsumerImpl.processMessageChunk; but that one keeps 10 messages in the
-making, and waits a minute for the next chunk. Here a message is dropped when so many entries came
-after its first chunk that no reader should look further.
+Agrees with Pulsar 4.0, ConsumerImpl.processMessageChunk, except for limits: Pulsar keeps 10
+incomplete messages and waits a minute for the next chunk. This module drops a message
+``APART_MAX`` entries after its first chunk.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bkclient.topic.names import TopicFormatError
 from wire.frames import protobuf
 
 PENDING_MAX: Final = 100
-"""Messages in the making; beyond that the oldest is dropped."""
+"""Incomplete messages in memory; above the limit the oldest is dropped."""
 
 PENDING_BYTES_MAX: Final = 2 * MESSAGE_BYTES_MAX
-"""Bytes of messages in the making; beyond that the oldest is dropped."""
+"""Bytes of incomplete messages in memory; above the limit the oldest is dropped."""
 
 APART_MAX: Final = 1_000_000
-"""Entries between the first chunk of a message and its last."""
+"""The most entries between the first and the last chunk of a message."""
 
 WAIT_MS: Final = 60_000
-"""How long a stream waits for the last chunk of a message after its first, as a consumer does."""
+"""Milliseconds that a stream, like a consumer, waits for the last chunk after the first."""
 
 
 @attrs.define
@@ -45,7 +45,7 @@ class _Pending:
 
 
 class ChunkAssembler:
-    """Chunks in, complete messages out. ``dropped`` counts messages that stayed incomplete."""
+    """An assembler of chunks. ``dropped`` counts messages that stayed incomplete."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class ChunkAssembler:
 
     @property
     def incomplete(self) -> int:
-        """How many messages are in the making."""
+        """The number of incomplete messages in memory."""
         return len(self._pending)
 
     def see_entry(self) -> None:
-        """Count an entry, whatever it holds; drop messages that began too long before.
+        """Count an entry of any kind; drop messages whose first chunk is too many entries back.
 
-        The same messages are dropped wherever reading began.
+        The dropped messages do not depend on where reading began.
         """
         self._entries += 1
         while self._pending:
@@ -79,7 +79,7 @@ class ChunkAssembler:
             self._drop(uuid)
 
     def add_behind(self, stored: StoredMessage) -> StoredMessage | None:
-        """Take a chunk as ``add`` does, but begin no message: a reader of later entries does.
+        """Add a chunk like ``add``, but begin no message: that is for a reader of later entries.
 
         Raises:
             TopicFormatError: as ``add``.
@@ -90,7 +90,7 @@ class ChunkAssembler:
         return None
 
     def add(self, stored: StoredMessage) -> StoredMessage | None:
-        """Take a chunk; return the complete message with the last one.
+        """Add a chunk; return the complete message after its last chunk.
 
         Raises:
             TopicFormatError: the numbers in the chunk contradict each other.
@@ -138,13 +138,13 @@ class ChunkAssembler:
 
 
 class AwaitedChunks:
-    """First chunks whose last ones have not come, of as many messages as a reader puts together."""
+    """First chunks without their last, of at most as many messages as a reader assembles."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[MessageId, int]] = {}
 
     def see(self, at: MessageId, stored: StoredMessage, time_ms: int) -> None:
-        """Note what a chunk begins or completes; from ``time_ms`` on a first one waits."""
+        """Record a first or last chunk; a first chunk waits from ``time_ms`` on."""
         found = stored.metadata
         if found.chunkId == 0:
             self._first.pop(found.uuid, None)
@@ -155,7 +155,7 @@ class AwaitedChunks:
             self._first.pop(found.uuid, None)
 
     def waiting(self, now_ms: int) -> list[MessageId]:
-        """Return where the messages begin that are still waited for; forget the others."""
+        """Return the positions of first chunks that still wait; forget the others."""
         self._first = {
             uuid: (at, time_ms)
             for uuid, (at, time_ms) in self._first.items()

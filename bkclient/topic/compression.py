@@ -1,16 +1,16 @@
-"""Compressed payloads: the codecs of Pulsar 4.0 (CompressionCodecProvider), bounded.
+"""Compressed payloads in the codecs of Pulsar 4.0 (CompressionCodecProvider), of limited size.
 
 ====== ======= ==========================================
 number name    form
 ====== ======= ==========================================
-0      NONE    as it is
+0      NONE    uncompressed
 1      LZ4     one block, without the size in front
 2      ZLIB    RFC 1950
 3      ZSTD    frames
 4      SNAPPY  raw, without framing
 ====== ======= ==========================================
 
-The size is not in the payload but in the metadata beside it. Nothing larger is ever made.
+The metadata beside the payload has its uncompressed size. The output is never larger.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bkclient.topic.names import CodecMissingError, TopicFormatError
 NAMES: Final = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 
 MESSAGE_BYTES_MAX: Final = 256 << 20
-"""The largest message that is unpacked; Pulsar's own default is 5 MiB before it is compressed."""
+"""Bytes of the largest uncompressed message. Pulsar's default is 5 MiB, before compression."""
 
 _NONE: Final = 0
 
 
 def decompress(data: bytes, codec: int, size: int) -> bytes:
-    """Return the ``size`` bytes that ``data`` holds.
+    """Decompress ``data`` to its ``size`` bytes.
 
     Raises:
         TopicFormatError: the codec is unknown, or the data is damaged or has another size.

@@ -1,15 +1,15 @@
-"""What one entry of a topic holds, before it is taken apart into messages.
+"""The content of one topic entry, before it is split into messages.
 
 ============================ ========================================================
 part                         content
 ============================ ========================================================
-broker metadata (may lack)   magic 0x0e02, size (4), BrokerEntryMetadata
-checksum (may lack)          magic 0x0e01, CRC32C (4) of all that follows
+broker metadata (optional)   magic 0x0e02, size (4), BrokerEntryMetadata
+checksum (optional)          magic 0x0e01, CRC32C (4) of all that follows
 metadata                     size (4), MessageMetadata
 payload                      the rest: a message, a batch, a chunk, or a marker's content
 ============================ ========================================================
 
-Agrees with Pulsar 4.0, Commands and Markers. No I/O here.
+Agrees with Pulsar 4.0, Commands and Markers. No I/O.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Txn = tuple[int, int]
 
 @attrs.frozen
 class StoredMessage:
-    """One entry: the metadata of its message or batch, and the payload as it was sent."""
+    """One entry: the metadata of its message or batch, and the payload as sent."""
 
     metadata: pb.MessageMetadata
     payload: bytes
     broker_time_ms: int | None = None
     index: int | None = None
-    """The number that the broker gave to the last message of the entry."""
+    """The index that the broker assigned to the last message of the entry."""
 
     @property
     def is_marker(self) -> bool:
-        """Whether a broker wrote the entry for brokers; no consumer sees it."""
+        """True if a broker wrote the entry for brokers; consumers do not see it."""
         return self.metadata.HasField("markerType")
 
     @property
     def txn(self) -> Txn | None:
-        """The transaction that the entry belongs to."""
+        """The id of the entry's transaction, or None."""
         found = self.metadata
         if not (found.HasField("txnidMostBits") and found.HasField("txnidLeastBits")):
             return None
@@ -61,17 +61,17 @@ class StoredMessage:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether only who has the key can read the payload."""
+        """True if only a client with the key can read the payload."""
         return bool(self.metadata.encryptionKeys)
 
     @property
     def is_chunk(self) -> bool:
-        """Whether the payload is a part of a message that was too large for one entry."""
+        """True if the payload is a part of a message that was too large for one entry."""
         return self.metadata.numChunksFromMsg > 1
 
 
 def split_entry(entry: bytes) -> StoredMessage:
-    """Return what a topic's entry holds.
+    """Split a topic entry into metadata and payload.
 
     Raises:
         TopicFormatError: the bytes are not a message, or do not match their checksum.
@@ -105,7 +105,7 @@ def split_entry(entry: bytes) -> StoredMessage:
 
 
 def signed(number: int) -> int:
-    """Return an unsigned number as Pulsar's clients have it: -1 is sent as 2^64 - 1."""
+    """Return an unsigned number as Pulsar's clients see it: -1 is sent as 2^64 - 1."""
     return number - 2**64 if number >= 2**63 else number
 
 

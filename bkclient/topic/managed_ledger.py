@@ -1,16 +1,16 @@
-"""Which ledgers a topic is made of: the values that Pulsar keeps in the metadata store.
+"""The lists of ledgers and subscriptions that Pulsar stores for a topic in the metadata store.
 
 ====== ================================================================
 offset content of a compressed value; others are the bare protobuf message
 ====== ================================================================
 0      magic 0x4778, 2 bytes
-2      size of what follows, 4 bytes
+2      size of ManagedInfoMetadata, 4 bytes
 6      ManagedInfoMetadata: codec and uncompressed size
 6 + n  the compressed message
 ====== ================================================================
 
-Agrees with Pulsar 4.0, MetaStoreImpl. Older releases wrote the text form, which no release since
-2.0 reads any more.
+Agrees with Pulsar 4.0, MetaStoreImpl. Pulsar before 2.0 wrote a text form; no later release reads
+it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb
 
 PARTITIONS_MAX: Final = 100_000
-"""More partitions are taken for damage."""
+"""A larger number of partitions is rejected as damage."""
 
 _HEAD: Final = struct.Struct(">HI")
 _MAGIC: Final = 0x4778
 
 
 class MessageId(NamedTuple):
-    """Where a message is. ``batch_index`` is -1 for a message that has an entry of its own.
+    """The position of a message. ``batch_index`` is -1 for a message with its own entry.
 
-    A tuple, for readers compare two ids with their limits for each entry.
+    A tuple, because readers compare two ids with their limits for each entry.
     """
 
     ledger_id: int
@@ -53,8 +53,8 @@ class MessageId(NamedTuple):
 class TopicLedger:
     """One ledger of a topic; ``entries``, ``size_bytes`` and ``closed_ms`` are 0 while it is open.
 
-    ``closed_ms`` is in ms since 1970. ``is_deleted`` says that only tiered storage has the entries:
-    the bookies have deleted them.
+    ``closed_ms`` is in ms since 1970. ``is_deleted`` is True if the bookies have deleted the
+    entries and only tiered storage has them.
     """
 
     ledger_id: LedgerId
@@ -68,8 +68,8 @@ class TopicLedger:
 class TopicLedgers:
     """The ledgers of one topic or partition, oldest first.
 
-    ``terminated_at`` is the last message of a topic that takes no more. ``version`` is one higher
-    after each write of the list.
+    ``terminated_at`` is the last message of a topic that accepts no more. Each write of the list
+    increments ``version``.
     """
 
     ledgers: tuple[TopicLedger, ...]
@@ -80,7 +80,7 @@ class TopicLedgers:
 
 @attrs.frozen(kw_only=True)
 class TopicCursor:
-    """A subscription: all up to ``mark_deleted`` is acknowledged; None where a ledger keeps it.
+    """A subscription: messages up to ``mark_deleted`` are acknowledged; None if a ledger stores it.
 
     ``ledger_id`` is the ledger with the newest state, or -1.
     """
@@ -92,16 +92,16 @@ class TopicCursor:
 
 
 def decode_managed_ledger(value: bytes) -> TopicLedgers:
-    """Return the ledgers that a topic's node lists.
+    """Return the ledgers in the value of a topic's node.
 
     Raises:
-        TopicFormatError: the value cannot be understood.
-        CodecMissingError: it is compressed, and the library is not installed.
+        TopicFormatError: the value is not in Pulsar's form.
+        CodecMissingError: the value is compressed, and the library is not installed.
     """
     info = protobuf.parse(pb.ManagedLedgerInfo, _uncompressed(value), TopicFormatError)
     end = info.terminatedPosition
     return TopicLedgers(
-        # A broker, too, sorts what it reads.
+        # A broker sorts the list, too.
         ledgers=tuple(sorted(map(_ledger, info.ledgerInfo), key=lambda one: one.ledger_id)),
         terminated_at=(
             MessageId(end.ledgerId, end.entryId) if info.HasField("terminatedPosition") else None
@@ -111,11 +111,11 @@ def decode_managed_ledger(value: bytes) -> TopicLedgers:
 
 
 def decode_cursor(name: str, value: bytes) -> TopicCursor:
-    """Return the subscription that a node below a topic's describes.
+    """Return the subscription in the value of a node below a topic's node.
 
     Raises:
-        TopicFormatError: the value cannot be understood.
-        CodecMissingError: it is compressed, and the library is not installed.
+        TopicFormatError: the value is not in Pulsar's form.
+        CodecMissingError: the value is compressed, and the library is not installed.
     """
     try:
         info = protobuf.parse(pb.ManagedCursorInfo, _uncompressed(value), TopicFormatError)
@@ -133,7 +133,7 @@ def decode_cursor(name: str, value: bytes) -> TopicCursor:
 
 
 def decode_partitions(value: bytes) -> int:
-    """Return how many partitions a topic has.
+    """Return a topic's number of partitions.
 
     Raises:
         TopicFormatError: the value is not a JSON object with a number of partitions.

@@ -1,9 +1,9 @@
-"""Messages as a consumer receives them: single ones, and batches taken apart.
+"""Messages as a consumer receives them: single messages, and batches split into messages.
 
-A batch is, for each message, the size of its metadata (4 bytes), SingleMessageMetadata, and as many
-bytes of payload as that says. The whole payload may be compressed, and then encrypted.
+A batch has, for each message, the size of its metadata (4 bytes), SingleMessageMetadata, and the
+payload, whose size is in the metadata. The complete payload may be compressed, and then encrypted.
 
-Agrees with Pulsar 4.0, ConsumerImpl and MessageImpl. No I/O here.
+Agrees with Pulsar 4.0, ConsumerImpl and MessageImpl. No I/O.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from wire.pb import pulsar_pb2 as pb
 NOT_IN_BATCH: Final = -1
 
 _INDEX_MIN: Final = -(2**63)
-"""Of a message in its topic. Only a damaged index of a batch is lower, counted from its last."""
+"""The lowest index of a message in its topic; only a damaged batch has a lower first index."""
 
 _SIZE: Final = struct.Struct(">I")
 _SINGLE_BYTES_MIN: Final = 4 + 2
-"""What one message of a batch takes at least: the size, and metadata with a payload's size."""
+"""The fewest bytes of a message in a batch: the size, and metadata with a payload size."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicMessage:
     """One message. The fields are the columns of a topic as a table.
 
-    Times are ms since 1970: of the producer's clock (``publish_time_ms``), of the application
-    (``event_time_ms``), and of the broker's clock (``broker_time_ms``), None if it is not set.
-    ``value`` is None for a tombstone (a null value). An encrypted entry is one message whose
-    ``value`` is the encrypted payload: a batch cannot be taken apart without the key.
+    Times are in ms since 1970, or None if not set: ``publish_time_ms`` by the producer's clock,
+    ``event_time_ms`` by the application, ``broker_time_ms`` by the broker's clock. ``value`` is
+    None for a tombstone (a null value). An encrypted entry is one message whose ``value`` is the
+    encrypted payload: a batch cannot be split without the key.
     """
 
     ledger_id: int
@@ -61,7 +61,10 @@ class TopicMessage:
     event_time_ms: int | None = None
     broker_time_ms: int | None = None
     index: int | None = None
-    """The number that the broker gave to the message, where it numbers them."""
+    """The index that the broker assigned to the message.
+
+    None if the broker does not number messages.
+    """
     sequence_id: int
     producer: str
     schema_version: bytes | None = None
@@ -71,7 +74,7 @@ class TopicMessage:
 
     @property
     def message_id(self) -> MessageId:
-        """Where the message is."""
+        """The position of the message."""
         return MessageId(self.ledger_id, self.entry_id, self.batch_index)
 
 
@@ -81,33 +84,32 @@ DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
         "properties": MappingProxyType({}),
     }
 )
-"""What a message has in a column that ``EntryMessages`` lacks."""
+"""The value of each column that ``EntryMessages`` lacks."""
 
 
 @attrs.frozen(kw_only=True)
 class EntryMessages:
-    """The messages of an entry, of chunks that were put together, or of alike entries, by column.
+    """The messages of an entry, of assembled chunks, or of alike entries, by column.
 
-    Columns are called as the fields of ``TopicMessage``. ``common`` has the values that all
-    messages share, ``each`` those of each message; a column in neither has the value of
-    ``DEFAULTS``.
+    Column names are the fields of ``TopicMessage``. ``common`` has the values that all messages
+    share, ``each`` the values of each message; a column in neither has the value of ``DEFAULTS``.
     """
 
     count: int
     size_bytes: int
-    """Bytes of the payload, decompressed."""
+    """Payload bytes, decompressed."""
     common: dict[str, Any]
     each: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
     def column(self, name: str) -> Sequence[Any]:
-        """Return a field of all messages."""
+        """Return one field of all messages."""
         found = self.each.get(name)
         if found is not None:
             return found
         return [self.common.get(name, DEFAULTS[name])] * self.count
 
     def messages(self) -> list[TopicMessage]:
-        """Return the messages one by one."""
+        """Return the messages as objects."""
         if not self.each:
             return [TopicMessage(**self.common) for _ in range(self.count)]
         return [
@@ -116,7 +118,7 @@ class EntryMessages:
         ]
 
     def where(self, is_wanted: Sequence[bool]) -> EntryMessages:
-        """Return some of the messages."""
+        """Return the messages for which ``is_wanted`` is True."""
         each: dict[str, Sequence[Any]] = {
             name: list(compress(column, is_wanted)) for name, column in self.each.items()
         }
@@ -131,14 +133,14 @@ def unpack(
     with_properties: bool = True,
     **place: Any,
 ) -> EntryMessages:
-    """Return the messages of an entry, or of chunks that were put together.
+    """Return the messages of an entry, or of assembled chunks.
 
-    ``place`` is what all of them have in common: ``topic`` and ``partition``. Properties are a
-    third of the work for a batch: without ``with_properties`` they are left out there.
+    ``place`` has the shared columns ``topic`` and ``partition``. Properties are a third of the work
+    for a batch: without ``with_properties`` most batches omit them.
 
     Raises:
         TopicFormatError: the payload is damaged.
-        CodecMissingError: it is compressed, and the library is not installed.
+        CodecMissingError: the payload is compressed, and the library is not installed.
     """
     found = stored.metadata
     common = {**place, **shared_columns(stored), "ledger_id": ledger_id, "entry_id": entry_id}
@@ -152,7 +154,7 @@ def unpack(
 
 
 def shared_columns(stored: StoredMessage) -> dict[str, Any]:
-    """Return what all messages of an entry have in common; its place and its time are missing.
+    """Return the columns that all messages of an entry share, without ids and publish time.
 
     Raises:
         TopicFormatError: a text is not UTF-8.
@@ -266,7 +268,7 @@ def _rows(
 
 def _by_protobuf(data: bytes) -> SingleMetadata:
     single = pb.SingleMessageMetadata()
-    # `protobuf.parse` does the same; this runs once a message, not once an entry.
+    # Like `protobuf.parse`, which is too slow for each message of a batch.
     try:
         single.MergeFromString(data)
     except (DecodeError, ValueError, RecursionError) as error:

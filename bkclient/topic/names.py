@@ -1,7 +1,7 @@
-"""Names of topics: parse, write, and where Pulsar keeps what belongs to them.
+"""Names of topics, and the paths of their nodes in Pulsar's metadata store.
 
-Agrees with Pulsar 4.0, TopicName, NamespaceName and Codec: names with a cluster
-(``persistent://tenant/cluster/namespace/topic``) are Pulsar 1's, and still found in old clusters.
+Agrees with Pulsar 4.0, TopicName, NamespaceName and Codec. Names with a cluster
+(``persistent://tenant/cluster/namespace/topic``) are Pulsar 1's; old clusters still have them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TopicError(ClientError):
 
 
 class NoSuchTopicError(TopicError):
-    """The metadata service holds no topic of this name."""
+    """The metadata service has no topic of this name."""
 
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = "`bkctl topic list` shows the topics"
@@ -53,7 +53,7 @@ class TopicFormatError(TopicError, FormatError):
 
 
 class CodecMissingError(TopicError):
-    """A library that these messages need is not installed."""
+    """A library that the messages need is not installed."""
 
     hint: ClassVar[str] = "pip install 'bkctl[pulsar]'"
 
@@ -90,7 +90,7 @@ class TopicName:
     """The name of a persistent topic or of one partition.
 
     ``namespace`` is ``tenant/namespace``, or ``tenant/cluster/namespace``. ``local`` is the last
-    part, as users write it.
+    part, not URL-encoded.
     """
 
     namespace: str
@@ -101,13 +101,13 @@ class TopicName:
 
     @property
     def partition(self) -> int:
-        """The number of the partition; ``NO_PARTITION`` for a topic."""
+        """The number of the partition; ``NO_PARTITION`` for a topic name without one."""
         found = _PARTITION.fullmatch(self.local)
         return NO_PARTITION if found is None else int(found["number"])
 
     @property
     def is_system(self) -> bool:
-        """Whether brokers keep their own state in it, some of it in a form of its own.
+        """True if brokers store their own state in the topic, some of it not as messages.
 
         Agrees with Pulsar 4.0, SystemTopicNames.
         """
@@ -120,7 +120,10 @@ class TopicName:
 
     @property
     def partitioned(self) -> TopicName:
-        """The topic that this partition belongs to; a topic without partitions itself."""
+        """The partitioned topic of this partition.
+
+        The name itself if it has no partition number.
+        """
         found = _PARTITION.fullmatch(self.local)
         return self if found is None else attrs.evolve(self, local=found["topic"])
 
@@ -130,30 +133,30 @@ class TopicName:
 
     @property
     def managed_ledger(self) -> str:
-        """What Pulsar calls the topic's managed ledger, also in the metadata of its ledgers."""
+        """The name of the topic's managed ledger, also stored in the metadata of its ledgers."""
         return f"{self.namespace}/{_DOMAIN}/{encode(self.local)}"
 
     @property
     def managed_ledger_path(self) -> str:
-        """Where the list of ledgers is; the subscriptions are below."""
+        """The path of the node with the list of ledgers; subscriptions are its children."""
         return f"{MANAGED_LEDGERS}/{self.managed_ledger}"
 
     @property
     def partitions_path(self) -> str:
-        """Where the number of partitions is, if the topic has any."""
+        """The path of the node with the number of partitions; only partitioned topics have it."""
         return f"{PARTITIONED_TOPICS}/{self.managed_ledger}"
 
     @property
     def schema_path(self) -> str:
-        """Where the position of the schema is; partitions share their topic's."""
+        """The path of the node with the schema's position; partitions share the topic's schema."""
         return f"{SCHEMAS}/{self.namespace}/{encode(self.partitioned.local)}"
 
 
 def parse_topic(text: str) -> TopicName:
-    """Return the topic that a user names; short names are in ``public/default``, as in Pulsar.
+    """Parse a topic name; a short name is in ``public/default``, as in Pulsar.
 
     Raises:
-        TopicNameError: no persistent topic can have this name.
+        TopicNameError: the text cannot be the name of a persistent topic.
     """
     rest = text.removeprefix(_SCHEME)
     if "://" in rest:
@@ -174,10 +177,10 @@ def topic_of_managed_ledger(name: str) -> TopicName | None:
 
 
 def topic_of_ledger(custom: Mapping[str, bytes]) -> TopicName | None:
-    """Return the topic that a ledger belongs to, by the ledger's custom metadata; None for others.
+    """Return the topic in a ledger's custom metadata; None for ledgers of other applications.
 
-    That may be a ledger of messages, of a subscription's position, or of the compacted topic.
-    Agrees with Pulsar 4.0, LedgerMetadataUtils.
+    The ledger may have messages, the position of a subscription, or the compacted topic. Agrees
+    with Pulsar 4.0, LedgerMetadataUtils.
     """
     if custom.get("application") != b"pulsar":
         return None
@@ -192,10 +195,10 @@ def topic_of_ledger(custom: Mapping[str, bytes]) -> TopicName | None:
 
 
 def encode(local: str) -> str:
-    """Return a topic's last part as it is in paths: as Java's URLEncoder writes it."""
+    """Return a topic's last part encoded for paths, as by Java's URLEncoder."""
     return quote_plus(local, safe="*").replace("~", "%7E")
 
 
 def decode(encoded: str) -> str:
-    """Return a topic's last part from a path."""
+    """Return a topic's last part, decoded from a path."""
     return unquote_plus(encoded, errors="replace")

@@ -1,4 +1,4 @@
-"""Positions of a topic: its end, also by what subscriptions prove; the first message of a time."""
+"""Positions of a topic: its end, also as proved by subscriptions, and the first entry of a time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from wire.ids import LedgerId
 from wire.pb import pulsar_pb2 as pb
 
 LOOK_BACK_MS: Final = 300_000
-"""How long before an entry the beginning or end of its transaction is looked for."""
+"""Milliseconds before an entry that are searched for the begin or end of its transaction."""
 
 
 async def end_of(client: Client, topic: TopicName, *, known: MessageId | None = None) -> MessageId:
     """Return the position after the last confirmed entry of a topic or partition.
 
-    Subscriptions are not looked at where the bookies confirm more than up to ``known``.
+    Subscriptions are read only if the bookies confirm no entry after ``known``.
 
     Raises:
-        NoSuchTopicError: there is no such topic.
-        ClientError: too few bookies answered to know it.
+        NoSuchTopicError: the topic does not exist.
+        ClientError: too few bookies answered to know the end.
     """
     ledgers = (await topic_ledgers(client, topic)).ledgers
     if not ledgers:
@@ -42,14 +42,13 @@ async def end_of(client: Client, topic: TopicName, *, known: MessageId | None = 
 
 
 async def position_at(client: Client, topic: TopicName, time_ms: int) -> MessageId:
-    """Return the position of the first entry that was published at a time or later.
+    """Return the position of the first entry that was published at ``time_ms`` or later.
 
-    Empty ledgers may lie between. It is found by halves, as a broker finds it: producers' clocks
-    are taken to agree. Without an entry like that, it is the position after the last confirmed
-    one.
+    Without that entry, return the position after the last confirmed entry. The binary search, like
+    a broker's, assumes that the producers' clocks agree. Empty ledgers are skipped.
 
     Raises:
-        NoSuchTopicError: there is no such topic.
+        NoSuchTopicError: the topic does not exist.
         ClientError: an entry cannot be read.
     """
     ledgers = [one for one in (await topic_ledgers(client, topic)).ledgers if not one.is_deleted]
@@ -57,7 +56,7 @@ async def position_at(client: Client, topic: TopicName, time_ms: int) -> Message
     while low < high:
         probe = middle = (low + high) // 2
         published = None
-        while probe < high and published is None:  # Empty ledgers say nothing.
+        while probe < high and published is None:  # Empty ledgers have no time.
             published = await _first_published_ms(client, ledgers[probe])
             probe += 1
         if published is None or published >= time_ms:
@@ -73,7 +72,7 @@ async def position_at(client: Client, topic: TopicName, time_ms: int) -> Message
 
 
 async def _first_published_ms(client: Client, ledger: TopicLedger) -> int | None:
-    """Return when the first entry of a ledger was published; None where it is empty or gone."""
+    """Return the publish time of a ledger's first entry; None if the ledger is empty or deleted."""
     try:
         reader = await client.open_ledger(ledger.ledger_id, recover=False)
     except NoSuchLedgerError:
@@ -83,7 +82,7 @@ async def _first_published_ms(client: Client, ledger: TopicLedger) -> int | None
 
 
 async def _first_since(client: Client, ledger: TopicLedger, time_ms: int) -> int | None:
-    """Return the first entry of a ledger that was published at a time or later, or None."""
+    """Return the first entry of a ledger that was published at ``time_ms`` or later, or None."""
     with contextlib.closing(await client.open_ledger(ledger.ledger_id, recover=False)) as reader:
         low, high = 0, int(reader.last_add_confirmed) + 1
         end = high
@@ -105,20 +104,21 @@ async def _published_ms(reader: LedgerReader, entry_id: int) -> int:
 
 
 CURSORS_MAX: Final = 64
-"""Subscriptions that are looked at for one topic or partition."""
+"""The most subscriptions that are read for one topic or partition."""
 
 _STATES_MAX: Final = 16
-"""States of a cursor that are read, from its last confirmed one on."""
+"""The most states of a cursor that are read, starting at its last confirmed state."""
 
 
 async def last_confirmed(client: Client, topic: TopicName, reader: LedgerReader) -> int:
-    """Return the last entry of one of the topic's ledgers that is confirmed; -1 for none.
+    """Return the last confirmed entry of one of the topic's ledgers, or -1.
 
-    A broker delivers confirmed messages only, and no cursor passes the last one. So what a consumer
-    has acknowledged is confirmed, and a cursor may know more than the bookies, which learn from a
-    later message what is confirmed (Pulsar 4.0, ManagedCursorImpl).
+    A broker delivers only confirmed messages, so an acknowledged message is confirmed. A cursor may
+    know a later entry than the bookies, which learn of a confirmed entry with a later message
+    (Pulsar 4.0, ManagedCursorImpl).
 
-    Subscriptions are looked at only where an open ledger has one more entry than bookies confirm.
+    Subscriptions are read only if an open ledger has an entry after the last one confirmed by
+    bookies.
     """
     last, acknowledged = int(reader.last_add_confirmed), -1
     if reader.is_closed or not await _has_entry(reader, last + 1):
@@ -127,7 +127,7 @@ async def last_confirmed(client: Client, topic: TopicName, reader: LedgerReader)
         for at in await _positions(client, cursor):
             if at.ledger_id == reader.ledger_id:
                 acknowledged = max(acknowledged, at.entry_id)
-    # A wrong cursor, which names no entry, must not end a query.
+    # A damaged cursor that names a missing entry must not end a query.
     is_later = acknowledged > last and await _has_entry(reader, acknowledged)
     return acknowledged if is_later else last
 
@@ -148,7 +148,7 @@ async def _cursors(client: Client, topic: TopicName) -> list[TopicCursor]:
 
 
 async def _positions(client: Client, cursor: TopicCursor) -> list[MessageId]:
-    """Return positions that a cursor had; the last ones may be of states not confirmed yet."""
+    """Return positions of a cursor; the last ones may be from states that are not confirmed yet."""
     found = [] if cursor.mark_deleted is None else [cursor.mark_deleted]
     if cursor.ledger_id < 0:
         return found

@@ -1,9 +1,9 @@
-"""How far a topic can be read so that a later reader gives neither less nor more of it.
+"""The position up to which a topic can be read, so that no later reader skips or repeats a message.
 
-A message in chunks is read where its first chunk is, and a message of a transaction counts when the
-transaction has ended. So a reader that stops at some place, to go on from there later, must not
-stop behind a chunk or transaction that is not complete yet: what completes it comes later, and
-no reader would look back. A stream asks here where it may stop.
+A message in chunks is read at its first chunk. A message of a transaction is read only after the
+transaction has ended. So a reader that will continue later must stop before the first incomplete
+chunked message or transaction: a later reader does not look back. Streams take their end from this
+module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkclient.topic.positions import LOOK_BACK_MS, end_of, position_at
 from bkclient.topic.reader import EARLIEST, TopicReader
 
 ABORTED_MAX: Final = 100_000
-"""Aborted transactions that are remembered, for messages that come late."""
+"""The most aborted transactions in memory, for messages that arrive late."""
 
 
 class UnsettledEntries:
@@ -37,18 +37,21 @@ class UnsettledEntries:
 
     @property
     def has_transactions(self) -> bool:
-        """Whether a message waits for the end of its transaction."""
+        """True if a message waits for the end of its transaction."""
         return bool(self._txns)
 
     def abort(self, txn: Txn) -> None:
-        """Note that a transaction was aborted."""
+        """Record that a transaction was aborted."""
         self._txns.pop(txn, None)
         self._aborted[txn] = None
         if len(self._aborted) > ABORTED_MAX:
             del self._aborted[next(iter(self._aborted))]
 
     def see(self, at: MessageId, stored: StoredMessage, time_ms: int) -> None:
-        """Note what an entry begins or completes; from ``time_ms`` on a first chunk waits."""
+        """Record the chunk, message or marker in an entry.
+
+        A first chunk waits from ``time_ms`` on.
+        """
         found, txn = stored.metadata, stored.txn
         if stored.is_marker:
             if txn is not None and found.markerType == TXN_COMMIT:
@@ -64,27 +67,27 @@ class UnsettledEntries:
             self._chunks.see(at, stored, time_ms)
 
     def forget_before(self, first: MessageId) -> None:
-        """Forget transactions that begin in ledgers that were deleted: they may never end.
+        """Forget transactions that begin in deleted ledgers, because they may never end.
 
-        Chunks are waited for no longer than a minute.
+        Chunks wait at most a minute anyway.
         """
         self._txns = {txn: at for txn, at in self._txns.items() if at >= first}
 
     def first(self, now_ms: int) -> MessageId | None:
-        """Return the first entry that waits; None where none does."""
+        """Return the first entry that waits, or None."""
         return min([*self._chunks.waiting(now_ms), *self._txns.values()], default=None)
 
 
 class Frontier:
-    """How far one topic without partitions, or one partition, can be read; for many calls.
+    """The readable end of one topic without partitions, or of one partition, for repeated calls.
 
-    It looks at each entry of the last minutes once. Not for two callers at a time. A reader that
-    meets an open transaction in an earlier entry says so.
+    Reads each entry of the last minutes once. Not for two callers at a time. It may miss a
+    transaction that began in an earlier entry; ``TopicReader`` then reports the open transaction.
 
-    One that ``follows`` a topic counts how long a message lacks chunks from when it saw the first:
-    a message may be stored long after it was published. Any other counts from when the message was
-    published. Messages that were published later than now by much are not waited for, unless they
-    came while the topic was followed.
+    With ``follows`` a message waits for its chunks from the moment its first chunk was read,
+    because a message may be stored long after it was published. Otherwise the message waits from
+    its publish time. A message with a publish time far in the future does not wait, except one that
+    arrived while the topic was followed.
     """
 
     def __init__(self, topic: TopicName, *, follows: bool = False) -> None:
@@ -93,17 +96,17 @@ class Frontier:
 
     @property
     def seen(self) -> MessageId | None:
-        """The position up to which it has looked; None before the first look."""
+        """The position up to which entries have been read; None before the first read."""
         return self._seen
 
     async def end(self, client: Client, now_ms: int, oldest: MessageId = EARLIEST) -> MessageId:
-        """Return the position after the last entry that waits for nothing.
+        """Return the position after the last entry before the first entry that waits.
 
-        ``oldest`` is where the topic begins now, so far as known.
+        ``oldest`` is the known beginning of the topic.
 
         Raises:
-            NoSuchTopicError: there is no such topic.
-            TopicFormatError: an entry is not what Pulsar writes.
+            NoSuchTopicError: the topic does not exist.
+            TopicFormatError: an entry is not in Pulsar's form.
             ClientError: entries cannot be read.
         """
         end = await end_of(client, self._topic, known=self._seen)

@@ -1,11 +1,10 @@
-"""Reading a topic: its ledgers one after the other, their entries taken apart into messages.
+"""Reads of a topic: its ledgers in order, their entries split into messages.
 
-What is read is what a reader of the broker receives, in its order, up to what the bookies say is
-confirmed, or a subscription has acknowledged. Of the ledger that a broker writes to, the newest
-entries may be missing: bookies learn that an entry is confirmed from one that was sent later.
-Nothing is fenced.
+The reader yields the messages of a broker's reader, in the same order, up to the last entry that
+the bookies confirm or a subscription has acknowledged. The newest entries of the open ledger may be
+missing: bookies learn that an entry is confirmed with a later entry. No ledger is fenced.
 
-Messages of transactions: ``topic.transactions``; messages in chunks: ``topic.chunks``.
+See ``topic.transactions`` for messages of transactions, ``topic.chunks`` for messages in chunks.
 
 Offloaded ledgers can be read while the bookies still have them. Encrypted payloads are not
 decrypted.
@@ -59,13 +58,13 @@ EARLIEST: Final = MessageId(-1, -1)
 
 @attrs.frozen
 class _Limits:
-    """The first message that is wanted, and the first one after it that is not."""
+    """The first wanted message, and the first later message that is not wanted."""
 
     start: Limit | None
     end: Limit | None
 
     def include(self, message_id: MessageId, published_ms: int) -> bool:
-        """Whether a message is between the limits."""
+        """Return whether a message is between the limits."""
         start, end = self.start, self.end
         return (
             start is None
@@ -73,9 +72,9 @@ class _Limits:
         ) and (end is None or (published_ms < end if isinstance(end, int) else message_id < end))
 
     def include_all(self, group: Sequence[SplitEntry]) -> bool:
-        """Whether the ids of all messages of some batches are between the limits.
+        """Return whether the ids of all messages of some batches are between the limits.
 
-        False where a limit is a time: messages ascend by their ids, not by their times.
+        False if a limit is a time: messages are in the order of ids, not of times.
         """
         if isinstance(self.start, int) or isinstance(self.end, int):
             return False
@@ -85,35 +84,36 @@ class _Limits:
         return all(self.include(MessageId(first.ledger_id, *one), 0) for one in ids)
 
     def within(self, messages: EntryMessages) -> EntryMessages:
-        """Return the messages of an entry that are between the limits."""
+        """Return those messages of an entry that are between the limits."""
         common, indexes = messages.common, messages.column("batch_index")
 
         def is_wanted(index: int) -> bool:
             message_id = MessageId(common["ledger_id"], common["entry_id"], index)
             return self.include(message_id, common["publish_time_ms"])
 
-        # Message ids ascend, so all are wanted where the first and the last are.
+        # Message ids ascend, so if the first and the last are wanted, all are.
         if all(map(is_wanted, (*indexes[:1], *indexes[-1:]))):
             return messages
         return messages.where(list(map(is_wanted, indexes)))
 
 
 class TopicReader:
-    """Reads one topic without partitions, or one partition, once.
+    """One read of one topic without partitions, or of one partition.
 
     Args:
-        client: the cluster.
+        client: the client of the cluster.
         topic: the topic or partition.
-        start: the first message wanted: by id, or by the time it was published.
-        end: the first message not wanted; by default all that is confirmed when the reader comes
-            to the last ledger. A message in chunks is where its first chunk is.
-        decoder: fills ``TopicMessage.decoded``.
-        fail_on_trimmed: raise ``TopicTrimmedError`` where messages were deleted while they were
-            read, or before ``start``; else go on with the first that is left, as a broker does.
-        end_is_confirmed: all entries before ``end``, an id, are known to be confirmed: read them
-            or fail, also where the bookies that answer now do not know it.
-        looks_to: where to stop to look for the other chunks of messages that begin before ``end``;
-            by default at the end of the topic.
+        start: the first wanted message, by id or by publish time.
+        end: the first message not wanted. By default the reader ends at the last entry that is
+            confirmed when it reaches the last ledger. A message in chunks has the position of its
+            first chunk.
+        decoder: sets ``TopicMessage.decoded``.
+        fail_on_trimmed: raise ``TopicTrimmedError`` if messages were deleted before ``start`` or
+            during the read; otherwise continue with the first remaining message, as a broker does.
+        end_is_confirmed: all entries before ``end``, an id, are known to be confirmed: read them or
+            fail, even if the bookies that answer now do not confirm them.
+        looks_to: the position up to which the reader looks for the later chunks of messages that
+            begin before ``end``; by default the end of the topic.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class TopicReader:
         self._end_is_confirmed, self._looks_to = end_is_confirmed, looks_to
         self._fail_on_trimmed = fail_on_trimmed
         self.with_properties = True
-        """Whether batches are read with the properties of their messages."""
+        """True if messages of batches are read with their properties."""
         self.chunks, self._transactions = ChunkAssembler(), Transactions()
         self._looked_to, self._has_looked_back = EARLIEST, False
         self.held_back_at: MessageId | None = None
-        """The first message of a transaction that has not ended; reading ended before it."""
+        """The first message of an open transaction; the read ended before it."""
 
     async def read(self) -> AsyncGenerator[list[TopicMessage], None]:
-        """Yield messages in order, some at a time, in bounded memory.
+        """Yield messages in order, several at a time, in bounded memory.
 
         Raises:
             see ``read_columns``.
@@ -153,11 +153,11 @@ class TopicReader:
         """Yield the messages of ``read`` by column, entry by entry; much faster.
 
         Raises:
-            NoSuchTopicError: there is no such topic.
+            NoSuchTopicError: the topic does not exist.
             TopicTrimmedError: see ``fail_on_trimmed``.
-            OffloadedError: the bookies have a ledger no more.
-            TopicFormatError: an entry is not what Pulsar writes; it names the entry.
-            ClientError: an entry cannot be read; those before it have been yielded.
+            OffloadedError: the bookies have deleted a ledger that is in tiered storage.
+            TopicFormatError: an entry is not in Pulsar's form; the message names the entry.
+            ClientError: an entry cannot be read; the entries before it have been yielded.
         """
         start, end = self._limits.start, self._limits.end
         first = start if isinstance(start, MessageId) else EARLIEST
@@ -173,7 +173,7 @@ class TopicReader:
                     if self.held_back_at is not None:
                         break
                     if size_bytes >= BYTES_AT_ONCE:
-                        # A chunk of entries may be hundreds of times as large, decompressed.
+                        # Decompressed, the entries may be hundreds of times as large.
                         yield messages
                         messages, size_bytes = [], 0
                 if messages:
@@ -190,7 +190,7 @@ class TopicReader:
     async def entries(
         self, first: MessageId, end: MessageId | None
     ) -> AsyncGenerator[list[Entry], None]:
-        """Yield the entries from ``first`` on, up to what is confirmed or to ``end``.
+        """Yield the entries from ``first`` on, up to the last confirmed entry or ``end``.
 
         Raises:
             TopicTrimmedError, OffloadedError, ClientError: as ``read``.
@@ -228,7 +228,7 @@ class TopicReader:
             if end is None or not self._end_is_confirmed:
                 last = await last_confirmed(self._client, self.topic, reader)
             if end is not None:
-                # Of the entry that `end` names, a part of its batch may be wanted.
+                # The limit may be within the batch of the entry that `end` names.
                 stop = end.entry_id if end.batch_index > 0 else end.entry_id - 1
                 last = stop if self._end_is_confirmed else min(last, stop)
             if first > last:
@@ -250,7 +250,7 @@ class TopicReader:
     # Messages
 
     async def _messages_of(self, group: Sequence[SplitEntry]) -> list[EntryMessages]:
-        """Return the messages that end with alike entries, or with one that is held back."""
+        """Return the messages that these entries complete, up to the first open transaction."""
         if len(group) > 1 and self._decoder is None and self._limits.include_all(group):
             joined = joined_messages(group, **self._place)
             if joined is not None:
@@ -267,7 +267,7 @@ class TopicReader:
         return messages
 
     async def _messages(self, entry: Entry, stored: StoredMessage) -> list[EntryMessages] | None:
-        """Return the messages that end with an entry; None where reading ends before it."""
+        """Return the messages that an entry completes; None if its transaction is open."""
         if self.chunks.incomplete:
             self.chunks.see_entry()
         if stored.is_marker:
@@ -285,7 +285,7 @@ class TopicReader:
     async def _unpacked(
         self, entry: Entry, stored: StoredMessage, *, is_wanted: bool = False
     ) -> list[EntryMessages]:
-        """Return the messages of an entry that are wanted; a chunk before the last gives none."""
+        """Return the wanted messages of an entry; a chunk before the last yields none."""
         add_chunk = self.chunks.add_behind if is_wanted else self.chunks.add
         try:
             whole = add_chunk(stored) if stored.is_chunk else stored
@@ -314,9 +314,9 @@ class TopicReader:
         return {"topic": str(self.topic), "partition": self.topic.partition}
 
     async def _completed_behind(self, end: MessageId) -> AsyncGenerator[EntryMessages, None]:
-        """Yield the messages that have their first chunk before ``end`` and their last behind.
+        """Yield the messages with the first chunk before ``end`` and the last chunk after it.
 
-        So a topic that is read in pieces gives each message once.
+        So a topic that is read in pieces yields each message once.
         """
         behind = self.entries(MessageId(end.ledger_id, end.entry_id), self._looks_to)
         async with aclosing(behind) as chunks:
@@ -331,9 +331,10 @@ class TopicReader:
                         return
 
     async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:
-        """Return how a transaction ended, having read on to its marker if need be.
+        """Return the outcome of a transaction; read ahead to its marker if necessary.
 
-        A message may come late, after the marker of an abort: then reading goes back to it.
+        A message may be stored after the abort marker of its transaction: then search backwards,
+        too.
         """
         here = MessageId(entry.ledger_id, entry.entry_id)
         if self._transactions.outcome(txn) is TransactionOutcome.OPEN:
@@ -353,7 +354,7 @@ class TopicReader:
         return self._transactions.outcome(txn)
 
     async def aborted_between(self, time_ms: int, end: MessageId) -> set[Txn]:
-        """Return the transactions with an abort marker since a time and before a position."""
+        """Return the transactions with an abort marker between ``time_ms`` and ``end``."""
         found: set[Txn] = set()
         first = await position_at(self._client, self.topic, time_ms)
         async with aclosing(self.entries(first, end)) as chunks:
@@ -364,10 +365,10 @@ class TopicReader:
         return found
 
     def split(self, entry: Entry) -> StoredMessage:
-        """Return what an entry holds.
+        """Split an entry into metadata and payload.
 
         Raises:
-            TopicFormatError: it is not what Pulsar writes; the message names the entry.
+            TopicFormatError: the entry is not in Pulsar's form; the message names the entry.
         """
         try:
             return split_entry(entry.payload)
@@ -388,18 +389,19 @@ def read_topic(
     decode: str | None = None,
     fail_on_trimmed: bool = False,
 ) -> Iterator[TopicMessage]:
-    """Yield the messages of a topic, of a partitioned one partition by partition.
+    """Yield the messages of a topic; partitions are read one after the other.
 
     Args:
-        client: the cluster; nothing else may use it meanwhile.
-        topic: ``persistent://tenant/namespace/topic``, or a short name as Pulsar takes it.
-        start: the first message wanted: by id, or by publish time in ms.
-        end: the first message not wanted; by default all that is confirmed is read.
-        decode: ``string``, ``json`` or ``avro`` fills ``TopicMessage.decoded``.
+        client: the client of the cluster; do not use it for anything else during the read.
+        topic: ``persistent://tenant/namespace/topic``, or a short name as in Pulsar.
+        start: the first wanted message, by id or by publish time in ms.
+        end: the first message not wanted; by default the read ends at the last confirmed entry.
+        decode: ``string``, ``json`` or ``avro`` sets ``TopicMessage.decoded``.
         fail_on_trimmed: see ``TopicReader``.
 
     Raises:
-        IncorrectParameterError: a message id as limit of a partitioned topic, or no such decoder.
+        IncorrectParameterError: a limit of a partitioned topic is a message id, or the decoder is
+            unknown.
         TopicError, ClientError: see ``TopicReader.read``.
     """
     parts = client.call(parts_of, parse_topic(topic))

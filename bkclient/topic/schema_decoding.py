@@ -1,7 +1,7 @@
-"""Schemas of topics, which Pulsar keeps in ledgers, and values decoded by them: JSON, Avro, text.
+"""Schemas of topics, which Pulsar stores in ledgers, and decoders of values: JSON, Avro, text.
 
-A node names the entry of the newest schema, and of earlier ones with their versions. A message
-carries the version of its schema as 8 bytes.
+A node names the entry of the newest schema, and the entries of earlier versions. A message has the
+version of its schema as 8 bytes.
 
 Agrees with Pulsar 4.0, BookkeeperSchemaStorage and SchemaRegistryServiceImpl.
 """
@@ -31,14 +31,14 @@ TYPES: Final = (
     "INT64", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "KEYVALUE", "INSTANT", "LOCALDATE",
     "LOCALTIME", "LOCALDATETIME", "PROTOBUFNATIVE",
 )  # fmt: skip
-"""Names of the stored types of schemas, by number."""
+"""The names of schema types, by stored number."""
 
 
 def json_text(value: bytes) -> str:
-    """Return JSON as it was sent: numbers keep their digits, and texts their quotes.
+    """Return JSON as text, unchanged: numbers keep their digits, and strings their quotes.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: the value is not JSON.
     """
     json.loads(value)
     return value.decode(json.detect_encoding(value))
@@ -50,7 +50,7 @@ _PLAIN: Final[dict[str, Callable[[bytes], Any]]] = {
 }
 _VERSION_BYTES: Final = 8
 _STEPS_MAX: Final = 1000
-"""Entries that are read to find an early version."""
+"""The most entries that are read to find an early version."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,10 +68,10 @@ class TopicSchema:
 async def read_schema(
     client: Client, topic: TopicName, version: int | None = None
 ) -> TopicSchema | None:
-    """Return a version of a topic's schema, by default the newest; None where there is none.
+    """Return a version of a topic's schema, by default the newest; None if it does not exist.
 
     Raises:
-        TopicFormatError: what is stored cannot be understood.
+        TopicFormatError: stored bytes are not in Pulsar's form.
         ClientError: the entry with the schema cannot be read.
     """
     try:
@@ -99,7 +99,7 @@ async def _entry(client: Client, where: pb.SchemaIndexEntry) -> pb.SchemaEntry:
     with contextlib.closing(
         await client.open_ledger(LedgerId(place.ledger_id), recover=False)
     ) as reader:
-        # The broker closes the ledger after its one entry, or died before.
+        # The broker closes the ledger after its only entry, or died before the close.
         entry = await reader.read_entry(place.entry_id, unconfirmed=not reader.is_closed)
     return protobuf.parse(pb.SchemaEntry, entry.payload, TopicFormatError)
 
@@ -117,12 +117,12 @@ def _schema(version: int, entry: pb.SchemaEntry) -> TopicSchema:
 
 
 class Decoder:
-    """Fills ``TopicMessage.decoded``: from ``string``, ``json``, or ``avro`` by the topic's schema.
+    """A decoder of ``string``, ``json``, or ``avro`` values; Avro uses the topic's schema.
 
-    With ``json_as_text``, ``json`` is checked and stays the text that was sent.
+    With ``json_as_text``, a ``json`` value is checked and stays text.
 
     Raises:
-        IncorrectParameterError: the kind is not one of these.
+        IncorrectParameterError: the kind is unknown.
     """
 
     KINDS: Final = ("string", "json", "avro")
@@ -137,19 +137,19 @@ class Decoder:
         self._avro: dict[bytes | None, Callable[[bytes], Any]] = {}
 
     async def decoded(self, message: TopicMessage) -> TopicMessage:
-        """Return a message with ``decoded``; a null or encrypted value stays None.
+        """Return a message with ``decoded`` set; a null or encrypted value stays None.
 
         Raises:
-            TopicFormatError: the value is not of this form.
-            TopicError: there is no Avro schema of this version.
-            CodecMissingError: Avro, and the library is not installed.
+            TopicFormatError: the value cannot be decoded.
+            TopicError: the topic has no Avro schema of this version.
+            CodecMissingError: the kind is Avro, and fastavro is not installed.
         """
         if message.value is None or message.encrypted:
             return message
         decode = self._plain or await self._by_avro(message.schema_version)
         try:
             return attrs.evolve(message, decoded=decode(message.value))
-        except Exception as error:  # fastavro raises whatever Python raises
+        except Exception as error:  # fastavro raises any Python exception
             raise TopicFormatError(
                 f"{self._topic}: message {message.message_id} cannot be decoded as {self._kind}: "
                 f"{error!r}"
@@ -175,11 +175,11 @@ class Decoder:
 
 
 def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
-    """Return what decodes values that were written by an Avro schema.
+    """Return a decoder of values that were written with an Avro schema.
 
     Raises:
-        TopicFormatError: it is not an Avro schema.
-        CodecMissingError: the library is not installed.
+        TopicFormatError: the definition is not an Avro schema.
+        CodecMissingError: the library fastavro is not installed.
     """
     try:
         import fastavro

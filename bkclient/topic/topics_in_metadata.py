@@ -1,7 +1,7 @@
-"""Topics in the metadata service: which exist, their partitions, ledgers and subscriptions.
+"""Topics in the metadata service: their names, partitions, ledgers and subscriptions.
 
-Pulsar keeps its nodes beside the root of the ledgers: the metadata service of both is one, as
-``bin/pulsar initialize-cluster-metadata`` sets it up. Nothing is written.
+Pulsar's nodes are siblings of the ledgers root: both use one metadata service, as set up by
+``bin/pulsar initialize-cluster-metadata``. This module only reads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ async def topic_ledgers(client: Client, topic: TopicName) -> TopicLedgers:
     """Return the ledgers of a topic without partitions, or of one partition, oldest first.
 
     Raises:
-        NoSuchTopicError: there is no such topic.
-        TopicFormatError: what is stored cannot be understood.
+        NoSuchTopicError: the topic does not exist.
+        TopicFormatError: the stored value is not in Pulsar's form.
     """
     try:
         found: Versioned[bytes] = await client.store.read_sibling(topic.managed_ledger_path)
@@ -42,7 +42,7 @@ async def topic_ledgers(client: Client, topic: TopicName) -> TopicLedgers:
 
 
 async def partition_count(client: Client, topic: TopicName) -> int:
-    """Return how many partitions a topic has; 0 for one that has none, or does not exist."""
+    """Return the number of partitions; 0 if the topic has none or does not exist."""
     try:
         found: Versioned[bytes] = await client.store.read_sibling(topic.partitions_path)
     except NotFoundError:
@@ -53,10 +53,10 @@ async def partition_count(client: Client, topic: TopicName) -> int:
 async def parts_of(client: Client, topic: TopicName) -> list[TopicName]:
     """Return the partitions of a topic that have ledgers, or the topic itself.
 
-    A broker makes a partition's managed ledger when the partition is first used.
+    A broker creates a partition's managed ledger when the partition is first used.
 
     Raises:
-        NoSuchTopicError: there is no such topic.
+        NoSuchTopicError: the topic does not exist.
     """
     count = await partition_count(client, topic)
     if not count:
@@ -71,7 +71,7 @@ async def cursors_of(client: Client, topic: TopicName) -> list[TopicCursor]:
     """Return the subscriptions of a topic or partition, by name.
 
     Raises:
-        TopicFormatError: what is stored cannot be understood.
+        TopicFormatError: a stored value is not in Pulsar's form.
     """
     cursors = []
     for name in await _names(client, topic.managed_ledger_path):
@@ -86,8 +86,8 @@ async def cursors_of(client: Client, topic: TopicName) -> list[TopicCursor]:
 async def list_topics(client: Client, *, pattern: str | None = None) -> AsyncIterator[TopicName]:
     """Yield topics and partitions that have ledgers, namespace by namespace.
 
-    ``pattern`` is a regular expression for complete names (``persistent://tenant/ns/topic``), of
-    which partitions need only their topic's.
+    ``pattern`` is a regular expression for complete names (``persistent://tenant/ns/topic``). A
+    partition matches if its topic's name does.
     """
     wanted = None if pattern is None else re.compile(pattern)
     for tenant in await _names(client, MANAGED_LEDGERS):
@@ -99,7 +99,7 @@ async def list_topics(client: Client, *, pattern: str | None = None) -> AsyncIte
 
 
 async def _namespaces(client: Client, tenant: str) -> list[str]:
-    """Return the namespaces of a tenant, those of Pulsar 1 with their cluster."""
+    """Return the namespaces of a tenant; namespaces of Pulsar 1 include the cluster."""
     found = []
     for name in await _names(client, f"{MANAGED_LEDGERS}/{tenant}"):
         below = await _names(client, f"{MANAGED_LEDGERS}/{tenant}/{name}")
@@ -126,21 +126,21 @@ class TopicPart:
 
     @property
     def entries(self) -> int:
-        """Entries of the closed ledgers; an entry may be a batch of messages."""
+        """The entries of the closed ledgers; an entry may be a batch of messages."""
         return sum(one.entries for one in self.ledgers.ledgers)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the closed ledgers."""
+        """The bytes of the closed ledgers."""
         return sum(one.size_bytes for one in self.ledgers.ledgers)
 
 
 async def read_part(client: Client, topic: TopicName) -> TopicPart:
-    """Return what the metadata service knows about a topic or partition.
+    """Read a topic's or partition's ledgers and subscriptions from the metadata service.
 
     Raises:
-        NoSuchTopicError: there is no such topic.
-        TopicFormatError: what is stored cannot be understood.
+        NoSuchTopicError: the topic does not exist.
+        TopicFormatError: a stored value is not in Pulsar's form.
     """
     ledgers = await topic_ledgers(client, topic)
     cursors = await cursors_of(client, topic)
@@ -148,13 +148,13 @@ async def read_part(client: Client, topic: TopicName) -> TopicPart:
 
 
 async def topics_of(client: Client, text: str, *, is_pattern: bool = False) -> list[TopicName]:
-    """Return what a user names, partitions one by one: one topic, or all that match a pattern.
+    """Return the topics or partitions of one name, or of all names that match a pattern.
 
-    A pattern matches no system topic, as a broker's consumers of a pattern get none.
+    A pattern matches no system topics, as for a broker's consumers.
 
     Raises:
-        TopicNameError: no topic can have this name.
-        NoSuchTopicError: there is no such topic.
+        TopicNameError: the text cannot be a topic name.
+        NoSuchTopicError: the topic does not exist.
     """
     if is_pattern:
         found = list_topics(client, pattern=text)

@@ -1,11 +1,10 @@
-"""The transactions of a topic: which messages are of one that was aborted, or has not ended.
+"""The transactions of a topic, and their outcomes.
 
-A transaction ends with a marker that the broker writes behind its messages. A consumer receives
-nothing of an aborted transaction, and nothing after the first message of one that has not ended:
-messages of aborted ones are dropped, and reading ends before the first message of one that has not
-ended. Where reading begins after the first message of one like that, a broker would hold back
-more. Snapshots of the transaction buffer, which brokers keep in ``__transaction_buffer_snapshot``
-topics, save a broker from reading markers again; they say nothing that the markers do not say.
+The broker writes a marker after the messages of a transaction, which ends it. Like a consumer, the
+reader drops messages of aborted transactions, and ends before the first message of an open
+transaction. A broker would end even earlier if the read begins after an open transaction's first
+message. Brokers store snapshots of the transaction buffer in ``__transaction_buffer_snapshot``
+topics to avoid reading markers again; the snapshots contain nothing beyond the markers.
 
 Agrees with Pulsar 4.0, TopicTransactionBuffer.
 """
@@ -18,7 +17,7 @@ from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 
 
 class TransactionOutcome(enum.Enum):
-    """How a transaction ended, as far as the markers that were seen say."""
+    """The outcome of a transaction, according to the markers so far."""
 
     OPEN = enum.auto()
     COMMITTED = enum.auto()
@@ -26,17 +25,17 @@ class TransactionOutcome(enum.Enum):
 
 
 class Transactions:
-    """Markers in, outcomes out.
+    """The outcomes of transactions, from their markers.
 
-    Holds one small record for each transaction whose marker was seen ahead of reading, and, as a
-    broker does, for each that was aborted.
+    Keeps a small record of each aborted transaction, as a broker does, and of each transaction
+    whose marker was read ahead.
     """
 
     def __init__(self) -> None:
         self._ended: dict[Txn, TransactionOutcome] = {}
 
     def see(self, stored: StoredMessage) -> None:
-        """Note what a marker says; anything else changes nothing."""
+        """Record the outcome if ``stored`` is a marker; ignore anything else."""
         txn = stored.txn
         if txn is None or not stored.is_marker:
             return
@@ -46,15 +45,15 @@ class Transactions:
             self.abort(txn)
 
     def abort(self, txn: Txn) -> None:
-        """Note that a transaction was aborted."""
+        """Record that a transaction was aborted."""
         self._ended[txn] = TransactionOutcome.ABORTED
 
     def come_to(self, stored: StoredMessage) -> None:
-        """Note a marker that reading has come to: no more of what was committed follows."""
+        """Record a marker in read order: no more messages of a committed transaction follow."""
         self.see(stored)
         if stored.txn is not None and self.outcome(stored.txn) is TransactionOutcome.COMMITTED:
             del self._ended[stored.txn]
 
     def outcome(self, txn: Txn) -> TransactionOutcome:
-        """Return how a transaction ended."""
+        """Return the outcome of a transaction."""
         return self._ended.get(txn, TransactionOutcome.OPEN)

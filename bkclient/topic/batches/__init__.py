@@ -1,1 +1,1 @@
-"""Batches of messages, taken apart without an object for each message."""
+"""Batches of messages, split without one object per message."""

@@ -1,7 +1,7 @@
-"""Entries whose batches have one shape, taken apart together: no Python object for a message.
+"""Entries with batches of equal shape, split together, without one Python object per message.
 
-A producer that sends messages of one size writes entries that differ in their numbers only. Their
-payloads are joined, and are then one batch.
+A producer of messages of one size writes entries that differ only in their numbers. The payloads of
+these entries are joined and split as one batch.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bkclient.topic.names import TopicFormatError
 from wire.digest import Entry
 
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""Payload of the messages that are yielded together, decompressed; one entry may have more."""
+"""Decompressed payload bytes of messages that are yielded together; one entry may exceed it."""
 
 SplitEntry = tuple[Entry, StoredMessage]
 
 
 def alike_groups(entries: Iterable[SplitEntry]) -> Iterator[list[SplitEntry]]:
-    """Yield the entries of a ledger in groups of alike batches, all others alone.
+    """Yield the entries of a ledger in groups of equal shape, and every other entry alone.
 
-    An entry that is alone is yielded before the next one is asked for.
+    A single entry is yielded before the next entry is read.
     """
     group: list[SplitEntry] = []
     shape, size_bytes = None, 0
@@ -45,7 +45,7 @@ def alike_groups(entries: Iterable[SplitEntry]) -> Iterator[list[SplitEntry]]:
 
 
 def _shape(stored: StoredMessage) -> bytes | None:
-    """Return what alike batches have in common; None where an entry is not a usual batch."""
+    """Return the serialized metadata that alike batches share; None for an unusual entry."""
     found = stored.metadata
     if (
         found.numMessagesInBatch <= 1
@@ -60,7 +60,8 @@ def _shape(stored: StoredMessage) -> bytes | None:
         return None
     shared = type(found)()
     shared.CopyFrom(found)
-    # Each message has a sequence id of its own. The highest of them is an unknown field here.
+    # Sequence ids differ between entries. The highest sequence id of a batch is an unknown field in
+    # this schema.
     shared.ClearField("publishTime")
     shared.ClearField("sequenceId")
     shared.DiscardUnknownFields()
@@ -68,7 +69,7 @@ def _shape(stored: StoredMessage) -> bytes | None:
 
 
 def joined_messages(group: Sequence[SplitEntry], **place: Any) -> EntryMessages | None:
-    """Return the messages of alike entries; None where they must be taken apart one by one."""
+    """Return the messages of alike entries; None if each entry must be split by itself."""
     entries, metadata = len(group), group[0][1].metadata
     count = metadata.numMessagesInBatch
     try:

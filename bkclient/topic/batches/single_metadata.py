@@ -1,7 +1,7 @@
-"""SingleMessageMetadata of batches by hand: several times as fast as protobuf for the usual fields.
+"""A parser of SingleMessageMetadata, several times as fast as protobuf for the usual fields.
 
-What is not usual here (long properties, Base64 keys, null values, compacted messages, unknown
-fields, numbers encoded in more bytes than producers write) is None: protobuf parses it.
+It returns None for unusual metadata, which protobuf then parses: long properties, Base64 keys, null
+values, compacted messages, unknown fields, or numbers in more bytes than producers write.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ _KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IS_BASE64, _ORDERING_KEY, _SEQUENCE_ID = (
 """The number and the wire type of each field, as one byte."""
 
 _NAME, _VALUE = 0x0A, 0x12
-"""The same of the fields of a property."""
+"""The number and the wire type of each field of a property."""
 
 _CONTINUES: Final = 0x80
 _SHIFTS: Final = (7, 14, 21, 28, 35, 42, 49)
-"""Numbers have up to 8 bytes, thus are below 2^56."""
+"""Numbers have up to 8 bytes and are below 2^56."""
 
 _LENGTH_BYTES_MAX: Final = 5
 """Protobuf refuses a length that is encoded in more bytes."""
 
 _INT32_MAX: Final = 2**31 - 1
 _BYTES_MAX: Final = 512
-"""Longer metadata is protobuf's: a loop in Python must not run over what a peer sends."""
+"""Protobuf parses longer metadata: the size of a Python loop must not depend on the peer."""
 
 
 class SingleMetadata(NamedTuple):
-    """The fields of one message; None where a field is absent. A tuple is the fastest to make."""
+    """The fields of one message; None for an absent field. Tuples are the fastest to create."""
 
     payload_size: int
     key: bytes | None = None
@@ -43,7 +43,7 @@ class SingleMetadata(NamedTuple):
 
 
 def usual_properties(data: bytes, at: int, end: int) -> tuple[dict[str, str], int] | None:
-    """Return the properties from ``at`` on, and where they end, if each has below 128 bytes."""
+    """Return the properties at ``at`` and their end; None if a property has 128 bytes or more."""
     found: dict[str, str] = {}
     try:
         while at < end and data[at] == PROPERTY:
@@ -52,7 +52,7 @@ def usual_properties(data: bytes, at: int, end: int) -> tuple[dict[str, str], in
             value_at = name_end + 2
             value_end = value_at + data[name_end + 1]
             has_both = data[at + 2] == _NAME and data[name_end] == _VALUE
-            # With these, no size within the property is in several bytes.
+            # These checks ensure that every size in the property is one byte.
             if not has_both or size >= _CONTINUES or at + 2 + size != value_end:
                 return None
             found[data[name_at:name_end].decode()] = data[value_at:value_end].decode()
@@ -65,7 +65,7 @@ def usual_properties(data: bytes, at: int, end: int) -> tuple[dict[str, str], in
 def usual_metadata(
     data: bytes, at: int, end: int, *, with_properties: bool = True
 ) -> SingleMetadata | None:
-    """Return the metadata from ``at`` to ``end``, which must be in ``data``, if it is usual."""
+    """Return the usual metadata from ``at`` to ``end``, which must be within ``data``, or None."""
     if end - at > _BYTES_MAX:
         return None
     size = -1
@@ -108,7 +108,7 @@ def usual_metadata(
 
 
 def _number(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number and where it ends: after ``end`` where it is too long or incomplete."""
+    """Return a number and its end; an end after ``end`` means too long or incomplete."""
     if at >= end:
         return 0, end + 1
     value = data[at]

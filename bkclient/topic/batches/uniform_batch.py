@@ -1,7 +1,7 @@
-"""Batches of messages taken apart by column, where all messages have the same fields.
+"""Batches of messages, split by column, if all messages have the same fields.
 
-Where they differ in values of one size and in sequence ids only, there is no loop over messages.
-Values and numbers become Python objects when they are asked for.
+If only the sequence ids and values of one size differ, there is no loop over messages. Values and
+numbers become Python objects when the caller reads them.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _SIZE_BYTES: Final = 4
 _PLAIN: Final = re.compile(
     rb"\x18[\x80-\xff]{0,3}[\x00-\x7f]\x40(?P<id>[\x80-\xff]{0,7}[\x00-\x7f])", re.DOTALL
 )
-"""A payload's size and a sequence id: all that most producers write."""
+"""The metadata that most producers write: a payload size and a sequence id."""
 
 _CONTINUING: Final = bytes(range(0x80, 0x100))
-"""All bytes of an encoded number but its last."""
+"""All possible bytes of an encoded number except its last."""
 
 Item = TypeVar("Item")
 
 
 @attrs.frozen
 class EvenColumn(Sequence[Item]):
-    """One field of messages that take ``stride`` bytes each; items are made when asked for."""
+    """One field of messages of ``stride`` bytes; items are created when they are read."""
 
     payload: bytes
     stride: int
     begin: int
-    """Where in its message the field begins."""
+    """The offset of the field in its message."""
     size: int
-    """Bytes of the field."""
+    """The bytes of the field."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """What columns have in common that are one column where their payloads are joined."""
+        """The parts that must be equal to join the payloads of two columns."""
         return self.stride, self.begin, self.size
 
     def encoded(self, at: int) -> bytes:
@@ -69,7 +69,7 @@ class EvenColumn(Sequence[Item]):
 
 @attrs.frozen
 class EvenValues(EvenColumn[bytes]):
-    """The values of messages; a value is the end of its message."""
+    """The values of messages; each value is at the end of its message."""
 
     def __iter__(self) -> Iterator[bytes]:
         return chain.from_iterable(struct.iter_unpack(f"{self.begin}x{self.size}s", self.payload))
@@ -81,7 +81,7 @@ class EvenValues(EvenColumn[bytes]):
 
 @attrs.frozen
 class EvenNumbers(EvenColumn[int]):
-    """Numbers, encoded as protobuf does, with as many bytes each."""
+    """Numbers in protobuf's encoding, all with equally many bytes."""
 
     def __iter__(self) -> Iterator[int]:
         numbers = [0] * len(self)
@@ -102,14 +102,14 @@ class EvenNumbers(EvenColumn[int]):
 
     @property
     def is_even(self) -> bool:
-        """Whether each number ends with its last byte, and not before."""
+        """True if each number ends at its last byte, and not before."""
         columns = [self.column(at) for at in range(self.size)]
         return columns.pop().isascii() and not b"".join(columns).translate(None, _CONTINUING)
 
 
 @attrs.frozen
 class RepeatedColumn(Sequence[Item]):
-    """Items that each stand for as many messages in a row."""
+    """Items that each apply to ``times`` consecutive messages."""
 
     items: Sequence[Item]
     times: int
@@ -117,7 +117,7 @@ class RepeatedColumn(Sequence[Item]):
 
     @property
     def shape(self) -> tuple[int]:
-        """What columns have in common that are one column where their items are joined."""
+        """The parts that must be equal to join the items of two columns."""
         return (self.times,)
 
     def __len__(self) -> int:
@@ -136,7 +136,7 @@ class RepeatedColumn(Sequence[Item]):
 
 @attrs.frozen
 class UniformBatch:
-    """Messages that have the same fields; a column is None where no message has the field."""
+    """Messages with the same fields; a column is None if no message has the field."""
 
     values: Sequence[bytes]
     sequence_ids: EvenNumbers
@@ -146,9 +146,9 @@ class UniformBatch:
 
 
 def uniform_batch(payload: bytes, count: int) -> UniformBatch | None:
-    """Return the messages of a batch of ``count``, if they have one size and no key or event time.
+    """Return the messages of a batch if they have one size and neither key nor event time, or None.
 
-    ``count`` is above 0.
+    ``count``, the number of messages, is above 0.
     """
     stride, rest = divmod(len(payload), count)
     begin = _SIZE_BYTES
@@ -173,17 +173,17 @@ _KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IS_BASE64, _SEQUENCE_ID = 0x12, 0x18, 0x28, 0
 
 _CONTINUES: Final = 0x80
 _TIME_BYTES: Final = 6
-"""What a time in ms takes between 2^35 and 2^42: the years 1971 to 2109."""
+"""The bytes of a time in ms between 2^35 and 2^42: the years 1971 to 2109."""
 
 _SEQUENCE_ID_BYTES_MAX: Final = 8
 
 
 def usual_batch(payload: bytes, count: int, *, with_properties: bool = True) -> UniformBatch | None:
-    """Return the messages of a batch of ``count``, if all have the fields that most producers set.
+    """Return the messages of a batch of ``count`` if all have the usual fields, or None.
 
-    These are, in this order and each in all messages or in none: properties below 128 bytes, which
-    some may lack, a key below 128 bytes, the payload's size below 16 KiB, an event time, and a
-    sequence id, which all must have.
+    The usual fields, in this order: properties below 128 bytes, a key below 128 bytes, the
+    payload's size below 16 KiB, an event time, and a sequence id. Size and sequence id are
+    required. Key and event time are in all messages or in none. Some messages may lack properties.
     """
     properties: list[dict[str, str]] = []
     values: list[bytes] = []
@@ -245,7 +245,7 @@ def usual_batch(payload: bytes, count: int, *, with_properties: bool = True) -> 
             values.append(payload[value_at:end])
     except (IndexError, struct.error):
         return None
-    # Each id ends with the metadata and has a byte: no field read before it was after that end.
+    # Each id has a byte and ends with the metadata, so no earlier field exceeds the metadata.
     sequence_ids = _numbers(ids, len(ids[0]))
     are_even = end <= len(payload) and len(keys) in {0, count} and b"".join(keys).isascii()
     if not are_even or sequence_ids is None or sequence_ids.size > _SEQUENCE_ID_BYTES_MAX:
@@ -253,14 +253,17 @@ def usual_batch(payload: bytes, count: int, *, with_properties: bool = True) -> 
     if not times:
         return UniformBatch(values, sequence_ids, keys or None, None, properties or None)
     event_times = _numbers(times, _TIME_BYTES)
-    # A number that ends with 0 may be 0 itself, which is no time.
+    # A number whose last byte is 0 may be 0, which means no event time.
     if event_times is None or len(times) != count or 0 in event_times.column(_TIME_BYTES - 1):
         return None
     return UniformBatch(values, sequence_ids, keys or None, event_times, properties or None)
 
 
 def _numbers(encoded: Sequence[bytes], size: int) -> EvenNumbers | None:
-    """Return encoded numbers as a column, if each has ``size`` bytes, at least one."""
+    """Return encoded numbers as a column, if each has ``size`` bytes, at least one.
+
+    Otherwise None.
+    """
     if not size or set(map(len, encoded)) != {size}:
         return None
     numbers = EvenNumbers(b"".join(encoded), size, 0, size)
