@@ -605,7 +605,7 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["ledger", "get", "1"], "did you mean `bkctl ledger show` or `bkctl ledger read`?"),
         (["bookie", "ledgers", "b1"], "did you mean `bkctl ledger list --bookie BOOKIE_ID`"),
         (["autorecovery", "pause", "30m"], "did you mean `bkctl autorecovery disable`"),
-        (["local", "logs", "d"], "`bkctl local status DIR` names the log of each bookie"),
+        (["local", "logs", "d"], "`bkctl local status DIR -o wide` names the log of each bookie"),
         (["logs", "orders"], "did you mean `bkctl log tail orders` or `bkctl log show orders`?"),
         (["ledger", "7"], "did you mean `bkctl ledger show 7` or `bkctl ledger read 7`?"),
         (["bookie", "b:1"], "did you mean `bkctl bookie show b:1`?"),
