@@ -315,9 +315,12 @@ class _Recovery:
         self._tell_copied(copied)
 
     async def _move(self, ledger_id: LedgerId) -> LedgerMove:
+        if self._options.dry_run:
+            return await self._try_to_move(ledger_id)
         store = self._client.store
-        locked = not self._options.dry_run and await store.acquire_lock(ledger_id)
+        locked = True  # After an error the lock may be stored.
         try:
+            locked = await store.acquire_lock(ledger_id)
             move = await self._try_to_move(ledger_id)
         except Exception:
             if locked:
