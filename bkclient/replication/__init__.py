@@ -1,1 +1,1 @@
-"""Replication: check ledgers, find lost replicas, copy them, retire bookies, steer autorecovery."""
+"""Replication: check ledgers, find and copy lost replicas, retire bookies, control autorecovery."""

@@ -1,6 +1,6 @@
-"""The cluster's autorecovery as an operator sees it: switch, auditor, marks, locks, delay.
+"""Administration of the cluster's autorecovery: the switch, the auditor, marks, locks, the delay.
 
-Agrees with BookKeeper 4.18.0 in what each does to the tree: ToggleCommand, TriggerAuditCommand,
+Agrees with BookKeeper 4.18.0 in all changes to the metadata: ToggleCommand, TriggerAuditCommand,
 ForceAuditorChecksCommand, LostBookieRecoveryDelayCommand, ListUnderReplicatedCommand.
 """
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
-"""The auditor's periodic checks whose last time is kept in the metadata."""
+"""The auditor's periodic checks whose last time is stored in the metadata."""
 
 CHECK_REQUESTED_MS: Final = 21 * 86_400_000
-"""How far Java's tool sets a check's last time back: beyond every usual interval."""
+"""Milliseconds by which Java's tool sets back a check's last time, more than any usual interval."""
 
 
 _TIME_MS_MAX: Final = 2**53
@@ -46,14 +46,14 @@ _TEXT: Final = attrs.validators.optional(attrs.validators.instance_of(str))
 
 
 class AutorecoveryDisabledError(ClientError):
-    """Autorecovery is switched off for the cluster."""
+    """Autorecovery is disabled in the cluster."""
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = "`bkctl autorecovery enable` switches it on"
 
 
 class MarkNeededError(ClientError):
-    """A ledger may lack replicas: its mark has to stay."""
+    """A ledger may lack replicas, so its mark must stay."""
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = "`bkctl autorecovery list --detail` shows what the ledger waits for"
@@ -80,7 +80,7 @@ class NoAuditorError(ClientError):
 
 @attrs.frozen
 class Mark:
-    """One ledger that lacks replicas: of which bookies, since when, and which bookie repairs it."""
+    """A marked ledger: the bookies whose replicas it lacks, the time, and the worker's lock."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
@@ -91,7 +91,7 @@ class Mark:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """Autorecovery as a whole. ``delay_s`` is None until an auditor has once been elected."""
+    """The state of autorecovery. ``delay_s`` is None until an auditor has been elected once."""
 
     enabled: bool
     auditor: BookieId | None
@@ -99,21 +99,21 @@ class Status:
     marked: int
     being_repaired: int
     oldest_ms: int | None
-    """When the oldest of the marks was made."""
+    """The time of the oldest mark."""
     checked_ms: dict[str, int | None]
-    """When each of ``CHECKS`` last ended."""
+    """The end of the last run of each of ``CHECKS``."""
     pause: Pause | None = None
-    """Why it is off; ``None`` while it is on."""
+    """The pause; ``None`` while autorecovery is enabled."""
     unreadable: tuple[str, ...] = ()
-    """Why nodes cannot be read."""
+    """The errors of nodes that cannot be read."""
 
 
 @attrs.frozen(kw_only=True)
 class Pause:
-    """Why autorecovery is off: each is ``None`` if it is unknown, as after Java's tool.
+    """A pause of autorecovery; a field is ``None`` if unknown, as after Java's tool.
 
-    ``user`` and ``host`` say by whom and from where it was disabled. After ``until_ms``, in ms
-    since the epoch, autorecovery of ``bookied`` switches itself on again.
+    ``user`` and ``host`` are those of the client that disabled autorecovery. After ``until_ms``, in
+    ms since the epoch, ``bookied`` enables autorecovery again.
     """
 
     since_ms: int | None = attrs.field(default=None, validator=_TIME)
@@ -124,7 +124,7 @@ class Pause:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether an operator gave an end or a reason."""
+        """True if an operator set an end or a reason."""
         return self.until_ms is not None or self.reason is not None
 
     def encode(self) -> bytes:
@@ -133,7 +133,7 @@ class Pause:
 
 
 def decode_pause(note: bytes) -> Pause:
-    """Return what a note says; a note in another form is the reason."""
+    """Return the pause in a note; a note in another form becomes the reason."""
     if not note:
         return Pause()
     try:
@@ -146,7 +146,7 @@ def decode_pause(note: bytes) -> Pause:
 async def end_of_pause(store: MetadataStore, now_s: float) -> float | None:
     """Enable replication if its pause has ended; return the seconds left, ``None`` without an end.
 
-    It is enabled, or the note has changed, if 0 is returned.
+    0 means that replication is enabled, or that the note has changed.
     """
     note = await store.replication_note()
     until_ms = None if note is None else decode_pause(note).until_ms
@@ -163,8 +163,9 @@ async def end_of_pause(store: MetadataStore, now_s: float) -> float | None:
 class RemovedMark:
     """A ledger whose mark was removed.
 
-    It is deleted or whole; or the mark could not be read, ``kept_for`` says why one is needed, and
-    ``lacking`` is what the new one names. There is no new one where nothing is seen to be lacking.
+    The ledger is deleted or has all replicas. Or the mark could not be read: then ``kept_for`` is
+    the reason why the ledger needs a mark, and the new mark names ``lacking``. If no missing
+    replica was found, there is no new mark.
     """
 
     ledger_id: LedgerId
@@ -174,7 +175,7 @@ class RemovedMark:
 
 
 async def status(client: Client) -> Status:
-    """Return how autorecovery stands; walks over all marks, those that cannot be read too."""
+    """Return the state of autorecovery; reads all marks and counts the unreadable ones, too."""
     store = client.store
     damaged: list[LedgerId] = []
     unreadable: list[str] = []
@@ -204,10 +205,11 @@ async def status(client: Client) -> Status:
 
 
 async def list_marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
-    """Yield every ledger that is marked under-replicated, with the bookie that repairs it.
+    """Yield every ledger that is marked under-replicated, with the worker that repairs it.
 
     Raises:
-        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+        MetadataFormatError: a mark cannot be read, and ``damaged`` is None; otherwise ``damaged``
+            is called.
     """
     locks = {lock.ledger_id: lock for lock in await client.store.repair_locks()}
     async for ledger_id, mark in client.store.list_underreplicated(damaged):
@@ -222,7 +224,7 @@ async def list_marks(client: Client, damaged: DamagedMark | None = None) -> Asyn
 
 
 async def count_marks(store: MetadataStore, at_most: int | None = None) -> int:
-    """Count the marks, those that cannot be read too, until there are ``at_most``."""
+    """Count the marks, including unreadable ones, up to ``at_most``."""
     damaged: list[LedgerId] = []
     count = 0
     async for _ in store.list_underreplicated(lambda one, _why: damaged.append(one)):
@@ -234,7 +236,7 @@ async def count_marks(store: MetadataStore, at_most: int | None = None) -> int:
 
 
 def how_to_repair_mark(ledger_id: LedgerId) -> str:
-    """Return what becomes of a mark that cannot be read: a worker needs no more than its node."""
+    """Return the hint for an unreadable mark. A worker needs only the mark's node."""
     return (
         "the worker that takes the ledger removes it; while none does, "
         f"`bkctl autorecovery forget {ledger_id}`"
@@ -242,10 +244,10 @@ def how_to_repair_mark(ledger_id: LedgerId) -> str:
 
 
 async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = None) -> bool:
-    """Switch autorecovery for the whole cluster; return whether that changed anything.
+    """Enable or disable autorecovery in the cluster; return whether anything changed.
 
-    ``pause`` is shown to operators while autorecovery is off. If it is off already, a pause with an
-    end or a reason replaces the former one.
+    ``pause`` is shown to operators while autorecovery is disabled. If autorecovery is disabled
+    already, a pause with an end or a reason replaces the stored pause.
     """
     assert pause is None or not enabled
     store = client.store
@@ -260,26 +262,26 @@ async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = No
 
 
 async def current_pause(client: Client) -> Pause | None:
-    """Return since when, until when and why autorecovery is off; ``None`` while it is on."""
+    """Return the pause of autorecovery; ``None`` while autorecovery is enabled."""
     note = await client.store.replication_note()
     return None if note is None else decode_pause(note)
 
 
 async def active_repairs(client: Client) -> list[HeldLock]:
-    """Return what workers are at work on, by ledger."""
+    """Return the locks of workers, by ledger."""
     return await client.store.repair_locks()
 
 
 async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:
-    """Remove the mark of a ledger that is gone, or of which every replica of every entry exists.
+    """Remove the mark of a ledger that is deleted, or that has every replica of every entry.
 
-    With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
-    to lack takes its place. A crash between the two leaves none, until the next audit.
+    With ``renew`` an unreadable mark is always removed; a new mark of the missing replicas replaces
+    it. After a crash between the two steps the ledger has no mark until the next audit.
 
     Raises:
-        NotFoundError: it is not marked.
-        MarkNeededError: it lacks replicas, a worker has it, or that is unknown.
-        DamagedMarkError: likewise, and its mark cannot be read.
+        NotFoundError: the ledger is not marked.
+        MarkNeededError: the ledger lacks or may lack replicas, or a worker has its lock.
+        DamagedMarkError: the ledger lacks or may lack replicas, and its mark cannot be read.
     """
     store = client.store
     damage = await _damage(store, ledger_id)
@@ -298,7 +300,7 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
 
 
 async def _damage(store: MetadataStore, ledger_id: LedgerId) -> MetadataFormatError | None:
-    """Return why a mark cannot be read; ``None`` where it can."""
+    """Return the error of an unreadable mark; ``None`` if the mark can be read."""
     try:
         if await store.underreplicated(ledger_id) is None:
             raise NotFoundError(f"ledger {ledger_id} is not marked")
@@ -309,7 +311,7 @@ async def _damage(store: MetadataStore, ledger_id: LedgerId) -> MetadataFormatEr
 
 @attrs.frozen
 class _MarkReason:
-    """Why a ledger needs its mark, if it does, and the bookies whose replicas it lacks."""
+    """The reason why a ledger needs its mark, or "", and the bookies whose replicas it lacks."""
 
     why: str = ""
     lacking: tuple[BookieId, ...] = ()
@@ -363,7 +365,7 @@ async def missing_marks(client: Client) -> list[LedgerId]:
 
 
 async def current_auditor(client: Client) -> BookieId:
-    """Return who is the auditor.
+    """Return the id of the current auditor.
 
     Raises:
         NoAuditorError: no auditor is elected.
@@ -375,12 +377,12 @@ async def current_auditor(client: Client) -> BookieId:
 
 
 async def trigger_audit(client: Client) -> BookieId:
-    """Have the auditor look for lost bookies now; return who that is.
+    """Make the auditor search for lost bookies now; return the auditor.
 
-    It watches the delay, and takes the same value written again for this request.
+    This writes the delay's value again: the auditor watches the delay.
 
     Raises:
-        AutorecoveryDisabledError: it would not look.
+        AutorecoveryDisabledError: autorecovery is disabled, so the auditor would not search.
         NoAuditorError: no auditor is elected, or it has only just been elected.
     """
     if not await client.store.replication_enabled():
@@ -394,9 +396,10 @@ async def trigger_audit(client: Client) -> BookieId:
 
 
 async def request_checks(client: Client, checks: Sequence[str], now_ms: int) -> None:
-    """Set back by three weeks when periodic checks last ended.
+    """Set the last end of periodic checks back by three weeks.
 
-    Then the auditor of a bookied runs them within a minute, other auditors when they start.
+    The auditor of a bookied then runs the checks within a minute, other auditors at their next
+    start.
     """
     for check in checks:
         await client.store.set_check_time(check, now_ms - CHECK_REQUESTED_MS)

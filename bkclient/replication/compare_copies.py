@@ -1,4 +1,4 @@
-"""The copies of single entries side by side, each as its bookie returns it."""
+"""The copies of single entries, as each bookie returns them, compared."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from wire.digest import header
 from wire.ids import BookieId, EntryId, LedgerId
 
 ENTRIES_AT_ONCE: Final = 8
-"""Entries whose copies are held together."""
+"""Entries whose copies are in memory together."""
 
 
 @attrs.frozen(kw_only=True)
 class EntryCopy:
-    """What one bookie returned of one entry, compared with the other copies."""
+    """One bookie's copy of one entry, compared with the other copies."""
 
     ledger_id: LedgerId
     entry_id: EntryId
     bookie_id: BookieId
     flaw: Flaw | None = None
-    """None of a copy that is what most of the copies are."""
+    """None for a copy that agrees with most copies."""
     why: str = ""
     lac: EntryId | None = None
     payload: bytes | None = None
-    """The bytes in the place of the payload, even if damaged; None if the bookie returned none."""
+    """The bytes at the payload's position, even if damaged; None if the bookie returned none."""
     is_verified: bool = False
-    """Whether the digest matches. Without a password in the metadata it cannot be checked."""
+    """True if the digest matches. It cannot be checked without a password in the metadata."""
 
 
 async def compare_copies(
@@ -52,8 +52,8 @@ async def compare_copies(
     """Yield the copies of each entry, in the order of its write set. No writer is fenced.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        MetadataSerializationError: its metadata cannot be read.
+        NoSuchLedgerError: the ledger does not exist.
+        MetadataSerializationError: the ledger's metadata cannot be read.
     """
     ledger = await view_ledger(client, ledger_id)
     reader = CopyReader(client, ledger)

@@ -1,8 +1,8 @@
-"""Retiring a bookie: autorecovery moves its ledgers, then its cookie goes.
+"""The decommission of a bookie: autorecovery moves its ledgers, then its cookie is deleted.
 
-Agrees with BookKeeper 4.18.0, BookKeeperAdmin.decommissionBookie, in what it waits for. It does not
-ask the auditor for an audit and give it half a minute, but marks the bookie's ledgers itself, with
-the marks that an auditor would make; who repairs them are the cluster's workers, Java's or ours.
+Waits for the same state as BookKeeper 4.18.0, BookKeeperAdmin.decommissionBookie. Java requests an
+audit and waits half a minute for the auditor. This module marks the bookie's ledgers itself, as an
+auditor would. The cluster's workers, Java's or bookied's, repair them.
 """
 
 from __future__ import annotations
@@ -30,25 +30,28 @@ from wire.ledger_metadata import LedgerMetadata
 
 LOOK_S_PER_LEDGER: Final = 3.0
 LOOK_S_MAX: Final = 30.0
-"""Between two looks at the ledgers that are left; Java looks every five minutes where many are."""
+"""The most seconds between two checks of the remaining ledgers.
+
+Java checks every five minutes if many remain.
+"""
 
 STUCK_S: Final = 60.0
-"""So long without progress is worth a word about what is waited for."""
+"""Seconds without progress before the progress report names the ledgers that wait."""
 
 STUCK_SHOWN: Final = 10
-"""How many ledgers that word is about."""
+"""The most ledgers in that report."""
 
 
 @attrs.frozen(kw_only=True)
 class DecommissionProgress:
-    """How far a decommission has come.
+    """The progress of a decommission.
 
     ``step``: ``marking``, ``moving``, ``moving what is marked``, ``deleting the cookie`` or
     ``done``.
-    ``entries``, ``size_bytes``: copies on the bookie at the beginning, and their bytes. Those of
-    fragments whose end is not known yet are left out.
-    ``auditor``: who it is, ``None`` without one: then there may be no workers either.
-    ``stuck``: some ledgers, and what they wait for, where for a while none has come off the bookie.
+    ``entries``, ``size_bytes``: copies on the bookie at the beginning, and their bytes, without
+    fragments whose end is unknown.
+    ``auditor``: its id; ``None`` without one: then there may be no workers either.
+    ``stuck``: some ledgers and what they wait for, if no ledger has left the bookie for a while.
     """
 
     bookie_id: BookieId
@@ -62,12 +65,15 @@ class DecommissionProgress:
     auditor: BookieId | None = None
     stuck: tuple[LedgerRepairState, ...] = ()
     damaged: Mapping[LedgerId, str] = attrs.field(factory=dict)
-    """Marks that could not be read just now, and why; they may name the bookie."""
+    """Marks that could not be read since the last report, and the errors.
+
+    They may name the bookie.
+    """
 
 
 @attrs.frozen
 class DecommissionReport:
-    """What a decommission has done: how many ledgers were there, and whether a cookie has gone."""
+    """The result of a decommission: the ledgers it moved, and whether it deleted a cookie."""
 
     bookie_id: BookieId
     ledgers: int
@@ -76,7 +82,7 @@ class DecommissionReport:
 
 @attrs.frozen(kw_only=True)
 class DecommissionStatus:
-    """How far the cluster is from doing without a bookie. ``size_bytes``: of what is closed."""
+    """The state of a bookie's decommission. ``size_bytes`` counts only closed ledgers."""
 
     bookie_id: BookieId
     state: str
@@ -89,13 +95,13 @@ class DecommissionStatus:
 
     @property
     def is_out(self) -> bool:
-        """Whether nothing of it is left."""
+        """True if the bookie has no ledgers and no cookie."""
         return not self.has_cookie and not self.ledgers
 
 
 @attrs.frozen
 class MarksTakenBack:
-    """Of which ledgers the marks are gone, and which keep theirs because they lack replicas."""
+    """The ledgers whose marks were removed, and those that lack replicas and keep their marks."""
 
     ledgers: tuple[LedgerId, ...]
     kept: tuple[LedgerId, ...]
@@ -111,14 +117,15 @@ async def decommission(
     *,
     keep_cookie: bool = False,
 ) -> DecommissionReport:
-    """Wait until no ledger has anything on a bookie that was stopped, then delete its cookie.
+    """Wait until no ledger needs a stopped bookie, then delete the bookie's cookie.
 
-    There is no time limit. May be interrupted at any time and started again: it begins from the
-    metadata, and the cookie is the last thing to go, unless it is to stay.
+    There is no time limit. The call may be interrupted and repeated at any time: it starts from the
+    metadata, and deletes the cookie last, unless ``keep_cookie``.
 
     Raises:
-        IllegalOperationError: the bookie is registered, or re-replication is disabled.
-        CookieNeededError: a ledger that is not closed began to list the bookie at the very end.
+        IllegalOperationError: the bookie is registered, or replication is disabled.
+        CookieNeededError: an unclosed ledger began to list the bookie at the end of the
+            decommission.
         MetadataSerializationError: a ledger's metadata cannot be read; it may list the bookie.
         MetadataStoreError: the store failed.
     """
@@ -126,7 +133,7 @@ async def decommission(
 
 
 async def ledgers_left(client: Client, bookie_id: BookieId) -> list[BookieLedger]:
-    """Return the ledgers that need a bookie or its cookie still, ascending."""
+    """Return the ledgers that still need a bookie or its cookie, ascending."""
     return [
         one
         async for one in ledgers_on_bookies(client, [bookie_id])
@@ -140,10 +147,11 @@ async def decommission_status(
     left: Collection[BookieLedger],
     damaged: DamagedMark | None = None,
 ) -> DecommissionStatus:
-    """Return how it stands, given what ``ledgers_left`` returned.
+    """Return the state of a decommission; ``left`` is the result of ``ledgers_left``.
 
     Raises:
-        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+        MetadataFormatError: a mark cannot be read, and ``damaged`` is None; otherwise ``damaged``
+            is called.
     """
     store = client.store
     ids = {one.ledger_id for one in left}
@@ -174,15 +182,16 @@ async def _state_of(client: Client, bookie_id: BookieId) -> str:
 async def cancel_decommission(
     client: Client, bookie_id: BookieId, damaged: DamagedMark | None = None
 ) -> MarksTakenBack:
-    """Remove the marks that name this bookie alone, of ledgers that lack nothing.
+    """Remove the marks that name only this bookie, of ledgers that lack no replica.
 
-    Marks of other origin count too: what a check has found missing there, or what the bookie lost
-    while it was down, has to be repaired. So every entry of these ledgers that belongs on the
-    bookie is read there, and the first and last ones on the others. A ledger that a worker has at
-    the moment keeps its mark. Of a bookie that is down the next audit makes them again.
+    A mark may also have another origin: a check that found missing entries, or entries that the
+    bookie lost while it was down. So every entry of these ledgers on the bookie is read, and the
+    first and last entries on the others. A ledger that a worker has locked keeps its mark. If the
+    bookie is down, the next audit marks its ledgers again.
 
     Raises:
-        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+        MetadataFormatError: a mark cannot be read, and ``damaged`` is None; otherwise ``damaged``
+            is called.
     """
     store = client.store
     available = await store.registered_bookies()
@@ -198,9 +207,9 @@ async def cancel_decommission(
 async def remove_marks_of_moved(
     client: Client, ledger_ids: Iterable[LedgerId], bookies: Collection[BookieId]
 ) -> list[LedgerId]:
-    """Remove the marks of ledgers that were moved off bookies, and that lack nothing now.
+    """Remove the marks of ledgers that were moved off bookies and lack no replica now.
 
-    A mark that names other bookies too, that cannot be read or that a worker has, stays.
+    A mark stays if it names other bookies, cannot be read, or is locked by a worker.
     """
     store = client.store
     available = await store.registered_bookies()
@@ -225,9 +234,9 @@ async def _take_back(
     bookies: Collection[BookieId],
     available: Collection[BookieId],
 ) -> bool:
-    """Remove a mark whose lock is held, or only the lock where replicas are missing.
+    """Remove a mark whose lock is held, or release the lock if replicas are missing.
 
-    A mark that names others than ``bookies`` by now stays as well.
+    The mark also stays if it now names other bookies than ``bookies``.
     """
     store = client.store
     try:
@@ -247,13 +256,13 @@ async def _lacks(
     marked: Collection[BookieId],
     available: Collection[BookieId],
 ) -> bool:
-    """Return whether replicas are missing; what is ``marked`` may lie between first and last."""
+    """Return whether replicas are missing; reads all entries on the ``marked`` bookies."""
     try:
         ledger = await view_ledger(client, ledger_id)
     except NoSuchLedgerError:
         return False
     if ledger.lac is None or needs_recovery(ledger.metadata, available):
-        return True  # What its last fragment has is unknown.
+        return True  # The entries of the last fragment are unknown.
     checker = LedgerChecker(client=client, rng=random.Random(0), in_full=marked)
     return bool(await checker.check(ledger, available))
 
@@ -272,7 +281,7 @@ class _Decommission:
         self._bookie_id, self._report_to = bookie_id, report
         self._keep_cookie = keep_cookie
         self._loads: dict[LedgerId, MoveLoad] = {}
-        """What each ledger had on the bookie at the beginning."""
+        """The load of each ledger on the bookie at the beginning."""
         self._left_last = 0
         self._damaged: dict[LedgerId, str] = {}
         self._stuck_since_s = 0.0
@@ -313,7 +322,7 @@ class _Decommission:
             self._note_damaged(ledger_id, error)
 
     async def _is_marked(self, ledger_id: LedgerId) -> bool:
-        """Tell whether workers come for a ledger: also where they cannot read what for."""
+        """Return whether a ledger has a mark, readable or not: workers repair it in both cases."""
         try:
             return await self._store.underreplicated(ledger_id) is not None
         except MetadataFormatError as error:
@@ -330,7 +339,7 @@ class _Decommission:
         await self._insist()
 
     async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerRepairState, ...]:
-        """Return some of those that are left if for a while they have not become fewer."""
+        """Return some remaining ledgers if their number has not changed for ``STUCK_S``."""
         now_s = self._client.cluster.clock.seconds()
         if len(left) != self._left_last:
             self._left_last, self._stuck_since_s = len(left), now_s
@@ -341,9 +350,9 @@ class _Decommission:
         return tuple([one async for one in repair_states(self._client, some)])
 
     async def _still_holding(self, ledgers: list[LedgerId]) -> list[LedgerId]:
-        """Return those of some ledgers that need the bookie, or its cookie; mark them anew.
+        """Return the ledgers that need the bookie or its cookie; mark those without a mark again.
 
-        A worker may have taken a mark away that it could not make sense of.
+        A worker may have removed a mark that it could not read.
         """
         left: list[LedgerId] = []
 

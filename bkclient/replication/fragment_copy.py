@@ -1,11 +1,11 @@
-"""Copying what a fragment lacks to other bookies, and letting these take the places.
+"""Copies of a fragment's missing entries to other bookies, which then replace ensemble members.
 
-The order is what makes it safe: every entry striped to a place is on its new bookie, synced, before
-the metadata names that bookie; and the metadata changes by compare-and-swap, under the rules of
-``fragments``. A process interrupted in between leaves copies that no reader asks for.
+The order makes this safe: every entry of a place is synced on its new bookie before the metadata
+names that bookie. The metadata changes by compare-and-swap, under the rules of ``fragments``. A
+process interrupted in between leaves copies that no reader requests.
 
-Agrees with BookKeeper 4.18.0, LedgerFragmentReplicator, but that it sends every entry to all new
-bookies and stamps its own LAC: here a bookie gets what is striped to its place, as it was.
+Agrees with BookKeeper 4.18.0, LedgerFragmentReplicator. Java sends every entry to all new bookies
+and writes its own LAC. This module sends a bookie only the entries of its place, unchanged.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ log = Logger()
 
 AVERAGE_BYTES_FIRST: Final = 1024
 AVERAGE_WEIGHT: Final = 0.8
-"""Of the average so far; the rest is the entry's that came last."""
+"""The weight of the average so far; the rest is the weight of the last entry."""
 
 BATCHES_AT_ONCE: Final = 4
-"""How many batches of a fragment are being read or written."""
+"""Batches of a fragment that are read or written at a time."""
 BATCH_BYTES_MAX: Final = 8 << 20
-"""What a batch may hold, by the size that entries have lately; one entry in any case."""
+"""The most bytes of a batch, estimated from the average entry; one entry may exceed it."""
 
 
 class UnreadableEntryError(ReplicationError):
@@ -63,10 +63,10 @@ class UnreadableEntryError(ReplicationError):
 
 
 class ByteRate:
-    """Keeps what is copied below so many bytes a second, by the size that entries have lately.
+    """A limit of bytes copied in a second, estimated from the average entry.
 
-    Of several ledgers the one with the lowest id goes first: so ledgers end one after another, and
-    an interruption loses only the copies of the ledgers that have not ended.
+    The ledger with the lowest id goes first. So ledgers end one after another, and an interruption
+    loses only the copies of unfinished ledgers.
     """
 
     def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
@@ -78,7 +78,7 @@ class ByteRate:
         self.average_bytes = AVERAGE_BYTES_FIRST
 
     async def entry(self, ledger_id: LedgerId) -> None:
-        """Wait until another entry of a ledger may be read."""
+        """Wait until the limit allows another entry of a ledger."""
         if self._limit is None:
             return
         if not self._waiting and not self._limit.wait_s:
@@ -93,7 +93,7 @@ class ByteRate:
     def _let_go(self, limit: RateLimit) -> None:
         while self._waiting and not limit.wait_s:
             turn = heappop(self._waiting)[-1]
-            if not turn.called:  # A cancelled turn is.
+            if not turn.called:  # A cancelled turn has been called.
                 limit.take(self.average_bytes)
                 turn.callback(None)
         self._timer = None
@@ -101,14 +101,14 @@ class ByteRate:
             self._timer = self._clock.callLater(limit.wait_s, self._let_go, limit)
 
     def copied(self, size_bytes: int) -> None:
-        """Learn how large entries are."""
+        """Update the average entry size."""
         older, newer = self.average_bytes * AVERAGE_WEIGHT, size_bytes * (1 - AVERAGE_WEIGHT)
         self.average_bytes = max(1, int(older + newer))
 
 
 @attrs.frozen
 class CopiedEntry:
-    """One entry has been copied, to so many bookies; ``size_bytes`` with its header and digest."""
+    """One entry copied to ``copies`` bookies; ``size_bytes`` includes its header and digest."""
 
     entry_id: EntryId
     size_bytes: int
@@ -118,10 +118,10 @@ class CopiedEntry:
 
 @attrs.frozen(kw_only=True)
 class FragmentRepairer:
-    """Repairs fragments, one at a time or several.
+    """The repair of fragments, one at a time or several.
 
-    A batch has up to ``batch_entries``; ``BATCHES_AT_ONCE`` are copied at a time. ``report`` hears
-    of each entry, not always in order.
+    A batch has up to ``batch_entries``; ``BATCHES_AT_ONCE`` are copied at a time. ``report`` is
+    called for each entry, not always in order.
     """
 
     cluster: Cluster
@@ -137,16 +137,16 @@ class FragmentRepairer:
         avoid: Collection[BookieId] = (),
         only: BookieId | None = None,
     ) -> Swap:
-        """Choose who takes the places, as many of them as there are bookies for.
+        """Choose new bookies for the places; for some of the places if there are too few bookies.
 
         Args:
-            ledger: whose fragment it is.
-            lack: which places of the fragment.
-            avoid: who must not take one.
-            only: who alone may take one.
+            ledger: the ledger of the fragment.
+            lack: the places of the fragment.
+            avoid: bookies that must not be chosen.
+            only: the only bookie that may be chosen.
 
         Raises:
-            NotEnoughBookiesError: no bookie can take any of the places.
+            NotEnoughBookiesError: no bookie can be chosen for any of the places.
         """
         fragment = lack.fragment
         leaving = zip(lack.indexes, lack.bookies, strict=True)
@@ -165,17 +165,17 @@ class FragmentRepairer:
         avoid: Collection[BookieId] = (),
         only: BookieId | None = None,
     ) -> Swap:
-        """Copy what is missing and store the new ensemble; return who took which place.
+        """Copy the missing entries and store the new ensemble; return the replaced places.
 
-        See ``plan`` for who may.
+        See ``plan`` for the choice of bookies.
 
         Raises:
             UnclosedFragmentError: the fragment may still grow.
-            NotEnoughBookiesError: no bookie can take the copies.
-            UnreadableEntryError: an entry is nowhere to be had.
-            FragmentChangedError: another client changed the fragment in a way that does not go with
-                this; it has to be checked again.
-            ClientError: a new bookie does not take an entry, or the store failed.
+            NotEnoughBookiesError: no bookie can store the copies.
+            UnreadableEntryError: no bookie returns an entry.
+            FragmentChangedError: another client made an incompatible change to the fragment, which
+                has to be checked again.
+            ClientError: a new bookie does not accept an entry, or the store failed.
         """
         if not lack.fragment.is_closed:
             raise UnclosedFragmentError(
@@ -186,10 +186,10 @@ class FragmentRepairer:
         return await self.carry_out(ledger, lack, swap)
 
     async def carry_out(self, ledger: LedgerView, lack: MissingPlaces, swap: Swap) -> Swap:
-        """Copy to the bookies of a plan, then store it; see ``repair``.
+        """Copy entries to the bookies of a plan, then store the new ensemble; see ``repair``.
 
-        A bookie that was only silent in the check, and answers when the copy is done, keeps its
-        place: the swap returned is without it.
+        A bookie that did not answer in the check, but answers after the copy, keeps its place. The
+        returned swap is without this place.
         """
         entries = lack.fragment.entries_at_any(tuple(swap.new))
         await _FragmentCopy(self, ledger, lack.fragment, swap.new, entries).run()
@@ -201,11 +201,11 @@ class FragmentRepairer:
     async def write_again(
         self, ledger: LedgerView, fragment: LedgerFragment, index: int, entries: Iterator[EntryId]
     ) -> None:
-        """Write entries once more on the bookie at ``index``, read from the bookies that have them.
+        """Write entries again on the bookie at ``index``, read from the bookies that have them.
 
         Raises:
             UnreadableEntryError: no bookie returns an entry.
-            ClientError: the bookie does not take an entry.
+            ClientError: the bookie does not accept an entry.
         """
         again = {index: fragment.ensemble[index]}
         await _FragmentCopy(self, ledger, fragment, again, entries).run()
@@ -229,7 +229,7 @@ class FragmentRepairer:
         """Read some entries and drop them.
 
         Raises:
-            UnreadableEntryError: one is nowhere to be had.
+            UnreadableEntryError: no bookie returns an entry.
         """
         with contextlib.closing(self.cluster.fetcher(ledger.keys)) as fetcher:
             await for_each(
@@ -252,7 +252,7 @@ async def read(fetcher: EntryFetcher, ledger: LedgerView, entry_id: EntryId) -> 
 
 
 class _FragmentCopy:
-    """Entries of one fragment on their way to bookies, several batches at a time."""
+    """The copy of entries of one fragment, several batches at a time."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class _FragmentCopy:
         bookies: Mapping[int, BookieId],
         entries: Iterator[EntryId],
     ) -> None:
-        """Copy ``entries`` to the bookies that take the places."""
+        """Copy ``entries`` to the ``bookies``, by their index in the ensemble."""
         self._repairer, self._ledger = repairer, ledger
         self._fragment, self._entries = fragment, entries
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
@@ -270,7 +270,7 @@ class _FragmentCopy:
         self._targets = {i: _NewReplica(pool, keys, i, bookie) for i, bookie in bookies.items()}
 
     async def run(self) -> None:
-        """Return once every entry of a place is synced on the bookie that takes it."""
+        """Copy all batches; return when every entry of a place is synced on its new bookie."""
         try:
             await for_each(self._batches(), self._copy, BATCHES_AT_ONCE)
         finally:
@@ -293,8 +293,8 @@ class _FragmentCopy:
         for _ in batch:
             await self._repairer.rate.entry(self._ledger.ledger_id)
         bulk = self._fetcher.entries(self._ledger.metadata, batch)
-        # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
-        with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
+        # A cancelled bulk read would count as a slow bookie, so the answer is ignored instead.
+        with contextlib.suppress(ClientError):  # Single reads name the failed entry.
             return (await SharedRun(bulk).wait()).entries()
         return await self._read_singly(batch)
 
@@ -324,7 +324,7 @@ class _FragmentCopy:
 
 
 class _EntryWrite:
-    """Entries on their way to one bookie."""
+    """Entries in flight to one bookie."""
 
     def __init__(self, entries: list[int]) -> None:
         self.entries = entries
@@ -338,16 +338,16 @@ class _EntryWrite:
             self.done.callback(None)
 
     def failed(self, error: ClientError) -> None:
-        """End with the first error."""
+        """Fail with the first error."""
         if not self.done.called:
             self.done.errback(error)
 
 
 class _NewReplica:
-    """A bookie that takes a place, and gets what is striped to it."""
+    """A new bookie for a place, which gets the entries striped to the place."""
 
     def __init__(self, pool: BookiePool, keys: LedgerKeys, index: int, bookie: BookieId) -> None:
-        # The flag lets the copies in where the ledger is fenced already.
+        # With the flag, a fenced ledger accepts the copies.
         self._frames = FrameMaker(keys, AddFlag.RECOVERY, pool.txn_ids)
         self._writes: dict[int, _EntryWrite] = {}
         self._member = Member(
@@ -360,10 +360,10 @@ class _NewReplica:
         )
 
     async def write(self, packed: list[Packed]) -> None:
-        """Return once these are synced there.
+        """Write entries; return when they are synced on the bookie.
 
         Raises:
-            ClientError: one is refused, or not confirmed in time.
+            ClientError: an entry is refused, or not confirmed in time.
         """
         if packed:
             write = _EntryWrite([entry_id for entry_id, _ in packed])
@@ -372,7 +372,7 @@ class _NewReplica:
             await write.done
 
     def leave(self) -> None:
-        """Take no more answers."""
+        """Ignore all further answers."""
         self._member.part()
 
     def _acked(self, _member: Member, entries: list[int]) -> None:

@@ -1,6 +1,6 @@
-"""Reading every copy of every entry of a ledger, and comparing them.
+"""Verification of a ledger: every copy of every entry is read and compared.
 
-Java has nothing like it: its checker reads samples, and asks only whether a bookie gives them.
+Java has no equivalent: its checker reads samples, and checks only that a bookie returns them.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response
 
 ENTRIES_AT_ONCE: Final = 64
-"""Entries that are asked for singly."""
+"""Entries that are read singly at a time."""
 
 BYTES_AT_ONCE: Final = 32 << 20
-"""What the copies in progress may hold together, going by the mean of those before."""
+"""Bytes of copies in progress, estimated from the mean size so far."""
 
 LEDGERS_AT_ONCE: Final = 32
 """Ledgers whose first and last entries are read together."""
 
 _ENDS: Final = 0.0
-"""The share that leaves only the first and the last entry of each fragment."""
+"""The share that reads only the first and the last entry of each fragment."""
 
 BATCH: Final = 512
-"""Entries that are asked for at once; fewer where they are large."""
+"""The most entries of a batch; fewer if entries are large."""
 
 BATCH_FIRST: Final = 16
-"""How many of them while their size is unknown."""
+"""Entries of a batch while their size is unknown."""
 
 TRIES: Final = 3
-"""How often a ledger is looked at again whose copies moved meanwhile."""
+"""Reads of a ledger whose copies move during the verification."""
 
 SILENCES_MAX: Final = 3
-"""Entries that a bookie may leave unanswered before it is asked no more."""
+"""Unanswered reads of a bookie before no more are sent to it."""
 
 RANGES_MAX: Final = 250_000
-"""Ranges of bad copies that are kept of one bookie and flaw: 32 MB."""
+"""The most ranges of bad copies in memory for one bookie and flaw: 32 MB."""
 
 _NO_ANSWER: Final = (
     BookieUnavailableError,
@@ -81,22 +81,23 @@ _NO_ANSWER: Final = (
 
 
 class Flaw(enum.Enum):
-    """What can be wrong with one copy."""
+    """A defect of one copy."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
-    """It does not match its digest, or is another entry."""
+    """The copy does not match its digest, or is another entry."""
     DIFFERING = "differing"
-    """It matches its digest, and is not what most of the others are."""
+    """The copy matches its digest, but differs from most of the others."""
     UNREADABLE = "unreadable"
-    """The bookie did not answer, or could not read it: it may exist."""
+    """The bookie did not answer, or could not read the copy, which may exist."""
 
 
 @attrs.frozen
 class BadCopies:
-    """Copies on one bookie that have one flaw: entries as ranges, both ends included.
+    """Copies with the same flaw on one bookie: entries as ranges, both ends included.
 
-    ``count`` is exact; of more than ``RANGES_MAX`` ranges the last one covers intact copies, too.
+    ``count`` is exact. If there are more than ``RANGES_MAX`` ranges, the last range also covers
+    intact copies.
     """
 
     bookie_id: BookieId
@@ -104,19 +105,19 @@ class BadCopies:
     entries: tuple[tuple[EntryId, EntryId], ...]
     count: int
     why: str
-    """What was said of the first of them."""
+    """The error or difference of the first of these copies."""
     is_silent: bool = False
-    """Whether the bookie did not answer; else it answered with an error."""
+    """True if the bookie did not answer; False if it answered with an error."""
     is_refused: bool = False
-    """Whether the bookie refused the client."""
+    """True if the bookie refused the client."""
 
 
 @attrs.frozen(kw_only=True)
 class LedgerVerification:
-    """What reading the copies of one ledger showed.
+    """The result of the verification of one ledger.
 
-    ``end_known`` is False where too few bookies of the last fragment answered to know the LAC: then
-    that fragment was left out. ``digests_checked`` is False where the metadata has no password.
+    ``end_known`` is False if too few bookies of the last fragment answered to know the LAC: that
+    fragment was skipped. ``digests_checked`` is False if the metadata has no password.
     """
 
     ledger_id: LedgerId
@@ -128,17 +129,17 @@ class LedgerVerification:
     end_known: bool = True
     digests_checked: bool = True
     entries_lost: int = 0
-    """How many of the entries have no copy that can be read."""
+    """The number of entries without a readable copy."""
 
     @property
     def sound(self) -> bool:
-        """Whether every copy was there, and right."""
+        """True if every copy exists and is correct, and the end is known."""
         return not self.bad and self.end_known
 
 
 @attrs.frozen
 class VerifyProgress:
-    """How far it is: entries looked at, and how many there are to look at."""
+    """The progress: verified entries and all entries to verify."""
 
     done: int
     total: int
@@ -147,16 +148,16 @@ class VerifyProgress:
 async def verify(
     client: Client, ledger_id: LedgerId, share: float, rng: random.Random, *, bytes_per_s: int = 0
 ) -> AsyncIterator[VerifyProgress | LedgerVerification]:
-    """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
+    """Read and compare the copies of ``share`` of the entries; yield the progress, then the result.
 
-    ``bytes_per_s`` limits what is read of all copies together; 0 means no limit.
+    ``bytes_per_s`` limits the bytes read from all copies together; 0 means no limit.
 
-    The first and the last entry of each fragment are read in any case. No writer is fenced: of a
-    ledger that is not closed it is what is confirmed.
+    The first and the last entry of each fragment are always read. No writer is fenced: an open
+    ledger is read up to its last confirmed entry.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        MetadataSerializationError: its metadata cannot be read.
+        NoSuchLedgerError: the ledger does not exist.
+        MetadataSerializationError: the ledger's metadata cannot be read.
     """
     for more in reversed(range(TRIES)):
         ledger = with_handover_end(await view_ledger(client, ledger_id))
@@ -171,25 +172,25 @@ async def verify(
 
 @attrs.frozen
 class LossCheck:
-    """How far a look for lost ledgers has come, and the findings since the step before."""
+    """The progress of a search for lost ledgers, and the findings since the previous step."""
 
     looked_at: int
     lost: tuple[LedgerId, ...]
     bad: tuple[LedgerId, ...]
-    """Ledgers that are not lost, and have bad copies on bookies that answer."""
+    """Ledgers that are not lost, but have bad copies on bookies that answer."""
     away: frozenset[BookieId]
-    """Bookies of closed ledgers that are not in service, or do not answer.
+    """Bookies of closed ledgers that are not registered, or do not answer.
 
     Ledgers with these bookies were not checked.
     """
 
 
 async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncIterator[LossCheck]:
-    """Look for closed ledgers that have lost entries; yield the findings for some at a time.
+    """Search for closed ledgers that have lost entries; yield the findings group by group.
 
-    Of each closed ledger the first and the last entry of every fragment are read. A ledger is lost
-    if none of its bookies has one of these. Ledgers with a bookie that is not in service, or that
-    does not answer, are left out, because that bookie may have the entries.
+    The first and the last entry of every fragment of each closed ledger are read. A ledger is lost
+    if none of its bookies has one of these entries. A ledger with a bookie that is not registered,
+    or that does not answer, is skipped, because that bookie may have the entries.
     """
     store = client.store
     in_service = set(await store.registered_bookies())
@@ -213,7 +214,8 @@ async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncI
                 away.update(missing)
             elif (ends := await _read_ends(client, ledger_id)) is not None:
                 silent = {one.bookie_id for one in ends.bad if one.is_silent or one.is_refused}
-                in_service.difference_update(silent)  # Else each group would wait for them again.
+                # Otherwise each group would wait for these bookies again.
+                in_service.difference_update(silent)
                 if ends.entries_lost and all(one.flaw is Flaw.MISSING for one in ends.bad):
                     lost.append(ledger_id)
                 elif any(one.bookie_id not in silent for one in ends.bad):
@@ -224,7 +226,7 @@ async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncI
 
 
 async def _read_ends(client: Client, ledger_id: LedgerId) -> LedgerVerification | None:
-    """Read all copies of the first and last entries; return None for a ledger that is gone."""
+    """Read all copies of the first and last entries; return None for a deleted ledger."""
     try:
         steps = [step async for step in verify(client, ledger_id, _ENDS, random.Random(0))]
     except (NoSuchLedgerError, MetadataSerializationError):
@@ -235,7 +237,7 @@ async def _read_ends(client: Client, ledger_id: LedgerId) -> LedgerVerification 
 
 
 def with_handover_end(ledger: LedgerView) -> LedgerView:
-    """Let a ledger that was handed over end where its last writer says, if bookies know of less."""
+    """Return the view with the end that a handover recorded, if the bookies know a lower LAC."""
     if ledger.lac is None:
         return ledger
     handed_over_lac = confirmed_by_handover(ledger.ledger_id, ledger.metadata)
@@ -243,7 +245,7 @@ def with_handover_end(ledger: LedgerView) -> LedgerView:
 
 
 async def _has_moved(client: Client, ledger: LedgerView) -> bool:
-    """Return whether copies have another place now: a repair that ended meanwhile."""
+    """Return whether the ensembles have changed: a repair has ended since."""
     now = (await client.read_metadata(ledger.ledger_id)).value
     return now.fragments != ledger.metadata.fragments
 
@@ -251,9 +253,9 @@ async def _has_moved(client: Client, ledger: LedgerView) -> bool:
 def sampled_entries(
     fragment: LedgerFragment, share: float, rng: random.Random
 ) -> Iterator[EntryId]:
-    """Give the first and the last entry of a fragment, and ``share`` of those between, ascending.
+    """Yield the first and the last entry of a fragment, and ``share`` of the others, ascending.
 
-    With a share of 1 that is every entry.
+    A share of 1 yields every entry.
     """
     if fragment.last < fragment.first:
         return
@@ -283,7 +285,7 @@ def in_ranges(entries: Iterable[int]) -> tuple[tuple[EntryId, EntryId], ...]:
 class EntryRanges:
     """Entry ids as ranges, both ends included, and their exact number.
 
-    At ``ranges_max`` ranges the last one grows: it then covers ids that were not added, too.
+    At ``ranges_max`` ranges the last one grows: it then also covers ids that were not added.
     """
 
     ranges_max: int = RANGES_MAX
@@ -291,7 +293,7 @@ class EntryRanges:
     count: int = 0
 
     def add(self, entries: Collection[EntryId]) -> None:
-        """Add ids that are above all before, in any order."""
+        """Add ids, in any order, that are all higher than the ids so far."""
         self.count += len(entries)
         for first, last in in_ranges(entries):
             before = self.ranges[-1] if self.ranges else None
@@ -303,16 +305,16 @@ class EntryRanges:
 
 @attrs.define
 class _Found:
-    """Bad copies of one kind on one bookie, while they are being found."""
+    """Bad copies with one flaw on one bookie, during the verification."""
 
     why: str
     batch: list[EntryId] = attrs.field(factory=list)
-    """Those of the batch that is being read."""
+    """The bad copies of the current batch."""
     entries: EntryRanges = attrs.field(factory=EntryRanges)
 
 
 class CopyReader:
-    """Reads single copies of one ledger's entries, each from the bookie that is named."""
+    """A reader of single copies of one ledger's entries, each from a named bookie."""
 
     def __init__(self, client: Client, ledger: LedgerView) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
@@ -320,10 +322,12 @@ class CopyReader:
         self._verifier = AnswerVerifier(ledger.ledger_id, self._digester)
         self._wait_s = float(client.config.read_timeout_s)
         self.can_verify = ledger.metadata.password is not None
-        """Without a password in the metadata the digest may be another than we are told to take."""
+        """False without a password in the metadata: the digest may differ from the configured
+        one.
+        """
 
     async def read_many(self, bookie_id: BookieId, entries: Sequence[EntryId]) -> list[Entry]:
-        """Return the sound ones of these copies that come at once; never fails."""
+        """Return the intact copies from one bulk read; errors only mean fewer copies."""
         if not self.can_verify:
             return []
         verify, ledger_id, found = self._digester.verify, self._ledger_id, []
@@ -342,14 +346,14 @@ class CopyReader:
 
     @property
     def payload_at(self) -> int:
-        """Where the payload begins in a packet; after the header if the digest is unknown."""
+        """The offset of the payload in a packet; the end of the header if the digest is unknown."""
         return ENTRY_HEADER_BYTES + (self._digester.size if self.can_verify else 0)
 
     async def read(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
-        """Return a copy: verified, or the packet where it cannot be.
+        """Return a verified copy, or the packet if it cannot be verified.
 
         Raises:
-            ClientError: the bookie does not give it, or it is damaged.
+            ClientError: the bookie does not return the copy, or the copy is damaged.
         """
         return self.verified(bookie_id, entry_id, await self.packet(bookie_id, entry_id))
 
@@ -357,7 +361,7 @@ class CopyReader:
         """Return the bytes of a copy, not verified.
 
         Raises:
-            ClientError: the bookie does not give it.
+            ClientError: the bookie does not return the copy.
         """
         request = ReadRequest(self._ledger_id, entry_id)
         response: Response = await self._pool.send(bookie_id, request)
@@ -369,7 +373,7 @@ class CopyReader:
         return packet
 
     def verified(self, bookie_id: BookieId, entry_id: EntryId, packet: bytes) -> Entry | bytes:
-        """Return the entry in a packet, or the packet where it cannot be verified.
+        """Return the entry in a packet, or the packet if it cannot be verified.
 
         Raises:
             ClientDigestMismatchError: the packet is damaged, or of another entry.
@@ -384,7 +388,7 @@ class CopyReader:
 
 
 class _Verification:
-    """The reads of one ledger, and what they showed."""
+    """The verification of one ledger, and its result."""
 
     def __init__(self, client: Client, ledger: LedgerView, bytes_per_s: int) -> None:
         """Read at most ``bytes_per_s``; 0 means no limit."""
@@ -398,7 +402,7 @@ class _Verification:
         self._entries_read = self._copies_read = self._size = self._entries_lost = 0
 
     async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[VerifyProgress]:
-        """Read and compare the copies of ``share`` of the entries; yield how far it is."""
+        """Read and compare the copies of ``share`` of the entries; yield the progress."""
         fragments = fragments_of(self._ledger.metadata, self._ledger.lac)
         total = max(1, int(sum(max(0, f.last - f.first + 1) for f in fragments) * share))
         done = 0
@@ -412,20 +416,20 @@ class _Verification:
                 yield VerifyProgress(min(done, total), total)
 
     async def _rest(self, size: int) -> None:
-        """Wait as long as so many bytes may take."""
+        """Wait until the rate limit allows ``size`` bytes."""
         if self._rate is not None:
             self._rate.take(size)
             await self._rate.turn(0)
 
     def _batch_entries(self) -> int:
-        """Return how many entries to read now, going by the mean size of those before."""
+        """Return the entries of the next batch, from the mean size so far."""
         if not self._copies_read:
             return BATCH_FIRST
         held = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
         return max(1, min(BATCH, self._bytes_at_once // held))
 
     async def _read(self, fragment: LedgerFragment, entries: list[EntryId]) -> None:
-        """Read and compare all copies: many at once, and by themselves those that did not come."""
+        """Read and compare all copies: in bulk first, then the missing copies singly."""
         placed = {entry_id: self._places(fragment, entry_id) for entry_id in entries}
         copies = await self._in_bulk(placed)
         rest = [entry_id for entry_id in entries if len(copies[entry_id]) < len(placed[entry_id])]
@@ -450,7 +454,7 @@ class _Verification:
     async def _in_bulk(
         self, placed: Mapping[EntryId, list[BookieId]]
     ) -> dict[EntryId, dict[BookieId, Entry | bytes]]:
-        """Return the sound copies that come when many are asked for at once."""
+        """Return the intact copies from bulk reads."""
         found: dict[EntryId, dict[BookieId, Entry | bytes]] = {one: {} for one in placed}
         wanted: dict[BookieId, list[EntryId]] = {}
         for entry_id, bookies in placed.items():
@@ -468,7 +472,7 @@ class _Verification:
     async def _singly(
         self, bookies: list[BookieId], found: dict[BookieId, Entry | bytes], entry_id: EntryId
     ) -> dict[BookieId, ClientError]:
-        """Add the copies that are still missing to ``found``; return what kept the others away."""
+        """Read the missing copies into ``found``; return the errors of the others."""
         failed: dict[BookieId, ClientError] = {}
 
         async def one(bookie_id: BookieId) -> None:
@@ -490,10 +494,10 @@ class _Verification:
         read: dict[BookieId, Entry | bytes],
         failed: dict[BookieId, ClientError],
     ) -> None:
-        """Note what the copies of one entry showed."""
+        """Record the result of one entry's copies."""
         unknown = [error for error in failed.values() if not isinstance(error, NEGATIVE)]
         if fragment.may_be_empty and not read and not unknown:
-            return  # It was perhaps never written.
+            return  # The entry may never have been written.
         self._entries_read += 1
         self._copies_read += len(bookies)
         self._entries_lost += not (read or fragment.may_be_empty)
@@ -515,7 +519,7 @@ class _Verification:
     def _compare(
         self, bookies: list[BookieId], read: dict[BookieId, Entry | bytes], entry_id: EntryId
     ) -> None:
-        """Note copies that are not what most are."""
+        """Record copies that differ from most copies."""
         contents = {bookie: content_of(read[bookie]) for bookie in bookies if bookie in read}
         if not contents:
             return
@@ -529,7 +533,7 @@ class _Verification:
         self._found.setdefault((bookie_id, flaw), _Found(why)).batch.append(entry_id)
 
     def outcome(self) -> LedgerVerification:
-        """Return what was found."""
+        """Return the result."""
         bad = (
             BadCopies(
                 bookie,
@@ -556,20 +560,20 @@ class _Verification:
 
 
 def flaw_of(error: ClientError) -> Flaw:
-    """Return what an error says of the copy that was asked for."""
+    """Return the flaw of a copy that could not be read because of ``error``."""
     if isinstance(error, NEGATIVE):
         return Flaw.MISSING
     return Flaw.DAMAGED if isinstance(error, ClientDigestMismatchError) else Flaw.UNREADABLE
 
 
 Content = tuple[int, int, bytes]
-"""What has to be the same in all copies of an entry: length, size and payload."""
+"""The parts that must be equal in all copies of an entry: length, size and payload."""
 
 
 def content_of(copy: Entry | bytes) -> Content:
-    """Return what has to be the same in all copies of an entry.
+    """Return the parts that must be equal in all copies of an entry.
 
-    The LAC is not: a recovery writes another one, and with it another digest.
+    The LAC may differ: a recovery writes another LAC, and so another digest.
     """
     if isinstance(copy, Entry):
         return copy.length, len(copy.payload), copy.payload
@@ -577,14 +581,14 @@ def content_of(copy: Entry | bytes) -> Content:
 
 
 def prevalent(contents: Sequence[Content]) -> tuple[Content, str]:
-    """Return what most copies are, and what to say of others; of as many the first is right."""
+    """Return the most frequent content, on a tie the first, and the reason for the other copies."""
     right, count = Counter(contents).most_common(1)[0]
     return right, f"{count} of {len(contents)} copies that can be read are another"
 
 
 @attrs.frozen
 class Copy:
-    """What one bookie has of one entry: a verified copy, or why there is none."""
+    """One bookie's copy of one entry: a verified entry, or an error."""
 
     entry_id: EntryId
     entry: Entry | None
@@ -592,7 +596,7 @@ class Copy:
 
 
 def entries_of(metadata: LedgerMetadata, bookie_id: BookieId, last: EntryId) -> Iterator[EntryId]:
-    """Give the entries up to ``last`` whose write set has the bookie, ascending."""
+    """Yield the entries up to ``last`` with the bookie in their write set, ascending."""
     for fragment in fragments_of(metadata, last):
         places = [n for n, bookie in enumerate(fragment.ensemble) if bookie == bookie_id]
         yield from (e for e in fragment.entries_at_any(places) if e <= last)
@@ -601,11 +605,11 @@ def entries_of(metadata: LedgerMetadata, bookie_id: BookieId, last: EntryId) -> 
 async def read_copies(
     client: Client, ledger_id: LedgerId, bookie_id: BookieId, entries: Iterable[EntryId]
 ) -> AsyncIterator[list[Copy]]:
-    """Yield what one bookie has of these entries, in their order, some at a time.
+    """Yield one bookie's copies of these entries, in order, several at a time.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        ClientError: the bookie does not answer at all.
+        NoSuchLedgerError: the ledger does not exist.
+        ClientError: the bookie does not answer.
     """
     ledger = await view_ledger(client, ledger_id)
     reader = CopyReader(client, ledger)

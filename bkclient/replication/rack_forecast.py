@@ -1,9 +1,9 @@
-"""What becomes of the racks of ledgers when bookies go: told before they go, and afterwards.
+"""The racks of ledgers after bookies leave, predicted before the move and checked after it.
 
-Racks, or regions or zones: whatever the placement keeps bookies apart by.
+A rack may also be a region or a zone: the domain by which the placement separates bookies.
 
-The choice is that of the placement that this client is configured with; BookKeeper 4.18.0 looks at
-no racks before it decommissions a bookie or recovers one. Without known racks nothing is told.
+The forecast uses this client's configured placement. BookKeeper 4.18.0 does not check racks before
+it decommissions or recovers a bookie. Without known racks the forecast is empty.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 async def placement_domain(client: Client) -> str:
-    """Return what the placement keeps bookies apart by: rack, region or zone."""
+    """Return the domain by which the placement separates bookies: rack, region or zone."""
     return client.cluster.placement.domain
 
 
 async def placement_shortfall(client: Client) -> str:
-    """Return what ledgers span that are on too few, as the end of a sentence."""
+    """Return a phrase, the end of a sentence, about ledgers in too few domains."""
     return client.cluster.placement.shortfall
 
 
 @attrs.frozen
 class RackForecast:
-    """What the next move would make of some ledgers."""
+    """The effect of the next move on some ledgers."""
 
     too_few: tuple[LedgerId, ...] = ()
-    """Those that will be on too few racks."""
+    """Ledgers that will be on too few racks."""
     already: tuple[LedgerId, ...] = ()
-    """Those of ``too_few`` that are now."""
+    """Ledgers of ``too_few`` that are on too few racks already."""
     nowhere: tuple[LedgerId, ...] = ()
-    """Those that no bookie can take over: there are too few bookies, or racks are enforced."""
+    """Ledgers that cannot be moved: there are too few bookies, or racks are enforced."""
     why: str = ""
-    """Why no bookie can."""
+    """The reason why they cannot be moved."""
 
 
 async def rack_forecast(
@@ -54,10 +54,10 @@ async def rack_forecast(
     *,
     to: BookieId | None = None,
 ) -> RackForecast:
-    """Return what becomes of ledgers when bookies leave them; with ``to`` that one joins.
+    """Return the effect on ledgers when bookies leave; with ``to`` only that bookie joins.
 
     Raises:
-        ScriptError: racks are enforced and the script does not run.
+        ScriptError: racks are enforced and the script fails.
     """
     if client.cluster.topology is None:
         return RackForecast()
@@ -81,7 +81,7 @@ async def rack_forecast(
 
 
 async def on_too_few_racks(client: Client, ledgers: Collection[BookieLedger]) -> list[LedgerId]:
-    """Return the ledgers of which a fragment that was to move is on too few racks, ascending."""
+    """Return the ledgers of which a fragment to move is on too few racks, ascending."""
     if client.cluster.topology is None:
         return []
     found: list[tuple[BookieLedger, LedgerMetadata]] = []
@@ -91,7 +91,7 @@ async def on_too_few_racks(client: Client, ledgers: Collection[BookieLedger]) ->
             found.append((one, (await client.store.read_ledger(one.ledger_id)).value))
 
     await for_each(ledgers, look, READS_AT_ONCE)
-    # At once: racks of others than those that are asked for may be forgotten.
+    # In one call: it may forget the racks of other bookies.
     await client.cluster.learn_racks(
         frozenset().union(*(metadata.all_bookies() for _, metadata in found))
     )
@@ -110,7 +110,7 @@ async def _learn(
 
 
 def _ensembles(metadata: LedgerMetadata, moved: BookieLedger) -> Iterator[Ensemble]:
-    """Give the ensembles, as metadata has them, of the fragments that are to move."""
+    """Yield the current ensembles of the fragments to move."""
     for fragment in metadata.fragments:
         if fragment.first_entry_id in moved.fragments:
             yield fragment.ensemble

@@ -1,9 +1,8 @@
-"""Moving the ledgers of bookies that are gone, or are to go, to others: by hand, ledger by ledger.
+"""The move of ledgers from lost or leaving bookies to others, ledger by ledger, by an operator.
 
 Agrees with BookKeeper 4.18.0, BookKeeperAdmin.recoverBookieData. Stricter: each ledger is checked
-once more after its fragments were copied; its lock is taken where it is free, so that no bookie
-collects the copies as over-replicated meanwhile; and cookies go by the rule of
-``stored_cookies``.
+again after its fragments were copied. Its lock is acquired if it is free, so that no bookie deletes
+the new copies as over-replicated. Cookies are deleted by the rule of ``stored_cookies``.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 PASSES_MAX: Final = 3
-"""How often a ledger is gone over that others change meanwhile."""
+"""The most passes over a ledger that other clients change at the same time."""
 
 
 @attrs.frozen(kw_only=True)
 class RecoverOptions:
-    """What to move, and how.
+    """Options of a recovery.
 
-    ``ledger_ids``: these ledgers only. ``dry_run``: change nothing, say what would be done.
-    ``skip_open``: leave ledgers alone that have a writer, or had one and were not recovered.
-    ``spare_writers``: leave only the fragments alone that a writer may still add to.
-    ``skip_unrecoverable``: go on after a ledger that fails. ``bytes_per_s``: limit on copying;
-    ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
-    ``to``: the only bookie that may take a place. ``at_once``: ledgers in progress at a time.
+    ``ledger_ids``: these ledgers only. ``dry_run``: change nothing, report the plan. ``skip_open``:
+    skip ledgers in the state OPEN, with a writer or not yet recovered. ``spare_writers``: skip only
+    the fragments that a writer may still extend. ``skip_unrecoverable``: continue after a ledger
+    that fails. ``bytes_per_s``: the limit of copying; ``None`` is the client's setting.
+    ``delete_cookies``: delete the bookies' cookies at the end. ``to``: the only bookie that may be
+    chosen. ``at_once``: ledgers in progress at a time.
     """
 
     ledger_ids: Sequence[LedgerId] | None = None
@@ -64,11 +63,11 @@ class RecoverOptions:
 
 
 class LedgerOutcome(enum.Enum):
-    """What became of one ledger."""
+    """The outcome of one ledger."""
 
     MOVED = "moved"
     PLANNED = "planned"
-    """Dry run: ``fragments`` says what would be done."""
+    """Dry run: ``fragments`` has the plan."""
     SKIPPED_OPEN = "skipped, open"
     DELETED = "deleted meanwhile"
     FAILED = "failed"
@@ -76,9 +75,10 @@ class LedgerOutcome(enum.Enum):
 
 @attrs.frozen
 class FragmentMove:
-    """A fragment's ensemble before and after; ``new`` is ``None`` where no bookie can take over.
+    """A fragment's ensemble before and after; ``new`` is ``None`` if too few bookies are available.
 
-    ``copies`` of entries are due. ``is_lost``: of some, no bookie that is registered has any.
+    ``copies`` is the number of copies to write. ``is_lost`` is True if no registered bookie has
+    some of the entries.
     """
 
     first: EntryId
@@ -91,10 +91,10 @@ class FragmentMove:
 
 @attrs.frozen(kw_only=True)
 class LedgerMove:
-    """One ledger of the bookies, and what became of it. ``fenced``: its writer was, or would be.
+    """One ledger and its outcome. ``fenced``: True if its writer was, or would be, fenced.
 
-    ``size_bytes``: what the copies come to, by the average entry; ``None`` if unknown, as
-    of a ledger that is not closed.
+    ``size_bytes``: the bytes of the copies, by the average entry; ``None`` if unknown, as for a
+    ledger that is not closed.
     """
 
     ledger_id: LedgerId
@@ -106,26 +106,26 @@ class LedgerMove:
 
     @property
     def copies(self) -> int:
-        """How many copies of entries there are to make."""
+        """The number of copies to write."""
         return sum(move.copies for move in self.fragments)
 
     @property
     def is_unrecoverable(self) -> bool:
-        """Whether some of it cannot be moved as things are."""
+        """True if some fragments cannot be moved now."""
         return any(move.is_lost or move.new is None for move in self.fragments)
 
 
 @attrs.frozen
 class BookieLedger:
-    """A ledger with fragments on the bookies asked about."""
+    """A ledger with fragments on certain bookies."""
 
     ledger_id: LedgerId
     metadata: LedgerMetadata
     fragments: tuple[EntryId, ...]
-    """The first entries of those fragments."""
+    """The first entries of these fragments."""
 
     def load(self, bookies: Collection[BookieId]) -> MoveLoad:
-        """Return what is on those bookies, by the metadata."""
+        """Return the copies and bytes on the bookies, according to the metadata."""
         closed = fragments_of(self.metadata, None)
         copies = sum(
             fragment.count_at(index) for fragment in closed for index in _places(fragment, bookies)
@@ -135,14 +135,14 @@ class BookieLedger:
 
 @attrs.frozen
 class MoveLoad:
-    """How many copies of entries there are, and their bytes; ``None`` if they are unknown yet."""
+    """The number of copies of entries, and their bytes; ``None`` if the bytes are still unknown."""
 
     copies: int
     size_bytes: int | None
 
 
 def copies_by_bookie(metadata: LedgerMetadata) -> Counter[BookieId]:
-    """Return how many copies of entries each bookie of a closed ledger has, by the metadata."""
+    """Return the number of copies on each bookie of a closed ledger, according to the metadata."""
     copies: Counter[BookieId] = Counter()
     for fragment in fragments_of(metadata, None):
         for index, bookie_id in enumerate(fragment.ensemble):
@@ -151,7 +151,10 @@ def copies_by_bookie(metadata: LedgerMetadata) -> Counter[BookieId]:
 
 
 def size_of(metadata: LedgerMetadata, copies: int) -> int | None:
-    """Return how many bytes so many copies of a ledger's entries have, were all of one size."""
+    """Return the bytes of ``copies`` copies of average entries.
+
+    ``None`` if the ledger is not closed.
+    """
     if metadata.last_entry_id is None:
         return None
     entries = metadata.last_entry_id + 1
@@ -160,7 +163,7 @@ def size_of(metadata: LedgerMetadata, copies: int) -> int | None:
 
 @attrs.frozen
 class RecoverReport:
-    """What became of all ledgers of the bookies: how many, and those that are not moved."""
+    """The result for all ledgers of the bookies: counts, and the ledgers that were not moved."""
 
     moved: int
     copied_entries: int
@@ -183,9 +186,10 @@ async def ledgers_on_bookies(
     ledger_ids: Sequence[LedgerId] | None = None,
     unreadable: Callable[[LedgerId, ClientError], None] = _insist_readable,
 ) -> AsyncIterator[BookieLedger]:
-    """Yield the ledgers that list one of these bookies, ascending; ``None`` is all ledgers.
+    """Yield the ledgers that list one of these bookies, ascending.
 
-    ``unreadable`` gets those whose metadata cannot be read; by default that ends it.
+    ``ledger_ids`` limits the search; ``None`` means all ledgers. ``unreadable`` is called for
+    ledgers whose metadata cannot be read; by default the first one ends the search.
 
     Raises:
         MetadataSerializationError: a ledger's metadata cannot be read.
@@ -223,17 +227,17 @@ async def recover_bookies(
     report: Report = lambda _move: None,
     copied: Callable[[CopiedEntry], None] = lambda _copied: None,
 ) -> RecoverReport:
-    """Copy what is on these bookies to others, and let the others take their places.
+    """Copy the entries of these bookies to others, which replace them in the ensembles.
 
-    May be interrupted at any time and started again: what was moved stays so. ``report`` hears of
-    each ledger, ``copied`` of each entry. Ledgers with unreadable metadata are left: they
-    may be on these bookies or not. Cookies stay where any ledger is left.
+    The call may be interrupted and repeated at any time: moved ledgers stay moved. ``report`` is
+    called for each ledger, ``copied`` for each entry. Ledgers with unreadable metadata are not
+    moved; they may be on these bookies. If any ledger is not moved, all cookies stay.
 
     Raises:
-        IncorrectParameterError: no bookies, or options that do not go together.
-        IllegalOperationError: cookies are to go, and one of the bookies is registered.
-        CookieNeededError: ledgers were moved, but one that is not closed needs a cookie.
-        LedgerRecoveryError: a ledger failed, and was not to be skipped.
+        IncorrectParameterError: there are no bookies, or options cannot be combined.
+        IllegalOperationError: cookies are to be deleted, and one of the bookies is registered.
+        CookieNeededError: ledgers were moved, but an unclosed ledger needs a cookie.
+        LedgerRecoveryError: a ledger failed, and ``skip_unrecoverable`` is False.
         MetadataStoreError: the store failed.
     """
     options = RecoverOptions() if options is None else options
@@ -273,11 +277,11 @@ class _Recovery:
             batch_entries=config.repair_batch_entries,
             report=self._copied,
         )
-        # What was copied is looked at, and nothing else: chance has no part in it.
+        # Only the copies are checked, without random samples.
         self._checker = LedgerChecker(client=client, rng=random.Random(0))
 
     async def run(self) -> RecoverReport:
-        """Move the ledgers, a few at a time."""
+        """Move the ledgers, ``at_once`` at a time."""
         found = ledgers_on_bookies(
             self._client,
             self._bookies,
@@ -295,7 +299,7 @@ class _Recovery:
         self._ended(await self._move(ledger_id))
 
     def _ended(self, move: LedgerMove) -> None:
-        """Count what became of a ledger; raise where that is to be the end."""
+        """Count and report the outcome of a ledger; raise if its failure ends the recovery."""
         if move.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}:
             self._moved += move.outcome is LedgerOutcome.MOVED
             self._report(move)
@@ -344,7 +348,7 @@ class _Recovery:
         ledger = await view_ledger(self._client, ledger_id)
         if self._options.skip_open and ledger.metadata.state is LedgerState.OPEN:
             return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.SKIPPED_OPEN)
-        # The fragment that grows cannot be copied: its writer has to go first.
+        # A growing fragment cannot be copied: its writer has to be fenced first.
         fences = not ledger.metadata.is_closed and not _spares(
             ledger.metadata.ensemble, self._bookies
         )
@@ -380,7 +384,7 @@ class _Recovery:
         ]
 
     async def _missing(self, ledger: LedgerView, moves: list[FragmentMove]) -> list[MissingPlaces]:
-        """Return where copies are missing after all: a bookie may have dropped what was not its."""
+        """Return new places without copies: a bookie may have deleted them as over-replicated."""
         if not moves:
             return []
         store = self._client.store

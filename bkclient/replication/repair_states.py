@@ -1,4 +1,4 @@
-"""Why the repair of a ledger has not ended: rules about metadata, and a walk that asks them."""
+"""The reasons why the repair of a ledger has not ended, from the metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 class RepairState(enum.Enum):
-    """What a repair waits for, the worst first."""
+    """The reasons why a repair has not ended, the worst first."""
 
     GONE = "deleted"
     UNREADABLE = "unreadable"
@@ -44,7 +44,7 @@ _WHY = {
 
 @attrs.frozen(kw_only=True)
 class LedgerRepairState:
-    """One ledger that is to be repaired. ``state`` and ``size_bytes`` are ``None`` if not known."""
+    """One ledger to repair. ``state`` and ``size_bytes`` are ``None`` if unknown."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
@@ -57,13 +57,13 @@ class LedgerRepairState:
 
     @property
     def why(self) -> str:
-        """What it waits for, as a sentence."""
+        """The reason as a sentence."""
         return _WHY[self.repair_state]
 
 
 @attrs.frozen
 class MissingReplicas:
-    """A ledger, the bookies whose replicas are missing or will be, and since when it is marked."""
+    """A ledger, the bookies whose replicas are or will be missing, and the time of its mark."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
@@ -78,14 +78,14 @@ def repair_state_of(
     writable: Collection[BookieId],
     is_locked: bool,
 ) -> RepairState:
-    """Return what the repair of a ledger waits for.
+    """Return the reason why the repair of a ledger has not ended.
 
     Args:
-        metadata: the ledger's.
-        missing: whose replicas it lacks, by its mark.
-        available: who is registered.
-        writable: of these, who takes adds.
-        is_locked: whether a worker has it.
+        metadata: the ledger's metadata.
+        missing: the bookies in the ledger's mark.
+        available: the registered bookies.
+        writable: the registered bookies that accept adds.
+        is_locked: True if a worker has locked the ledger.
     """
     leaving = set(missing) | (set(metadata.all_bookies()) - set(available))
     if any(is_lost(fragment, available) for fragment in fragments_of(metadata, None)):
@@ -102,7 +102,7 @@ def repair_state_of(
 async def repair_states(
     client: Client, ledgers: Iterable[MissingReplicas]
 ) -> AsyncIterator[LedgerRepairState]:
-    """Yield what each of these ledgers waits for, in their order.
+    """Yield the repair state of each ledger, in order.
 
     Raises:
         MetadataStoreError: the store failed.

@@ -1,8 +1,7 @@
-"""Looking whether the replicas of a ledger are where its metadata says.
+"""Checks that the bookies in a ledger's metadata have its replicas.
 
-Agrees with BookKeeper 4.18.0, LedgerChecker. Stricter: what is read has to match its digest, where
-the metadata says which one that is. And a ledger whose LAC is unknown is checked nevertheless, up
-to its last fragment.
+Agrees with BookKeeper 4.18.0, LedgerChecker. Stricter: entries must match their digest, if the
+metadata says which digest. A ledger with an unknown LAC is also checked, up to its last fragment.
 """
 
 from __future__ import annotations
@@ -42,32 +41,32 @@ from wire.records.entry_list import EntryList, decode_entry_list
 log = Logger()
 
 READS_AT_ONCE: Final = 64
-"""Reads in progress in the check of one ledger, where no other limit is set."""
+"""Reads in progress in the check of one ledger, by default."""
 
 OURS: Final = (ClientClosedError, InterruptedOperationError)
-"""Errors that say nothing about a bookie."""
+"""Errors that prove nothing about a bookie."""
 
 
 SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
-"""Errors of a bookie that has said nothing of an entry."""
+"""Errors of a bookie that has not answered about an entry."""
 
 
 class ReplicaLoss(enum.IntEnum):
-    """How sure it is that a replica is lost; the surest is repaired first."""
+    """The certainty that a replica is lost; the most certain losses are repaired first."""
 
     GONE = 0
-    """The bookie is not there."""
+    """The bookie is not registered."""
     SURE = 1
-    """The bookie does not have the entry, or has it damaged."""
+    """The bookie lacks the entry, or its copy is damaged."""
     MAY_BE = 2
     """The bookie did not answer."""
 
 
 @attrs.frozen(kw_only=True)
 class LedgerView:
-    """A ledger as its metadata and its bookies had it a moment ago; no writer was fenced.
+    """A recent view of a ledger, from its metadata and its bookies; no writer was fenced.
 
-    ``lac`` is ``None`` where too few bookies of the last fragment answered to know it.
+    ``lac`` is ``None`` if too few bookies of the last fragment answered to know it.
     """
 
     ledger_id: LedgerId
@@ -77,16 +76,16 @@ class LedgerView:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last seen."""
+        """The metadata at the last read."""
         return self.local.value
 
 
 async def view_ledger(client: Client, ledger_id: LedgerId) -> LedgerView:
-    """Look at a ledger without recovering it, with the password in its metadata.
+    """Read a ledger's metadata and LAC without recovery, with the password in its metadata.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        MetadataSerializationError: its metadata cannot be read.
+        NoSuchLedgerError: the ledger does not exist.
+        MetadataSerializationError: the ledger's metadata cannot be read.
         MetadataStoreError: the store failed.
     """
     local = await client.local_metadata(ledger_id)
@@ -117,11 +116,11 @@ def _reads_at_once(wanted: int) -> int:
 
 @attrs.frozen(kw_only=True)
 class LedgerChecker:
-    """Checks ledgers by samples of their entries.
+    """A check of ledgers by samples of their entries.
 
-    ``percentage`` of the entries of each fragment are read at each of its bookies, the first and
-    the last one there in any case; at those ``in_full`` all. ``reads_at_once`` 0 stands for the
-    default.
+    ``percentage`` of the entries of each fragment are read from each of its bookies, always
+    including the first and the last entry on the bookie. All entries are read from the bookies
+    ``in_full``. ``reads_at_once`` 0 means the default.
     """
 
     client: Client
@@ -133,12 +132,12 @@ class LedgerChecker:
     async def check(
         self, ledger: LedgerView, available: Collection[BookieId]
     ) -> tuple[MissingPlaces, ...]:
-        """Return where replicas are missing; a bookie that is not available has none.
+        """Return the places without a replica; an unavailable bookie has no replicas.
 
-        The places of a damaged bookie come first, those of a bookie that did not answer last.
+        Damaged places come first, places of bookies that did not answer last.
 
         Raises:
-            ClientClosedError: the client was closed meanwhile.
+            ClientClosedError: the client was closed during the check.
         """
         run = _ReplicaCheck(self.client.cluster, ledger)
         checks = [
@@ -170,12 +169,12 @@ class LedgerChecker:
 
 @attrs.define
 class _FragmentCheck:
-    """What is known so far of the places of one fragment that lack a replica."""
+    """The places of one fragment that lack a replica, so far."""
 
     fragment: LedgerFragment
     places: dict[int, ReplicaLoss]
     _silent: dict[int, frozenset[EntryId]] = attrs.field(factory=dict, init=False)
-    """The entries of which the bookie of a place gave no answer."""
+    """The entries that the bookie of a place did not answer for."""
 
     @classmethod
     def begin(cls, fragment: LedgerFragment, available: Collection[BookieId]) -> _FragmentCheck:
@@ -183,13 +182,13 @@ class _FragmentCheck:
         return cls(fragment, {i: ReplicaLoss.GONE for i, one in ensemble if one not in available})
 
     def note(self, index: int, entry_id: EntryId, loss: ReplicaLoss) -> None:
-        """Note what a read of an entry has shown; the surest loss counts."""
+        """Record the result of a read; the most certain loss counts."""
         self.places[index] = min(loss, self.places.get(index, loss))
         if loss is ReplicaLoss.MAY_BE:
             self._silent[index] = self._silent.get(index, frozenset()) | {entry_id}
 
     def missing(self) -> MissingPlaces:
-        """Return the places that lack a replica, the surest first."""
+        """Return the places that lack a replica, the most certain first."""
         surest_first = (index for _, index in sorted((loss, i) for i, loss in self.places.items()))
         may_be = (i for i, loss in self.places.items() if loss is ReplicaLoss.MAY_BE)
         return MissingPlaces(
@@ -200,10 +199,10 @@ class _FragmentCheck:
 async def places_that_answer(
     cluster: Cluster, ledger: LedgerView, lack: MissingPlaces, places: Collection[int]
 ) -> frozenset[int]:
-    """Return those of some places whose bookies now give what they did not answer for.
+    """Return the ``places`` whose bookies now return the entries that were unanswered.
 
     Raises:
-        ClientClosedError: the client was closed meanwhile.
+        ClientClosedError: the client was closed during the check.
     """
     run = _ReplicaCheck(cluster, ledger)
     asked = [index for index in lack.unanswered if index in places]
@@ -225,13 +224,13 @@ class _ReplicaCheck:
     def __init__(self, cluster: Cluster, ledger: LedgerView) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, cluster.pool
         self._verifier = AnswerVerifier(ledger.ledger_id, ledger.keys.digester)
-        # Without a password in the metadata the digest may be another than we are told to take.
+        # Without a password in the metadata, the digest may differ from the configured one.
         self._can_verify = ledger.metadata.password is not None
 
     async def loss(
         self, fragment: LedgerFragment, index: int, entry_id: EntryId
     ) -> ReplicaLoss | None:
-        """Return why a bookie is taken to lack an entry; None where it gives the entry, sound."""
+        """Return the loss of an entry on a bookie; None if the bookie returns the entry intact."""
         try:
             await self._read(fragment.ensemble[index], entry_id)
         except OURS:
@@ -247,9 +246,9 @@ class _ReplicaCheck:
         return None
 
     async def may_have_begun(self, fragment: LedgerFragment) -> bool:
-        """Return whether the first entry of a fragment may exist: not if all say that it does not.
+        """Return whether the first entry of a fragment may exist.
 
-        All those are asked who would have it.
+        It cannot exist if all bookies of its write set answer that they do not have it.
         """
         said: list[bool] = []
 
@@ -277,12 +276,12 @@ class _ReplicaCheck:
 
 
 async def list_entries(client: Client, ledger_id: LedgerId, bookie: BookieId) -> EntryList:
-    """Return the entries of a ledger that a bookie lists; none where it does not have the ledger.
+    """Return a bookie's list of a ledger's entries; an empty list if it lacks the ledger.
 
     Raises:
-        ReadFailedError: it gives no list.
-        FormatError: what it gives cannot be read.
-        ClientError: it does not answer.
+        ReadFailedError: the bookie returns no list.
+        FormatError: the list cannot be decoded.
+        ClientError: the bookie does not answer.
     """
     response: Response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
     if response.rc in {ReturnCode.ENOLEDGER, ReturnCode.ENOENTRY}:

@@ -1,8 +1,8 @@
-"""Which entries of a ledger each bookie holds, as the bookies say themselves.
+"""A map of the entries of a ledger on each bookie, as reported by the bookies.
 
-A bookie is asked for its list of a ledger's entries (BookKeeper 4.18.0,
-getListOfEntriesOfLedger). One that cannot give it, an old one or one whose list fits no frame, is
-asked for the first and the last entry at each of its places instead.
+Each bookie is asked for its list of a ledger's entries (BookKeeper 4.18.0,
+getListOfEntriesOfLedger). If it cannot return the list, because it is old or the list exceeds a
+frame, the first and the last entry at each of its places are read instead.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
 
 
 class Health(enum.Enum):
-    """How the replicas at one place in an ensemble are."""
+    """The health of the replicas at one place in an ensemble."""
 
     OK = "ok"
-    """The bookie holds every entry that it should."""
+    """The bookie has every entry of the place."""
     PARTLY = "partly"
-    """Some of them."""
+    """The bookie has some of the entries."""
     MISSING = "missing"
-    """None of them."""
+    """The bookie has none of the entries."""
     UNREACHABLE = "unreachable"
     """The bookie does not answer."""
     UNKNOWN = "unknown"
-    """It answers, but does not say; or what it should hold is unknown."""
+    """The bookie answers with an error, or the end of the fragment is unknown."""
     EMPTY = "empty"
-    """There is nothing to be held."""
+    """The place has no entries."""
 
 
 @attrs.frozen(kw_only=True)
 class ReplicaPlace:
-    """One bookie's place in one fragment. ``held`` is None where it is not known by number.
+    """One bookie's place in one fragment. ``held`` is None if the number is unknown.
 
-    ``why`` says what was in the way, where something was.
+    ``why`` is the error that prevented an exact count, or "".
     """
 
     bookie_id: BookieId
@@ -72,8 +72,8 @@ class ReplicaPlace:
 class MappedFragment:
     """A fragment with the health of each of its places, in the order of its ensemble.
 
-    ``last`` is None where it is not known; below ``first`` there is nothing in it. ``copies`` is
-    the number of intact replicas of the entry with the fewest; None where not known.
+    ``last`` is None if unknown; if it is below ``first``, the fragment is empty. ``copies`` is the
+    number of intact replicas of the entry with the fewest; None if unknown.
     """
 
     first: EntryId
@@ -85,7 +85,7 @@ class MappedFragment:
 
 @attrs.frozen(kw_only=True)
 class ReplicaMap:
-    """A ledger, and where its replicas are."""
+    """A ledger and its replicas."""
 
     ledger_id: LedgerId
     metadata: LedgerMetadata
@@ -94,7 +94,7 @@ class ReplicaMap:
 
     @property
     def is_intact(self) -> bool:
-        """Whether every replica is known to be where the metadata says."""
+        """True if every replica is known to exist."""
         return all(
             place.health in {Health.OK, Health.EMPTY}
             for fragment in self.fragments
@@ -103,15 +103,15 @@ class ReplicaMap:
 
 
 _Listed = Union[Sequence[Run], ClientError]
-"""What a bookie holds, ascending and apart; or why it does not tell."""
+"""A bookie's entries as runs, ascending and disjoint; or the error instead of its list."""
 
 
 async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
-    """Ask every bookie of a ledger what it holds. No writer is fenced, nothing is written.
+    """Ask every bookie for its entries of a ledger. No writer is fenced, nothing is written.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
-        MetadataSerializationError: its metadata cannot be read.
+        NoSuchLedgerError: the ledger does not exist.
+        MetadataSerializationError: the ledger's metadata cannot be read.
     """
     ledger = with_handover_end(await view_ledger(client, ledger_id))
     listed: dict[BookieId, _Listed] = {}
@@ -193,7 +193,7 @@ def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
 
 
 def copies(fragment: LedgerFragment, places: Sequence[ReplicaPlace]) -> int | None:
-    """Return the intact replicas of the entry with the fewest; None if one may be more."""
+    """Return the intact replicas of the entry with the fewest; None if a place is unknown."""
     by_bookie = {place.bookie_id: place.health for place in places}
     fewest: int | None = None
     for holders in fragment.write_sets():
@@ -206,7 +206,7 @@ def copies(fragment: LedgerFragment, places: Sequence[ReplicaPlace]) -> int | No
 
 
 class _Reads:
-    """Reads in place of a list that a bookie does not give; one that is silent is asked once."""
+    """Single reads in place of a missing list; a bookie that does not answer is asked only once."""
 
     def __init__(self, client: Client, ledger: LedgerView) -> None:
         self._pool, self._ledger_id = client.cluster.pool, ledger.ledger_id
@@ -214,12 +214,12 @@ class _Reads:
         self._silent: dict[BookieId, ClientError] = {}
 
     async def place(self, fragment: LedgerFragment, index: int, error: ClientError) -> ReplicaPlace:
-        """Return what the first and the last entry at a place say."""
+        """Return the health of a place from its first and last entry."""
         bookie = fragment.ensemble[index]
         ends = None if fragment.may_be_empty else fragment.ends_at(index)
         if ends is None:
             return ReplicaPlace(bookie_id=bookie, health=Health.EMPTY, expected=0)
-        # Also where the list brought no answer: it may have been too long for a frame.
+        # Read even if the list request timed out: the list may have exceeded a frame.
         said = [await self._has(bookie, entry_id) for entry_id in dict.fromkeys(ends)]
         health = next((one for one in said if one is not Health.OK), Health.OK)
         if health is Health.MISSING and Health.OK in said:

@@ -24,10 +24,11 @@ ABORTED_MAX: Final = 100_000
 
 
 class UnsettledEntries:
-    """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
+    """Entries that wait for later ones: chunks for the last chunk, transactions for the marker.
 
-    Entries in, in their order; out comes the first that waits. Holds a small record for each. A
-    message after the abort marker of its transaction waits for nothing, as in a broker.
+    Callers add entries in order; ``first`` returns the first entry that waits. Each one is a small
+    record in memory. A message after the abort marker of its transaction does not wait, as in a
+    broker.
     """
 
     def __init__(self) -> None:
