@@ -1,6 +1,6 @@
-"""A cluster's metadata: ``open_metadata`` gives a store for a service URI, ``check_uri`` reads one.
+"""A cluster's metadata: ``open_metadata`` returns the store of a service URI.
 
-``tree.store`` says what a store can do. The drivers are imported when a URI asks for one.
+``tree.store`` has the operations of a store. Drivers are imported when a URI needs them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["check_uri", "open_metadata"]
 
 
 def check_uri(uri: str) -> str:
-    """Return the kind of store that a metadata service URI names: ``zk`` or ``sqlite``.
+    """Check a metadata service URI; return its kind of store: ``zk`` or ``sqlite``.
 
     Raises:
-        IncorrectParameterError: the URI cannot be understood.
+        IncorrectParameterError: the URI is not valid.
     """
     uri = as_zookeeper_uri(uri)
     kind = uri.partition(":")[0].partition("+")[0].lower()
@@ -48,16 +48,16 @@ def open_metadata(
     requests_per_s_max: float = 0.0,
     **options: Any,
 ) -> MetadataStore:
-    """Return the store that a metadata service URI names, not yet connected.
+    """Return the store of a metadata service URI, not yet connected.
 
     ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT]/ROOT`` is a ZooKeeper tree, and so is Pulsar's
     ``metadata-store:zk:HOST:PORT[,HOST:PORT]``; ``sqlite:///FILE`` or ``sqlite:FILE`` is a file.
-    ``options`` are those of the driver: ``open_zookeeper``,
-    ``open_sqlite``. Without ``reactor`` it is Twisted's global one. ``requests_per_s_max`` spares a
-    service that others share, so a file has none; 0 means no limit.
+    ``options`` are those of the driver: ``open_zookeeper``, ``open_sqlite``. ``reactor`` defaults
+    to Twisted's global reactor. ``requests_per_s_max`` limits the requests to a shared service, so
+    a file has no limit; 0 means no limit.
 
     Raises:
-        IncorrectParameterError: the URI cannot be understood.
+        IncorrectParameterError: the URI is not valid.
     """
     kind = check_uri(uri)
     uri = as_zookeeper_uri(uri)

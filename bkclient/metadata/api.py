@@ -1,13 +1,13 @@
-"""The values of a metadata store. What a store can do is in ``tree``: ``tree.store.MetadataStore``.
+"""The values of a metadata store. ``tree.store.MetadataStore`` has its operations.
 
 Every method of a store is a coroutine to be awaited under Twisted (``Deferred.fromCoroutine``); all
 callbacks run on the reactor. One contract suite (tests/contract) runs on a tree in ZooKeeper
-(``zookeeper``, shared with Java peers) and on one in a file (``sqlite``).
+(``zookeeper``, shared with Java peers) and on a tree in a file (``sqlite``).
 
 * A write that fails with ``MetadataUnavailableError`` may have been applied. Callers re-read.
-* Watches are persistent: at least one callback comes after the last change, not one per change.
-* Ephemeral things (registrations, locks, votes) vanish with the session. After
-  ``SessionEvent.LOST`` their owner must make them anew; a store does not.
+* Watches are persistent: at least one callback follows the last change, not one per change.
+* Ephemeral nodes (registrations, locks, votes) vanish with the session. After
+  ``SessionEvent.LOST`` their owner must create them again; the store does not.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from wire.ledger_metadata import LedgerMetadata
 T = TypeVar("T")
 
 Version = int
-"""The store's version of a value: another one after each write.
+"""The store's version of a value, which differs after each write.
 
-Versions are compared as equal or not. A log or a cookie that is removed and created again under
-its name has versions that it did not have before; so has everything in SQLite. A ledger in
-ZooKeeper begins with 0 again, as with Java.
+Callers may only test versions for equality. If a log or a cookie is deleted and created again, the
+versions of its name do not repeat; in SQLite no versions repeat. A new ledger in ZooKeeper starts
+at 0 again, as with Java.
 """
 
 NEW: Final = -2
 """The version of a value that must not exist yet."""
 
 ANY: Final = -1
-"""Whatever version the value has."""
+"""Matches any version of the value."""
 
 
 class SessionEvent(enum.Enum):
-    """What happened to the connection with the store."""
+    """A change of the session with the store."""
 
     CONNECTED = enum.auto()
-    """Up, or up again with the same session: ephemerals are still there.
+    """Connected, or connected again in the same session: ephemeral nodes still exist.
 
-    After ``LOST`` it says that a new session is up.
+    After ``LOST`` it means that a new session has begun.
     """
     SUSPENDED = enum.auto()
-    """Down for now; ephemerals still count until the session expires."""
+    """Disconnected; ephemeral nodes remain until the session expires."""
     LOST = enum.auto()
-    """The session expired; every ephemeral it owned is gone."""
+    """The session expired; all its ephemeral nodes are deleted."""
 
 
 @attrs.frozen
 class Versioned(Generic[T]):
-    """A value and the version it has in the store."""
+    """A value and its version in the store."""
 
     value: T
     version: Version
@@ -65,7 +65,7 @@ class Versioned(Generic[T]):
 
 @attrs.frozen
 class LayoutInfo:
-    """What kind of tree this is: the layout's short name (``hierarchical`` …) and Java factory."""
+    """The layout of a tree: its short name (``hierarchical`` …) and its Java factory."""
 
     name: str
     factory: str
@@ -73,7 +73,7 @@ class LayoutInfo:
 
 @attrs.frozen
 class HeldLock:
-    """A lock on a ledger under repair: who holds it, and since when by the store's clock."""
+    """A lock on a ledger under repair: its owner, and its time by the store's clock."""
 
     ledger_id: LedgerId
     owner: str
@@ -87,7 +87,7 @@ class StoredNode:
     The root's path is ``""``. Paths of nodes beside the root begin with ``.logs`` or ``.cursors``.
     ``children`` is the number of nodes directly below this one. An ephemeral node vanishes with its
     session. ``ctime_ms`` is the time of creation in ms since 1970; 0 if it is unknown.
-    ``unreadable`` says why all but the path is unknown.
+    ``unreadable`` is the error of a node of which only the path is known.
     """
 
     path: str
@@ -109,7 +109,7 @@ class Watch(Protocol):
 
 @attrs.frozen
 class StoredLedger:
-    """A ledger as it is stored. ``error`` says why ``stored`` is None: it cannot be read."""
+    """A stored ledger. If it cannot be read, ``stored`` is None and ``error`` has the reason."""
 
     ledger_id: LedgerId
     stored: Versioned[LedgerMetadata] | None
@@ -124,7 +124,7 @@ class StoredLedger:
         """Return the metadata.
 
         Raises:
-            MetadataSerializationError: it cannot be read.
+            MetadataSerializationError: the metadata cannot be read.
         """
         if self.error is not None:
             raise self.error
@@ -133,10 +133,10 @@ class StoredLedger:
 
 
 MarkError = MetadataFormatError | MetadataAccessError
-"""Why a mark cannot be read."""
+"""The error of a mark that cannot be read."""
 
 DamagedMark = Callable[[LedgerId, MarkError], None]
-"""Hears of a mark that cannot be read, and why not."""
+"""A callback for marks that cannot be read, with the error."""
 
 Missing = tuple[LedgerId, tuple[BookieId, ...]]
-"""A ledger, and the bookies it lacks replicas on."""
+"""A ledger, and the bookies on which it lacks replicas."""

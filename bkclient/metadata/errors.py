@@ -1,4 +1,4 @@
-"""Errors of a metadata store: their texts, and the hint that says what to do."""
+"""Errors of a metadata store, with their texts and hints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.errors import FormatError
 class MetadataUnavailableError(MetadataStoreError):
     """The metadata service cannot be reached, or the connection was lost during the operation.
 
-    A write that ends so may have been applied: read again before repeating it.
+    A write that fails with this error may have been applied: read again before repeating it.
     """
 
     outcome_unknown = True
@@ -19,24 +19,24 @@ class MetadataUnavailableError(MetadataStoreError):
 
     @classmethod
     def no_answer(cls, uri: str, timeout_s: float, why: str = "") -> MetadataUnavailableError:
-        """Return the error for a session that no server has begun in time."""
+        """Return the error of a session that no server has started in time."""
         return cls(f"{uri}: no ZooKeeper answered within {timeout_s:g} s{why}")
 
 
 class MetadataAccessError(MetadataStoreError):
-    """The metadata service does not allow this user to do that."""
+    """The metadata service does not allow this user to perform the operation."""
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = "check the credentials for the metadata service"
 
     @classmethod
     def denied(cls, node: str) -> MetadataAccessError:
-        """Return the error for one node whose ACL does not allow what was asked."""
+        """Return the error of a node whose ACL denies the request."""
         return cls(f"{node}: access denied by the ACL of the node")
 
 
 UNREADABLE: Final = (FormatError, MetadataAccessError)
-"""What is wrong with one node. A listing goes on without the node."""
+"""Errors of a single node. A listing continues without the node."""
 
 
 class NotInitializedError(MetadataStoreError):
@@ -64,32 +64,32 @@ class ClusterInUseError(MetadataStoreError):
 
 
 class CookieNotFoundError(ClientError):
-    """There is no cookie for this bookie."""
+    """The bookie has no cookie."""
 
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = "`bkctl cookie list` lists the stored cookies"
 
 
 class CookieExistsError(ClientError):
-    """There is a cookie for this bookie already."""
+    """The bookie has a cookie already."""
 
     exit_status: ClassVar[int] = 7
 
 
 class RegistrationExistsError(ClientError):
-    """Another session has registered this bookie id, and stayed: is the bookie running twice?"""
+    """Another live session has registered this bookie id: the bookie may be running twice."""
 
     exit_status: ClassVar[int] = 7
 
 
 class AlreadySetError(ClientError):
-    """The switch is already in that position."""
+    """The switch already has the requested value."""
 
     exit_status: ClassVar[int] = 7
 
 
 class NoSuchLogError(ClientError):
-    """There is no log of this name."""
+    """No log has this name."""
 
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = (
@@ -98,7 +98,7 @@ class NoSuchLogError(ClientError):
 
 
 class LogExistsError(ClientError):
-    """There is a log of this name already."""
+    """A log of this name exists already."""
 
     exit_status: ClassVar[int] = 7
 

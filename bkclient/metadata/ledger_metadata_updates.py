@@ -1,8 +1,8 @@
-"""Changing a ledger's metadata by compare-and-swap, and what each operation changes in it.
+"""Updates of a ledger's metadata by compare-and-swap, and the changes by each operation.
 
 Agrees with BookKeeper 4.18.0, MetadataUpdateLoop, and the predicates of LedgerHandle and
-ReadOnlyLedgerHandle. A reply that was lost is no problem: the metadata is read again, and an
-operation that finds its own change in place has nothing left to do.
+ReadOnlyLedgerHandle. A lost reply does no harm: the metadata is read again, and an operation that
+finds its own change has succeeded.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ log = Logger()
 CONFLICTS_BEFORE_WAIT: Final = 3
 WAIT_S_MAX: Final = 1.0
 LOST_REPLIES_MAX: Final = 3
-"""How many writes in a row may lose their reply before the operation fails."""
+"""The most consecutive writes with a lost reply before the operation fails."""
 OLD_READS_MAX: Final = 30
 OLD_READ_WAIT_S: Final = 0.5
-"""In all longer than a server of ZooKeeper, as it is usually set up, may lag behind."""
+"""Seconds between reads.
+
+All reads together last longer than the usual lag of a ZooKeeper server.
+"""
 
 
 class LocalMetadata:
-    """A handle's copy of its ledger's metadata; it only moves to newer versions."""
+    """A handle's copy of its ledger's metadata; only newer versions replace it."""
 
     def __init__(self, current: Versioned[LedgerMetadata]) -> None:
         self.value, self.version = current.value, current.version
@@ -55,7 +58,7 @@ class LocalMetadata:
         self._listeners.append(listener)
 
     def install(self, newer: Versioned[LedgerMetadata]) -> None:
-        """Take metadata over unless it is as old as what is here, or older."""
+        """Replace the copy if ``newer`` has a higher version."""
         if newer.version <= self.version:
             return
         self.value, self.version = newer.value, newer.version
@@ -65,7 +68,7 @@ class LocalMetadata:
 
 @attrs.frozen(kw_only=True)
 class Updater:
-    """What every update needs: the store, and how to wait between conflicts."""
+    """The store for updates, and the clock and random source for waits after conflicts."""
 
     store: MetadataStore
     clock: IReactorTime
@@ -79,14 +82,15 @@ class Updater:
         transform: Callable[[LedgerMetadata], LedgerMetadata],
         lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
-        """Apply ``transform`` unless ``needed`` says there is nothing to do; return what holds.
+        """Apply ``transform`` unless ``needed`` returns False; return the stored metadata.
 
-        Both are asked again for each version met. There is no limit on conflicts. ``lost_reply``
-        is called when a write may have been applied, before the metadata is read again.
+        Both are called again for each new version. The number of conflicts is not limited.
+        ``lost_reply`` is called when a write may have been applied, before the metadata is read
+        again.
 
         Raises:
-            NoSuchLedgerError: the ledger was deleted, also where another has its id now.
-            ClientError: what ``needed`` or ``transform`` raises to abort, or the store.
+            NoSuchLedgerError: the ledger was deleted, even if a new ledger has its id.
+            ClientError: ``needed`` or ``transform`` raised it to abort, or the store failed.
         """
         conflicts = lost = 0
         while True:
@@ -99,7 +103,7 @@ class Updater:
                 conflicts += 1
                 await self._wait(conflicts)
             except MetadataUnavailableError as error:
-                # It may have been applied. Only the store can tell.
+                # The write may have been applied: read again.
                 lost += 1
                 if lost > LOST_REPLIES_MAX:
                     raise
@@ -115,10 +119,10 @@ class Updater:
             await self._read_again(ledger_id, local)
 
     async def _read_again(self, ledger_id: LedgerId, local: LocalMetadata) -> None:
-        """Take over what is stored; a server that lags behind what was seen is waited for.
+        """Read and install the stored metadata; wait for a server that lags behind.
 
         Raises:
-            NoSuchLedgerError: there is another ledger of this id, whose versions began again.
+            NoSuchLedgerError: a new ledger has this id; its versions started again.
         """
         for _ in range(OLD_READS_MAX):
             found = await self.store.read_ledger(ledger_id)
@@ -135,11 +139,11 @@ class Updater:
         await deferLater(self.clock, self.rng.uniform(0, longest_s))
 
 
-# What the operations change --------------------------------------------------------------------
+# Changes by operation ---------------------------------------------------------------------------
 
 
 def state_error(ledger_id: LedgerId | None, state: LedgerState) -> ClientError:
-    """Return why a writer that finds this state may not go on."""
+    """Return the error of a writer that finds its ledger in this state."""
     name = "the ledger" if ledger_id is None else f"ledger {ledger_id}"
     if state is LedgerState.IN_RECOVERY:
         return ClientLedgerFencedError(
@@ -153,7 +157,7 @@ def lists_a_failed_bookie(metadata: LedgerMetadata, failed: Iterable[tuple[int, 
 
     Raises:
         ClientLedgerFencedError: the ledger is in recovery.
-        LedgerClosedError: it is closed.
+        LedgerClosedError: the ledger is closed.
     """
     if metadata.state is not LedgerState.OPEN:
         raise state_error(None, metadata.state)
@@ -164,10 +168,10 @@ def lists_a_failed_bookie(metadata: LedgerMetadata, failed: Iterable[tuple[int, 
 def with_ensemble(
     metadata: LedgerMetadata, first_entry: int, ensemble: Sequence[BookieId]
 ) -> LedgerMetadata:
-    """Let ``ensemble`` hold the entries from ``first_entry`` on.
+    """Return the metadata with ``ensemble`` for the entries from ``first_entry`` on.
 
     Raises:
-        UnexpectedConditionError: the last fragment begins after that entry.
+        UnexpectedConditionError: the last fragment begins after ``first_entry``.
     """
     last = metadata.last_fragment.first_entry_id
     if first_entry < last:
@@ -180,12 +184,12 @@ def with_ensemble(
 
 
 def as_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
-    """Mark the ledger as in recovery: its writer may not change anything from now on."""
+    """Return the metadata in recovery: the writer may not change it any more."""
     return attrs.evolve(metadata, state=LedgerState.IN_RECOVERY, creator_token=0)
 
 
 def as_closed(metadata: LedgerMetadata, last_entry: int, length: int) -> LedgerMetadata:
-    """Close the ledger."""
+    """Return the metadata of the closed ledger."""
     return attrs.evolve(
         metadata,
         state=LedgerState.CLOSED,
@@ -196,11 +200,12 @@ def as_closed(metadata: LedgerMetadata, last_entry: int, length: int) -> LedgerM
 
 
 def writer_may_close(metadata: LedgerMetadata, last_entry: int, length: int) -> bool:
-    """Return whether a writer's close has to be written; ``False``: it is there already.
+    """Return whether a writer must store its close; ``False`` if the same close is stored.
 
     Raises:
-        ClientLedgerFencedError: in recovery. Java would close here; we leave it to the recoverer.
-        MetadataVersionError: closed by another client, elsewhere.
+        ClientLedgerFencedError: the ledger is in recovery. Java would close it; we leave the close
+            to the recovering client.
+        MetadataVersionError: another client closed the ledger at another entry.
     """
     if metadata.state is LedgerState.IN_RECOVERY:
         raise state_error(None, metadata.state)
@@ -217,7 +222,7 @@ def writer_may_close(metadata: LedgerMetadata, last_entry: int, length: int) -> 
 def as_recovered(
     metadata: LedgerMetadata, fragments: Iterable[Fragment], last_entry: int, length: int
 ) -> LedgerMetadata:
-    """Close a ledger with the fragments made while writing back."""
+    """Return the metadata of a closed ledger, with the fragments created during recovery."""
     for fragment in fragments:
         metadata = with_ensemble(metadata, fragment.first_entry_id, fragment.ensemble)
     return as_closed(metadata, last_entry, length)

@@ -1,4 +1,4 @@
-"""The life of a session with a metadata store, as the drivers keep it and tell it."""
+"""The session with a metadata store: its state and its listeners, for all drivers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ log = Logger()
 
 @attrs.define(eq=False)
 class SessionListener:
-    """One callback; implements ``Watch``."""
+    """One registered callback; implements ``Watch``."""
 
     _called: Callable[[SessionEvent], None]
     _listeners: list[SessionListener]
 
     def cancel(self) -> None:
-        """Call it no more."""
+        """End the calls."""
         if self in self._listeners:
             self._listeners.remove(self)
 
     def tell(self, event: SessionEvent) -> None:
-        """Call it, unless it was cancelled by one called before it. Its errors are logged."""
+        """Call the callback unless it was cancelled, even by an earlier callback.
+
+        Errors are logged.
+        """
         if self not in self._listeners:
             return
         try:
@@ -40,7 +43,7 @@ class SessionListener:
 
 
 class SessionState:
-    """Whether a session is connected; who wants to hear of it, and who waits for it."""
+    """The state of a session, its listeners, and the callers that wait for a connection."""
 
     def __init__(self, clock: IReactorTime, uri: str) -> None:
         self._clock, self._uri = clock, uri
@@ -50,13 +53,13 @@ class SessionState:
         self.closed = False
 
     def listen(self, called: Callable[[SessionEvent], None]) -> SessionListener:
-        """Call ``called`` at each event from now on."""
+        """Call ``called`` at each later event."""
         listener = SessionListener(called, self._listeners)
         self._listeners.append(listener)
         return listener
 
     def move(self, event: SessionEvent) -> None:
-        """Note and tell what happened; nothing is told once closed."""
+        """Record an event and call the listeners, unless the session is closed."""
         if self.closed:
             return
         self.connected = event is SessionEvent.CONNECTED
@@ -66,11 +69,11 @@ class SessionState:
             self._waiters.wake()
 
     async def until_connected(self, timeout_s: float | None = None) -> None:
-        """Return at once when connected, else as soon as it is.
+        """Return when the session is connected.
 
         Raises:
-            ClientClosedError: it is closed, or gets closed.
-            MetadataUnavailableError: not connected within ``timeout_s``.
+            ClientClosedError: the session is closed, now or during the wait.
+            MetadataUnavailableError: the session was not connected within ``timeout_s``.
         """
         if self.closed:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
@@ -85,10 +88,10 @@ class SessionState:
             raise self.unavailable(f"no connection within {timeout_s:g} s") from error
 
     def unavailable(self, why: str) -> MetadataUnavailableError:
-        """Return the error that names this store and says why it cannot be used."""
+        """Return an error that names this store and the reason."""
         return MetadataUnavailableError(f"{self._uri}: {why}")
 
     def close(self) -> None:
-        """Fail who waits; tell nothing from now on."""
+        """Fail all waiting callers; call no more listeners."""
         self.closed, self.connected = True, False
         self._waiters.fail(lambda: ClientClosedError(f"the connection to {self._uri} was closed"))

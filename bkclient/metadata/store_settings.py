@@ -1,4 +1,4 @@
-"""How a store is reached, by the settings: pace, patience, and who we are to ZooKeeper."""
+"""The options of a store from the settings: rate limit, time-out, credentials for ZooKeeper."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def store_options(config: MetadataConfig, uri: str) -> dict[str, Any]:
-    """Return what ``open_metadata`` takes for a URI, beside that and the reactor.
+    """Return the ``options`` of ``open_metadata`` for a URI.
 
     Raises:
-        SecurityError: names and passwords cannot be read.
+        SecurityError: the file with credentials cannot be read.
     """
     options: dict[str, Any] = {
         "session_timeout_s": config.zk_timeout_ms / 1000,

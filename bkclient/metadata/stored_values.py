@@ -1,4 +1,4 @@
-"""What stores hold, from bytes to values: what every reader of them agrees on."""
+"""Decoders of stored values, shared by all readers of a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wire.records.layout import LAYOUT_FACTORIES, decode_layout
 from wire.records.service_info import BookieServiceInfo, decode_service_info
 
 IDS_AT_ONCE: Final = 10_000
-"""How many ids of ledgers are given at a time."""
+"""Ledger ids in one chunk of a listing."""
 
 INSTANCE_ID_BYTES_MAX: Final = 200
 
@@ -34,12 +34,12 @@ def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMet
 
 
 def not_readable(ledger_id: LedgerId, why: Exception) -> MetadataSerializationError:
-    """Return the error for metadata that is damaged, or may not be read."""
+    """Return the error of metadata that is damaged or unreadable."""
     return MetadataSerializationError(f"ledger {ledger_id}: {why}")
 
 
 def as_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int, version: Version) -> StoredLedger:
-    """Return a ledger as the store has it, readable or not."""
+    """Return a stored ledger, readable or not."""
     try:
         metadata = decode_stored(ledger_id, value, ctime_ms)
     except MetadataSerializationError as error:
@@ -48,7 +48,7 @@ def as_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int, version: Version
 
 
 def decode_registration(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
-    """Decode a registration; one that is damaged counts as none."""
+    """Decode a registration; raise ``NotFoundError`` for a damaged registration."""
     try:
         return decode_service_info(value, bookie_id)
     except FormatError as error:
@@ -56,10 +56,10 @@ def decode_registration(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
 
 
 def decode_instance_id(node: str, stored: bytes) -> str:
-    """Return the id of a cluster, which ``node`` holds; Java and ours write a UUID.
+    """Return the cluster's instance id from ``node``; Java and bookied write a UUID.
 
     Raises:
-        FormatError: it is empty, too long, or not printable text.
+        FormatError: the value is empty, too long, or not printable text.
     """
     text = stored.decode(errors="replace")
     if not 0 < len(stored) <= INSTANCE_ID_BYTES_MAX or not text.isprintable() or "\ufffd" in text:
@@ -73,26 +73,26 @@ def known_layout(stored: bytes) -> LayoutInfo:
     """Decode a stored layout.
 
     Raises:
-        FormatError: it is damaged.
-        IncompatibleLayoutError: it is not one we know.
+        FormatError: the layout is damaged.
+        IncompatibleLayoutError: the layout is unknown.
     """
     try:
         factory = decode_layout(stored).factory
     except FormatError as error:
         raise FormatError(f"{zk_paths.LAYOUT} cannot be read: {error}") from error
     for name, known in LAYOUT_FACTORIES.items():
-        # By the last part: the class may have been moved into another package (shading).
+        # Compare the class name only: shading may have moved the class to another package.
         if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
             return LayoutInfo(name, factory)
     raise IncompatibleLayoutError(f"unknown layout {factory}")
 
 
 def layout_in_force(uri: str, stored: LayoutInfo | None, wanted: str | None) -> LayoutInfo:
-    """Return the layout of a cluster, where that is the one ``wanted``, or none was.
+    """Return the cluster's layout if it is the ``wanted`` one, or if ``wanted`` is None.
 
     Raises:
-        NotInitializedError: there is none.
-        IncompatibleLayoutError: it is another one.
+        NotInitializedError: the cluster has no layout.
+        IncompatibleLayoutError: the cluster has another layout.
     """
     if stored is None:
         raise NotInitializedError(f"{uri}: no layout: there is no cluster here")
@@ -104,19 +104,19 @@ def layout_in_force(uri: str, stored: LayoutInfo | None, wanted: str | None) -> 
 
 
 class BookieState(enum.Enum):
-    """What a bookie is registered as."""
+    """The registration of a bookie."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
     DOWN = "down"
-    """It has a cookie, but is not registered."""
+    """The bookie has a cookie, but is not registered."""
 
 
 @attrs.frozen
 class BookieStatus:
-    """One bookie of the cluster; ``info`` says where it listens.
+    """One bookie of the cluster; ``info`` has its addresses.
 
-    It is ``None`` when the bookie is down, or registered with what cannot be read.
+    ``info`` is ``None`` if the bookie is down or its registration cannot be read.
     """
 
     bookie_id: BookieId
@@ -127,9 +127,9 @@ class BookieStatus:
 def bookie_states(
     writable: AbstractSet[BookieId], read_only: AbstractSet[BookieId], known: AbstractSet[BookieId]
 ) -> dict[BookieId, BookieState]:
-    """Return the state of every bookie, by id; ``known`` are those with a cookie.
+    """Return the state of every bookie, by id; ``known`` are the bookies with a cookie.
 
-    Who is registered both ways is on its way from one to the other, and counts as writable.
+    A bookie with both registrations is changing its state, and counts as writable.
     """
     found = dict.fromkeys(sorted(writable | read_only | known), BookieState.DOWN)
     found.update(dict.fromkeys(read_only, BookieState.READ_ONLY))

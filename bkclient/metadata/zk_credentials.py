@@ -1,7 +1,9 @@
-"""Who we are to ZooKeeper. Without the driver: a command that only reads does not load Twisted.
+"""The client's credentials for ZooKeeper.
 
-Java's clients show who they are by SASL, as the section ``Client`` of their JAAS file says;
-``zkDigestAuthFile`` is ours, for servers that know no users: the digest scheme takes any.
+No import of Twisted: read-only commands start without it.
+
+Java's clients use SASL, with the section ``Client`` of their JAAS file. ``zkDigestAuthFile`` is our
+own setting, for servers without users: the digest scheme accepts any name and password.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
     from bkclient.config.client import MetadataConfig
 
 SECTION: Final = "Client"
-"""The section of the JAAS file that is for ZooKeeper, in Java too."""
+"""The section of the JAAS file for ZooKeeper, as in Java."""
 
 
 def credentials(config: MetadataConfig) -> dict[str, Any]:
-    """Return those of the settings, as ``open_zookeeper`` takes them.
+    """Return the credentials of the settings, as options of ``open_zookeeper``.
 
     Raises:
-        SecurityError: they cannot be read, or ``zkEnableSecurity`` has none.
+        SecurityError: the credentials cannot be read, or ``zkEnableSecurity`` is set without any.
     """
     found: dict[str, Any] = {}
     if config.zk_digest_path:

@@ -1,6 +1,6 @@
-"""Where everything lies in ZooKeeper, below the cluster's root; ledger ids to paths and back.
+"""Paths of nodes in ZooKeeper, below the cluster's root, and paths of ledger ids.
 
-Paths here begin with ``/`` and are relative to the root. Agrees with BookKeeper 4.18.0:
+Paths begin with ``/`` and are relative to the root. Agrees with BookKeeper 4.18.0:
 FlatLedgerManager, LegacyHierarchicalLedgerManager, LongHierarchicalLedgerManager,
 HierarchicalLedgerManager, ZkLedgerUnderreplicationManager, BookKeeperConstants.
 """
@@ -31,16 +31,19 @@ EPOCH_PREFIX: Final = "HOB-"  # "high order bits"
 DISABLE_HEALTH_CHECK: Final = "/disableHealthCheck"
 
 LOGS: Final = ".logs"
-"""Of ours: the records of logs made of ledgers. Beside the root and not below it, for Java takes
-whatever is below for its own: ``/ledgers.logs`` where the root is ``/ledgers``."""
+"""Our own nodes: the records of logs made of ledgers.
+
+They are beside the root (``/ledgers.logs`` for
+the root ``/ledgers``), because Java treats all nodes below the root as its own.
+"""
 
 CURSORS: Final = ".cursors"
-"""Of ours, beside the root as ``LOGS``: how far readers of logs and topics have come."""
+"""Our own nodes, beside the root like ``LOGS``: the positions of readers of logs and topics."""
 
 BESIDE_ROOT: Final = (LOGS, CURSORS)
 
 BESIDE: Final = "../"
-"""What the path of a node begins with that is not below the root but below the root's parent."""
+"""The prefix of paths below the root's parent instead of the root."""
 
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATION_LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"
@@ -59,14 +62,14 @@ CHECK_TIMES: Final = {
 _SHOWN_CHARS_MAX: Final = 200
 
 SHORT_IDS_END: Final = 2**31 - 1
-"""The first id that is too long for a ZooKeeper sequence number: it and all above are "long"."""
+"""The first id too large for a ZooKeeper sequence number; ids from here on are "long"."""
 
 MARK_PREFIX: Final = "urL"
 MARK_DEPTH: Final = 4
-"""How many levels of hexadecimal names lie between ``MARKS`` and a mark."""
+"""The number of levels of hexadecimal names between ``MARKS`` and a mark."""
 
 OURS: Final = frozenset({DISABLE_HEALTH_CHECK})
-"""Children of the root that Java makes too but does not count as special."""
+"""Children of the root that Java also creates, but does not count as special."""
 
 _SIXTEEN_DIGITS: Final = re.compile("[0-9a-f]{16}")
 _MARK: Final = re.compile(r"urL(\d+)")
@@ -78,10 +81,10 @@ _SPECIAL: Final = frozenset(
 
 @attrs.frozen
 class Digits:
-    """One way to spell an id: its zero-padded decimal digits, cut into levels.
+    """One form of an id in paths: its zero-padded decimal digits, split into levels.
 
-    ``cuts`` is the number of digits of each level. The last level is the leaf's, spelled with an
-    ``L`` in front; it takes what is left over when the id has more digits.
+    ``cuts`` is the number of digits of each level. The last level is the leaf's, with an ``L`` in
+    front; the leaf gets the extra digits of a longer id.
     """
 
     cuts: tuple[int, ...]
@@ -100,7 +103,7 @@ class Digits:
 
     @property
     def depth(self) -> int:
-        """How many levels of inner nodes there are."""
+        """The number of levels of inner nodes."""
         return len(self.cuts) - 1
 
     def path_of(self, ledger_id: LedgerId) -> str:
@@ -116,7 +119,7 @@ class Digits:
         return "/".join(("", *names, f"L{leaf}"))
 
     def id_of(self, path: str) -> LedgerId | None:
-        """Return whose path this is, or ``None`` where it is not a ledger's path."""
+        """Return the ledger id of a path, or ``None`` if it is not a ledger's path."""
         *names, leaf = path.split("/")
         digits = "".join(names) + leaf[1:]
         if not (digits.isascii() and digits.isdigit()) or len(digits) > self.digits_max:
@@ -131,41 +134,41 @@ class Digits:
     def inner_among(
         self, names: tuple[str, ...], children: Iterable[str], after: int
     ) -> list[tuple[str, ...]]:
-        """Return the inner nodes below ``names`` that may hold ids above ``after``, ascending."""
+        """Return the inner nodes below ``names`` that may have ids above ``after``, ascending."""
         below = [(*names, name) for name in sorted(children) if self.is_inner(name, len(names))]
         return [inner for inner in below if self.last_below(inner) > after]
 
     def last_below(self, names: tuple[str, ...]) -> int:
-        """Return the highest id that can lie below the inner node with these names."""
+        """Return the highest id that can be below the inner node with these names."""
         digits_below = sum(self.cuts[len(names) :])
         return int("".join(names) + "9" * digits_below)
 
 
 @attrs.frozen
 class LedgerLayout:
-    """How ids become paths in one kind of cluster. ``name`` is the URI's word for it.
+    """The paths of ledger ids in one layout. ``name`` is the layout's name in the URI.
 
-    ``spellings`` are in ascending order of the ids that use them: all below ``SHORT_IDS_END`` use
-    the first one, the others the last one.
+    ``spellings`` are in ascending order of their ids: ids below ``SHORT_IDS_END`` use the first,
+    all others the last.
     """
 
     name: str
     spellings: tuple[Digits, ...]
     prunes: bool
-    """Whether empty parents go when a ledger is deleted."""
+    """True if empty parents are deleted with a ledger."""
     long_ids: bool
-    """Whether ids go on after the 31-bit ones have run out."""
+    """True if ids may exceed 31 bits."""
 
     def path_of(self, ledger_id: LedgerId) -> str:
         """Return the path of the ledger's node.
 
         Raises:
-            IncorrectParameterError: this layout has no place for the id.
+            IncorrectParameterError: this layout has no path for the id.
         """
         return self._spelling_of(ledger_id).path_of(ledger_id)
 
     def id_of(self, path: str) -> LedgerId | None:
-        """Return whose path this is, or ``None`` where it is not a ledger's path in this layout."""
+        """Return the ledger id of a path; ``None`` if it is not a ledger's path in this layout."""
         for spelling in self.spellings:
             ledger_id = spelling.id_of(path)
             if ledger_id is not None and self.path_of(ledger_id) == path:
@@ -175,9 +178,9 @@ class LedgerLayout:
     def ledgers_among(
         self, spelling: Digits, leaf: tuple[str, ...], names: Iterable[str], after: int
     ) -> tuple[list[LedgerId], list[str]]:
-        """Take apart what lies in a node with ledgers, whose path has the names ``leaf``.
+        """Split the children ``names`` of the node with path ``leaf`` into ledgers and other nodes.
 
-        Returns the ids above ``after``, ascending, and the paths that belong to no ledger.
+        Returns the ids above ``after``, ascending, and the paths of other nodes.
         """
         start, size = int("".join(leaf) or 0) * 10 ** spelling.cuts[-1], spelling.cuts[-1] + 1
         path = "".join(f"/{name}" for name in leaf)
@@ -202,7 +205,7 @@ class LedgerLayout:
         return self.spellings[0 if ledger_id < SHORT_IDS_END else -1]
 
     def is_ledger_parent(self, name: str) -> bool:
-        """Return whether a child of the root with this name holds ledgers, or is one."""
+        """Return whether a child of the root with this name is a ledger or has ledgers below."""
         return any(
             spelling.is_inner(name, 0)
             if spelling.depth
@@ -212,7 +215,7 @@ class LedgerLayout:
 
     @property
     def id_parent(self) -> str:
-        """Where sequential nodes that yield short ids are made; the root itself is ``""``."""
+        """The parent of the sequential nodes that yield short ids; the root is ``""``."""
         return "" if self.name == "flat" else IDGEN
 
 
@@ -228,61 +231,61 @@ LAYOUTS: Final = {layout.name: layout for layout in (FLAT, LEGACY, LONG, HIERARC
 
 
 def is_special(name: str) -> bool:
-    """Return whether a child of the root is the cluster's own; as Java's isSpecialZnode."""
+    """Return whether a child of the root is the cluster's own, as Java's isSpecialZnode."""
     return name in _SPECIAL or name.startswith(ID_PREFIX)
 
 
 def is_id_node(name: str) -> bool:
-    """Return whether a child of the root serves to make ledger ids."""
+    """Return whether a child of the root is used to create ledger ids."""
     return name in {IDGEN[1:], IDGEN_LONG[1:]} or name.startswith(ID_PREFIX)
 
 
 def registration(bookie_id: BookieId, *, read_only: bool) -> str:
-    """Return where a bookie announces itself."""
+    """Return the path of a bookie's registration."""
     return f"{READ_ONLY if read_only else AVAILABLE}/{bookie_id}"
 
 
 def cookie(bookie_id: BookieId) -> str:
-    """Return where a bookie's cookie is kept."""
+    """Return the path of a bookie's cookie."""
     return f"{COOKIES}/{bookie_id}"
 
 
 def mark(ledger_id: LedgerId) -> str:
-    """Return where a ledger is marked under-replicated."""
+    """Return the path of a ledger's under-replication mark."""
     digits = f"{ledger_id:016x}"
     levels = "/".join(digits[i : i + 4] for i in range(0, 16, 4))
     return f"{MARKS}/{levels}/{mark_name(ledger_id)}"
 
 
 def mark_name(ledger_id: LedgerId) -> str:
-    """Return the last part of the names of a ledger's mark and lock."""
+    """Return the name of a ledger's mark and lock."""
     return f"{MARK_PREFIX}{ledger_id:010d}"
 
 
 def marked_ledger(path: str) -> LedgerId | None:
-    """Return whose mark or lock this path or name is."""
+    """Return the ledger id of a mark's or lock's path or name, or ``None``."""
     found = _MARK.fullmatch(path.rpartition("/")[2])
     return LedgerId(int(found[1])) if found else None
 
 
 def ledger_of_mark_parent(path: str) -> LedgerId | None:
-    """Return whose mark lies below this path, by the hexadecimal digits it ends with."""
+    """Return the ledger id of a mark's parent, from the path's hexadecimal digits, or ``None``."""
     digits = "".join(path.split("/")[-MARK_DEPTH:])
     return LedgerId(int(digits, 16)) if _SIXTEEN_DIGITS.fullmatch(digits) else None
 
 
 def lock(ledger_id: LedgerId) -> str:
-    """Return where the lock of a ledger under repair is held."""
+    """Return the path of the lock of a ledger under repair."""
     return f"{LOCKS}/{mark_name(ledger_id)}"
 
 
 def epoch(number: int) -> str:
-    """Return the node whose children yield the ids from ``number`` times 2**32 on."""
+    """Return the path of the node whose children yield the ids from ``number`` times 2**32 on."""
     return f"{IDGEN_LONG}/{EPOCH_PREFIX}{number:010d}"
 
 
 def is_numbered(name: str, prefix: str) -> bool:
-    """Return whether a child's name is a prefix and the number that ZooKeeper appends."""
+    """Return whether a name is ``prefix`` and a number appended by ZooKeeper."""
     return re.fullmatch(rf"{prefix}-?[0-9]{{1,10}}", name) is not None
 
 
@@ -299,7 +302,7 @@ def sequence_of(name: str) -> int:
 
 
 def shown(path: str) -> str:
-    """Return a path as messages show it: a name may have as many characters as a node has bytes."""
+    """Return a path shortened for messages: ZooKeeper allows very long names."""
     return path if len(path) <= _SHOWN_CHARS_MAX else f"{path[:_SHOWN_CHARS_MAX]}..."
 
 
@@ -309,25 +312,25 @@ def parent(path: str) -> str:
 
 
 def is_top(path: str) -> bool:
-    """Return whether a node has none of ours above it."""
+    """Return whether a node has no parent among the cluster's nodes."""
     return path in {"", *BESIDE_ROOT} or (path.startswith(BESIDE) and path.count("/") == 1)
 
 
 def beside(path: str) -> str:
-    """Return where a node is that another program keeps beside the root: ``/name/...``."""
+    """Return the path of another program's node ``/name/...`` beside the root."""
     return f"{BESIDE}{path.removeprefix('/')}"
 
 
 def log(name: str) -> str:
-    """Return where the record of a log is."""
+    """Return the path of a log's record."""
     return f"{LOGS}/{name}"
 
 
 def cursors(source: str) -> str:
-    """Return where the cursors of a log or topic are kept."""
+    """Return the path of the cursors of a log or topic."""
     return f"{CURSORS}/{quote(source, safe='')}"
 
 
 def source_of_cursors(name: str) -> str:
-    """Return the log or topic of the cursors that are kept under this last part of a path."""
+    """Return the log or topic of a cursor path's last part."""
     return unquote(name)

@@ -1,4 +1,4 @@
-"""ZooKeeper service URIs; read without what it takes to go there."""
+"""ZooKeeper service URIs, parsed without a ZooKeeper client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNUSABLE: Final = {
 
 @attrs.frozen
 class ZooKeeperUri:
-    """A service URI taken apart. ``layout`` is ``None`` where the store decides."""
+    """A parsed service URI. ``layout`` is ``None`` if the store decides."""
 
     text: str
     hosts: str
@@ -31,10 +31,12 @@ class ZooKeeperUri:
 
 
 def parse_uri(text: str) -> ZooKeeperUri:
-    """Take ``zk[+TYPE]://host:port[;host:port…]/ROOT`` apart. BookKeeper ZKMetadataDriverBase.
+    """Parse ``zk[+TYPE]://host:port[;host:port…]/ROOT``.
+
+    Agrees with BookKeeper, ZKMetadataDriverBase.
 
     Raises:
-        IncorrectParameterError: it is no such URI, or names a layout that cannot be used.
+        IncorrectParameterError: the text is not a ZooKeeper URI, or its layout cannot be used.
     """
     scheme, separator, rest = text.partition("://")
     kind, _, layout = scheme.lower().partition("+")

@@ -351,7 +351,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
 
 
 async def missing_marks(client: Client) -> list[LedgerId]:
-    """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
+    """Return the ledgers that an audit would mark: on a lost bookie that no mark names yet."""
     store = client.store
     available = await store.registered_bookies()
     found = []
