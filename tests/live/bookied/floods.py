@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.served_bookie import KEY, WRONG_KEY, packet
 from wire.frames import v2, v3
+from wire.frames.varint import encode_varint
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     SASL,
@@ -46,6 +47,7 @@ SCATTERED, SCATTERED_PAGES, SCATTERED_STEP = 9, 3000, 1500
 
 BOMB_BYTES = 5 * 1024 * 1024 - 8
 UNKNOWN_FIELD, UNKNOWN_GROUP, EMPTY_ADD = b"\x78\0", b"\x7b\x7c", b"\xaa\x06\0"
+LONG_FIELD = b"\x7a" + encode_varint(4 << 20) + bytes(4 << 20)
 
 START_TLS = v3.encode_request(StartTlsRequest(), 1)
 

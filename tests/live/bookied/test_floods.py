@@ -26,6 +26,7 @@ from tests.live.bookied.floods import (
     LARGE_BYTES,
     LARGE_ENTRIES,
     LEDGER,
+    LONG_FIELD,
     UNKNOWN_FIELD,
     UNKNOWN_GROUP,
     Flood,
@@ -90,9 +91,10 @@ def flooded(live: Live, data: bytes) -> Iterator[Flood]:
         pytest.param(UNKNOWN_FIELD, id="fields"),
         pytest.param(UNKNOWN_GROUP, id="groups"),
         pytest.param(EMPTY_ADD, id="merged"),
+        pytest.param(LONG_FIELD, id="long"),
     ],
 )
-def test_protobuf_of_a_million_fields_is_refused_and_others_are_served(
+def test_protobuf_that_is_long_to_read_is_refused_and_others_are_served(
     live: Live, service: WellBehaved, field: bytes
 ) -> None:
     before, memory_kib = live.hits("frames"), live.process.rss_kib()

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from wire.codes import AddFlag
 from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
 from wire.frames import protobuf, v2, v3
+from wire.frames.varint import encode_varint
 from wire.framing import ServerConnection
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import decode_metadata
-from wire.messages import AddRequest, ReadRequest
+from wire.messages import AddRequest, AuthRequest, ReadRequest
 from wire.pb import bookkeeper_pb2 as pb
 from wire.pb import data_formats_pb2 as stored
 from wire.records.service_info import decode_service_info
@@ -69,9 +70,29 @@ def test_a_large_login_of_v2_that_consists_of_many_fields_is_refused_unparsed(
         v2.decode_request(payload)
     with pytest.raises(RemoteProtocolError):
         ServerConnection.insist_begin(payload[:65536])
-    plain = b"\x02\x03\0\0" + with_length(1, b"plugin") + b"\x12\xff\xff\x7f" + bytes(65536)
+    plain = b"\x02\x03\0\0" + with_length(1, b"plugin") + b"\x12\xff\xff\x03" + bytes(65000)
     ServerConnection.insist_begin(plain)
     ServerConnection.insist_begin(b"\x02\x01\0\0" + field * 32768)
+
+
+LONG = bytes(protobuf.FIELD_BYTES_MAX + 1)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        READ + b"\x7a" + encode_varint(len(LONG)) + LONG,
+        v3.encode_request(AddRequest(LedgerId(1), EntryId(2), LONG, bytes(100)), 5)[4:],
+        v3.encode_request(AuthRequest("plugin", LONG), 5)[4:],
+        v2.encode_request(AuthRequest("plugin", LONG))[4:],
+    ],
+    ids=["unknown", "key", "token", "V2 token"],
+)
+def test_a_long_field_besides_the_entry_is_refused_by_its_begin(payload: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="has a field of 65537 bytes"):
+        ServerConnection().decode(payload)
+    with pytest.raises(RemoteProtocolError, match="has a field of 65537 bytes"):
+        ServerConnection.insist_begin(payload[:60_000])
 
 
 def test_what_a_small_message_consists_of_is_not_looked_at() -> None:
