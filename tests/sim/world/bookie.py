@@ -264,11 +264,10 @@ class SimBookie:
             self.process.callLater(self.turn_s(), self._turn)
 
     def _has_work(self) -> bool:
+        service = self.service
         if self.jobs.waiting or self.reads.waiting:
             return True
-        service = self.service
-        engine = None if service is None else service.engine
-        if service is None or engine is None:
+        if service is None or (engine := service.engine) is None:
             return False
         for journal in engine.journals:
             if not journal.is_idle:

@@ -37,11 +37,11 @@ class _Timer(ABC):
         """Whether to make a call that was armed for ``due_s``; one that was delayed comes again."""
         if call.cancelled or call.called:
             return False
-        if call.delayed_time:
-            call.activate_delay()
-            self._arm(call)
-            return False
-        return call.time == due_s  # Else it is there again.
+        if not call.delayed_time:
+            return call.time == due_s  # Else it is there again.
+        call.activate_delay()
+        self._arm(call)
+        return False
 
     def callLater(  # noqa: N802
         self,
@@ -51,7 +51,7 @@ class _Timer(ABC):
         **kw: object,
     ) -> DelayedCall:
         now_s = self.seconds()
-        due_s = now_s + max(0.0, delay)
+        due_s = now_s + delay if delay > 0 else now_s
         call = DelayedCall(due_s, callable, args, kw, _ignore, self._arm, self.seconds)
         self._arm_at(call, due_s, now_s)
         return call
@@ -160,8 +160,9 @@ class Process(_Timer):
         return self.seconds() + self.set_ahead_s
 
     def _arm_at(self, call: DelayedCall, due_s: float, now_s: float) -> None:
-        delay_s = (due_s - now_s) / self._rate
-        self._world.arm(self._world.now_s + max(0.0, delay_s), self, call, due_s)
+        world, delay_s = self._world, (due_s - now_s) / self._rate
+        at_s = world.now_s + delay_s if delay_s > 0 else world.now_s
+        world.arm(at_s, self, call, due_s)
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
         return self._world.calls_of(self)
