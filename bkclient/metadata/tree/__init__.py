@@ -1,5 +1,5 @@
-"""The metadata store on a tree of versioned nodes: ZooKeeper's, or one in memory.
+"""The metadata store on a tree of versioned nodes, in ZooKeeper or in a SQLite file.
 
-``nodes`` says what a tree must offer; the other modules are the store's parts, written once for
-every kind of tree; ``store`` puts them together.
+``nodes`` defines the operations of a tree. The other modules are the parts of the store, written
+once for every kind of tree; ``store`` combines them.
 """

@@ -49,14 +49,14 @@ class TreeBookies(TreePart):
     async def register(
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
-        """Announce a bookie for the life of this session.
+        """Register a bookie for the life of this session.
 
-        Going read-only makes the read-only entry before it removes the writable one; the other
-        way round the same. An entry of another session is waited for, a bit longer than the
-        session time-out, then:
+        A change to read-only creates the read-only node before it deletes the writable one; the
+        change back does the reverse. If another session has the registration, wait until that
+        session ends, at most ``registration_wait_s``.
 
         Raises:
-            RegistrationExistsError: the other session stayed.
+            RegistrationExistsError: the other session has not ended in time.
         """
         value = registration_bytes(bookie_id, info)
         if read_only:
@@ -85,7 +85,7 @@ class TreeBookies(TreePart):
                             f" has not ended within {self._registration_wait_s:g} s"
                         ) from error
                     log.info("{path} is held by an older session; waiting", path=path)
-                    # Whatever ended the wait: look again.
+                    # Check the node again, whatever ended the wait.
                     await _ended(gone.addTimeout(wait_s, self._clock))
                 finally:
                     self._tree.forget(fired)
@@ -95,7 +95,7 @@ class TreeBookies(TreePart):
                 return
 
     async def unregister(self, bookie_id: BookieId) -> None:
-        """Take the bookie's own registrations away (either kind)."""
+        """Delete the bookie's own registrations, writable and read-only."""
         for read_only in (False, True):
             await self._tree.delete_own(zk_paths.registration(bookie_id, read_only=read_only))
 
@@ -106,38 +106,38 @@ class TreeBookies(TreePart):
     async def read_only_bookies(self) -> frozenset[BookieId]:
         """Return the bookies that are registered as read-only.
 
-        A bookie in both lists is on its way from one to the other, and counts as writable.
+        A bookie in both lists is changing its state, and counts as writable.
         """
-        # The read-only list first: a bookie that becomes writable in between is in one of them.
+        # The read-only list first: a bookie that becomes writable between the reads is in a list.
         read_only = await self._bookies_in(zk_paths.READ_ONLY)
         return read_only - await self.writable_bookies()
 
     async def registered_bookies(self) -> frozenset[BookieId]:
         """Return the bookies that are registered, writable or read-only.
 
-        The writable ones are read twice: a bookie may go from one list to the other, in either
-        direction.
+        The writable list is read twice, because a bookie may move in either direction between the
+        reads.
         """
         before = await self.writable_bookies()
         return before | await self.read_only_bookies() | await self.writable_bookies()
 
     async def known_bookies(self) -> frozenset[BookieId]:
-        """Return every bookie that has a cookie, alive or not."""
+        """Return every bookie that has a cookie, registered or not."""
         return await self._bookies_in(zk_paths.COOKIES)
 
     async def _bookies_in(self, path: str) -> frozenset[BookieId]:
         try:
             names = await self._tree.children(path)
         except NoNodeError:
-            await self._insist_cluster()  # A cluster that is not there has no empty lists.
+            await self._insist_cluster()  # Without a cluster this is an error, not an empty list.
             return frozenset()
         return frozenset(valid_bookies(path, names))
 
     async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
-        """Return where a registered bookie listens.
+        """Return the addresses of a registered bookie.
 
         Raises:
-            NotFoundError: it is not registered.
+            NotFoundError: the bookie is not registered.
         """
         for read_only in (False, True):
             path = zk_paths.registration(bookie_id, read_only=read_only)
@@ -157,13 +157,17 @@ class TreeBookies(TreePart):
 
 
 class TreeCookies(TreePart):
-    """The cookies that tie a bookie's directories to the cluster.
+    """The cookies that bind a bookie's directories to the cluster.
 
-    Java removes a cookie's node; hence ``incarnations``.
+    Java deletes a cookie's node, so versions come from ``incarnations``.
     """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
-        """Raise ``CookieNotFoundError`` where there is none."""
+        """Return a cookie.
+
+        Raises:
+            CookieNotFoundError: the bookie has no cookie.
+        """
         with cookie_errors(bookie_id):
             node = await self._tree.get(zk_paths.cookie(bookie_id))
         return Versioned(node.value, version_of(node.stat))
@@ -172,9 +176,9 @@ class TreeCookies(TreePart):
         """Create (``NEW``) or replace a cookie; return its version.
 
         Raises:
-            CookieExistsError: ``NEW``, and there is one.
-            CookieNotFoundError: not ``NEW``, and there is none.
-            MetadataVersionError: it has another version.
+            CookieExistsError: ``version`` is ``NEW``, and the bookie has a cookie.
+            CookieNotFoundError: ``version`` is not ``NEW``, and the bookie has no cookie.
+            MetadataVersionError: the cookie has another version.
         """
         path = zk_paths.cookie(bookie_id)
         if version == NEW:
@@ -187,7 +191,12 @@ class TreeCookies(TreePart):
             return version_in(created, await self._tree.set(path, cookie, of_node))
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
-        """Raise ``CookieNotFoundError`` or ``MetadataVersionError`` where it cannot be."""
+        """Delete a cookie.
+
+        Raises:
+            CookieNotFoundError: the bookie has no cookie.
+            MetadataVersionError: the cookie has another version.
+        """
         path = zk_paths.cookie(bookie_id)
         with cookie_errors(bookie_id, version):
             _created, of_node = await checked(self._tree, path, version)
@@ -197,18 +206,18 @@ class TreeCookies(TreePart):
 def check_bookie_id(bookie_id: BookieId) -> None:
     """Raise ``IncorrectParameterError`` for an id that we never write.
 
-    Java takes some more characters, which are read but not written (metadata.md section 4).
+    Java accepts some more characters; we read them, but do not write them (metadata.md section 4).
     """
     if _WRITTEN_ID.fullmatch(bookie_id) is None or not is_valid_bookie_id(bookie_id):
         raise IncorrectParameterError(f"{bookie_id!r} cannot be a bookie id")
 
 
 def registration_bytes(bookie_id: BookieId, info: BookieServiceInfo) -> bytes:
-    """Return what is stored for a registered bookie.
+    """Return the stored value of a registration.
 
     Raises:
-        IncorrectParameterError: no such id or info may be written: starting Java clients would
-            wait for ever (metadata.md H2).
+        IncorrectParameterError: the id or the info must not be written: Java clients that start
+            would wait for ever (metadata.md H2).
     """
     check_bookie_id(bookie_id)
     if info.endpoint() is None:
@@ -217,13 +226,13 @@ def registration_bytes(bookie_id: BookieId, info: BookieServiceInfo) -> bytes:
 
 
 def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:
-    """Return the error for a bookie without a cookie."""
+    """Return the error of a bookie without a cookie."""
     return CookieNotFoundError(f"bookie {bookie_id} has no cookie")
 
 
 @contextlib.contextmanager
 def cookie_errors(bookie_id: BookieId, version: Version = NEW) -> Iterator[None]:
-    """Raise the errors of a node as those of a cookie; ``version`` is the one to replace."""
+    """Convert errors of a node to errors of a cookie; ``version`` is the version to replace."""
     try:
         yield
     except NodeExistsError as error:
@@ -236,7 +245,7 @@ def cookie_errors(bookie_id: BookieId, version: Version = NEW) -> Iterator[None]
 
 
 def valid_bookies(path: str, names: list[str]) -> list[BookieId]:
-    """Return the bookies among names; the others are logged and left out (metadata.md H2)."""
+    """Return the names that are bookie ids; log and ignore the others (metadata.md H2)."""
     valid = []
     for name in names:
         if is_valid_bookie_id(name):

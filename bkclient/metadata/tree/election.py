@@ -22,14 +22,17 @@ RETRY_S: Final = 0.2
 
 
 class TreeElection(TreePart):
-    """The election of the auditor: the lowest vote wins, the others watch the one before."""
+    """The election of the auditor: the lowest vote wins.
+
+    Each candidate watches the next lower vote.
+    """
 
     _vote: str | None = None
 
     async def elect(self, bookie_id: BookieId) -> None:
-        """Stand for election, also through outages and lost sessions; return once elected.
+        """Return when this bookie is elected; continue after outages and lost sessions.
 
-        Cancelling the Deferred withdraws.
+        Cancelling the Deferred withdraws the vote.
         """
         value = encode_vote(AuditorVote(bookie_id))
         try:
@@ -43,7 +46,7 @@ class TreeElection(TreePart):
             raise
 
     async def _stand(self, value: bytes) -> bool:
-        """Vote, and return whether that won; if not, return when it is worth another look."""
+        """Vote; return True if elected, or False when the next attempt may succeed."""
         try:
             await self._tree.make_path(zk_paths.ELECTION)
             vote = await self._own_vote(value)
@@ -52,11 +55,11 @@ class TreeElection(TreePart):
                 await self._until_gone(before[-1])
                 return False
             await retry_until_answered(lambda: self._tree.set(zk_paths.ELECTION, value))
-            # Won only if the vote outlived all that: the session may have ended under us.
+            # The bookie is elected only if its vote still exists: the session may have ended.
             return await self._tree.is_own(vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
-            # It may be connected and still fail: pause before each try.
+            # Operations may fail even while connected: pause before each attempt.
             await deferLater(self._clock, RETRY_S)
             return False
 
@@ -74,20 +77,20 @@ class TreeElection(TreePart):
         return vote
 
     async def _vote_in_tree(self) -> str | None:
-        """Return a vote of this session, also of a request whose answer was lost or is to come."""
+        """Return this session's vote, even if the answer to its creation was lost."""
         for vote in await self._votes():
             if await self._tree.is_own(vote):
                 return vote
         return None
 
     async def _votes(self) -> list[str]:
-        """Return the paths of all votes, the winner's first."""
+        """Return the paths of all votes, the lowest first."""
         names = await self._tree.children_if_there(zk_paths.ELECTION)
         votes = (name for name in names if zk_paths.is_numbered(name, zk_paths.VOTE_PREFIX))
         return sorted((f"{zk_paths.ELECTION}/{name}" for name in votes), key=_rank)
 
     async def _until_gone(self, vote: str) -> None:
-        """Wait until a watch on a vote fires, for whichever reason."""
+        """Wait until a watch on a vote fires for any reason."""
         fired: Deferred[None] = Deferred()
 
         def fire() -> None:
@@ -101,14 +104,14 @@ class TreeElection(TreePart):
             self._tree.forget(fire)
 
     async def resign(self) -> None:
-        """Withdraw from the election; another candidate can be elected then."""
+        """Withdraw from the election, so that another candidate can be elected."""
         self._vote = None
         vote = await self._vote_in_tree()
         if vote is not None:
             await self._tree.delete_if_there(vote)
 
     async def current_auditor(self) -> BookieId | None:
-        """Return the elected auditor, whose vote is the lowest; None without one."""
+        """Return the elected auditor, which has the lowest vote; None without votes."""
         for vote in await self._votes():
             node = await self._tree.get_if_there(vote)
             if node is not None:

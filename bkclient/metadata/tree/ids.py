@@ -29,28 +29,28 @@ log = Logger()
 _EPOCHS_KEPT: Final = 3
 
 _SKIPPED_MAX: Final = 50_000
-"""Short ids that are used up one by one, before long ids begin instead."""
+"""The most short ids that are skipped one by one; for more, long ids begin."""
 
 _FLAT_SKIPPED_MAX: Final = 1_000_000
-"""The same in a layout that has no long ids: minutes of a ZooKeeper."""
+"""The same limit for a layout without long ids: minutes of a ZooKeeper's time."""
 
 _SKIPPED_AT_ONCE: Final = 256
 
 
 class TreeLedgerIds(TreePart):
-    """New ledger ids: 31 bits first, then 63."""
+    """New ledger ids: 31-bit ids first, then 63-bit ids."""
 
     _short_ids_are_out = False
     _asked_in_session = 0
-    """In which session it was asked whether short ids are out: a restore may have ended them."""
+    """The session in which short ids were last checked; a restore may have used them up since."""
 
     _epochs: tuple[int, ...] = ()
 
     async def allocate_ledger_id(self) -> LedgerId:
-        """Return an id that no call has returned before and no ledger has by allocation.
+        """Return an id that no earlier call returned and that no ledger with an allocated id has.
 
         Raises:
-            LedgerIdOverflowError: this layout knows 31-bit ids only, and they are used up.
+            LedgerIdOverflowError: the layout has only 31-bit ids, and they are used up.
         """
         return await self._allocate(await self._ledger_layout())
 
@@ -71,18 +71,18 @@ class TreeLedgerIds(TreePart):
         return await self._next_long()
 
     def _is_other_session(self) -> bool:
-        """Whether the session in which it was asked has ended, or may have."""
+        """Return whether the session of the last check has ended, or may have."""
         return not self._tree.session_id or self._tree.session_id != self._asked_in_session
 
     async def skip_ledger_ids(self, last: LedgerId, layout_name: str) -> None:
-        """Let ``allocate_ledger_id`` return no id up to ``last`` any more.
+        """Make ``allocate_ledger_id`` return only ids above ``last``.
 
-        The layout need not be stored yet: until it is, there is no cluster that gives out ids.
-        Numbers cannot be set in a tree. A few are used up one by one; for more, long ids begin,
-        which is what Java's client does too once the short ones are used up.
+        The layout need not be stored yet: until then no client allocates ids. A tree's numbers
+        cannot be set. A few ids are used up one by one; for more, long ids begin. Java's client
+        also switches to long ids when the short ones are used up.
 
         Raises:
-            LedgerIdOverflowError: a tree of this layout would need too many nodes for it.
+            LedgerIdOverflowError: a tree of this layout would need too many nodes.
         """
         layout = zk_paths.LAYOUTS[layout_name]
         if await self._tree.stat(zk_paths.IDGEN_LONG) is None:
@@ -119,7 +119,7 @@ class TreeLedgerIds(TreePart):
         )
 
     def _number_of(self, made: Made) -> int | None:
-        """Return the number a parent's sequence has given, or ``None`` past 31 bits."""
+        """Return the number of a sequential node, or ``None`` if it exceeds 31 bits."""
         self._in_background(made.path)
         number = zk_paths.sequence_of(made.path)
         return number if 0 <= number < SHORT_IDS_END else None
@@ -140,7 +140,8 @@ class TreeLedgerIds(TreePart):
                     )
                 )
             except NoNodeError:
-                # Deleted as an old one. Made again it would give the same numbers again.
+                # Deleted as an old epoch. If it were created again, it would return the same
+                # numbers.
                 self._epochs = ()
                 continue
             if number is not None:
@@ -166,7 +167,7 @@ class TreeLedgerIds(TreePart):
             return
 
     def _in_background(self, path: str, version: int = -1) -> None:
-        """Delete a node whose number has been taken; no caller waits for it."""
+        """Delete a used sequential node; no caller waits for it."""
         Deferred.fromCoroutine(self._drop(path, version)).addErrback(
             lambda failure: log.failure("{path} was not deleted", failure, path=path)
         )

@@ -1,8 +1,9 @@
-"""Versions that tell a node from a later one of its path, where those of the node begin at 0 again.
+"""Versions that differ between a node and a later node with its path.
 
-A version is that of the node and, from bit 32 on, the transaction that created the node. A file has
-no such number: there it is 0, and versions go on. Between the look at a node and the write lies one
-round trip: ZooKeeper has no condition on the transaction.
+ZooKeeper starts a new node's versions at 0 again. So these versions combine the node's version with
+the number of the transaction that created the node, from bit 32 on. A SQLite file has no
+transaction numbers (0), and does not repeat versions. The check and the write are two requests:
+ZooKeeper has no condition on the transaction.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.nodes import NodeVersionError, NoNodeError, Stat, Tree
 
 _VERSIONS: Final = 2**32
-"""How many versions ZooKeeper's 32 bits count."""
+"""The number of versions in ZooKeeper's 32 bits."""
 
 
 def version_in(created: int, of_node: Version) -> Version:
-    """Return the version of a node that this transaction created."""
+    """Return the combined version of a node that the transaction ``created`` created."""
     return created * _VERSIONS + of_node
 
 
 def version_of(stat: Stat) -> Version:
-    """Return the present version of a node."""
+    """Return the current version of a node."""
     return version_in(stat.created, stat.version)
 
 
 async def checked(tree: Tree, path: str, version: Version) -> tuple[int, Version]:
-    """Return which transaction created the node, and the node's own version in ``version``.
+    """Return the transaction that created the node, and the node's own part of ``version``.
 
     Raises:
-        NoNodeError: there is no such node.
-        NodeVersionError: the node was created by another transaction than ``version`` says.
+        NoNodeError: the node does not exist.
+        NodeVersionError: another transaction than the one in ``version`` created the node.
     """
     stat = await tree.stat(path)
     if stat is None:

@@ -1,4 +1,4 @@
-"""Making, formatting and removing a whole cluster in a tree; metadata.md 13.1 to 13.3.
+"""Creation, format and removal of a complete cluster in a tree; metadata.md 13.1 to 13.3.
 
 BookKeeper 4.18.0, AbstractZkLedgerManagerFactory and ZKRegistrationManager.
 """
@@ -31,12 +31,12 @@ _ROOT: Final = ""
 
 
 class TreeAdmin(TreePart):
-    """The tree as a whole."""
+    """Operations on the complete tree of a cluster."""
 
     async def initialize(self, layout: str | None = None) -> str:
-        """Make a new cluster; return its instance id.
+        """Create a new cluster; return its instance id.
 
-        Without ``layout`` it gets the one the URI names, else the hierarchical one.
+        ``layout`` defaults to the URI's layout, or else to the hierarchical one.
 
         Raises:
             AlreadyInitializedError: the root exists.
@@ -47,14 +47,15 @@ class TreeAdmin(TreePart):
             (zk_paths.AVAILABLE, b""),
             (zk_paths.READ_ONLY, b""),
             (zk_paths.INSTANCE_ID, instance_id.encode()),
-            # Java makes this one afterwards, and leaves half a cluster when it fails in between.
+            # Java creates the layout later, and leaves an incomplete cluster if it fails in
+            # between.
             (zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name]))),
         )
         try:
             await self._tree.make_root_parents()
             await retry_until_answered(lambda: self._tree.create_together(nodes))
         except NodeExistsError as error:
-            # It may have been made by our own request, whose answer was lost.
+            # Our own request, whose answer was lost, may have created the root.
             if await self.instance_id() != instance_id:
                 raise AlreadyInitializedError(
                     f"{self._tree.uri}: the root exists already"
@@ -80,10 +81,10 @@ class TreeAdmin(TreePart):
         self._layout_found = zk_paths.LAYOUTS[name]
 
     async def format(self) -> str:
-        """Remove all ledgers, marks, locks and cookies; return the new instance id.
+        """Delete all ledgers, marks, locks and cookies; return the new instance id.
 
-        What stays is what Java's metaformat leaves (metadata.md 13.2). Asks no question. It makes
-        a cluster where there is none.
+        Keeps the same nodes as Java's metaformat (metadata.md 13.2), without a question. Creates
+        the cluster if it does not exist.
         """
         if await self._tree.stat(_ROOT) is None:
             return await self.initialize()
@@ -108,7 +109,7 @@ class TreeAdmin(TreePart):
             return
 
     async def _remove_ledgers(self) -> str:
-        """Delete all ledgers and what makes ids; return the name of the layout they had."""
+        """Delete all ledgers and the nodes that create ids; return the name of their layout."""
         stored = await self._stored_layout()
         name = stored.name if stored else self._layout_to_make(None)
         layout = zk_paths.LAYOUTS[name]
@@ -184,9 +185,9 @@ class TreeAdmin(TreePart):
         return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", node.value)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
-        """Return every stored value by its path below the root (ZooKeeper's form of path).
+        """Return every stored value by its path below the root, as in ZooKeeper.
 
-        Inner nodes are in it, with empty values.
+        This includes inner nodes with empty values.
         """
         found: dict[str, tuple[bytes, Version]] = {}
         level = [_ROOT]
@@ -196,7 +197,7 @@ class TreeAdmin(TreePart):
         return dict(sorted(found.items()))
 
     async def _dump_below(self, path: str, found: dict[str, tuple[bytes, Version]]) -> list[str]:
-        """Note a node; return the paths of its children."""
+        """Add a node to ``found``; return the paths of its children."""
         try:
             node, names = await self._tree.get(path), await self._tree.children(path)
         except NoNodeError:
@@ -206,11 +207,15 @@ class TreeAdmin(TreePart):
         return [f"{path}/{name}" for name in names]
 
     async def health_check_enabled(self) -> bool:
-        """Return whether clients may quarantine bookies that look unhealthy."""
+        """Return whether clients may quarantine unhealthy bookies."""
         return not await self._tree.exists(zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
-        """Raise ``AlreadySetError`` when it is so already."""
+        """Enable or disable the health check.
+
+        Raises:
+            AlreadySetError: the health check already has this state.
+        """
         await self._set_switch(
             zk_paths.DISABLE_HEALTH_CHECK, "the bookies' health check", enabled=enabled
         )

@@ -53,15 +53,15 @@ class TreeLedgers(TreePart):
     ) -> Version:
         """Store new metadata; return its version.
 
-        A retried create that finds its own ``creator_token`` counts as success. It is not retried
-        with an id that ``is_allocated``, where another can be had: if nothing is found after an
-        answer was lost, the ledger may have been there, and closed and deleted meanwhile.
+        A retry that finds its own ``creator_token`` succeeds. With ``is_allocated`` the caller can
+        take another id, so there is no retry after a lost answer: if the ledger is missing, it may
+        have been created, closed and deleted.
 
         Raises:
             LedgerExistsError: another client's ledger has this id, or may have had it.
-            IncorrectParameterError: ``LEDGER_ID_REFUSED`` or a negative id.
-            MetadataFormatError: the metadata must not be written as it is.
-            MetadataUnavailableError: outcome unknown.
+            IncorrectParameterError: the id is ``LEDGER_ID_REFUSED`` or negative.
+            MetadataFormatError: the metadata is not valid for writing.
+            MetadataUnavailableError: the outcome is unknown.
         """
         check_new_id(ledger_id)
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
@@ -139,21 +139,21 @@ class TreeLedgers(TreePart):
         """Replace the metadata if it still has ``version``; return the new version.
 
         Raises:
-            NoSuchLedgerError: there is none (any more).
-            MetadataVersionError: it has another version.
-            MetadataUnavailableError: outcome unknown.
+            NoSuchLedgerError: the ledger does not exist, or was deleted.
+            MetadataVersionError: the metadata has another version.
+            MetadataUnavailableError: the outcome is unknown.
         """
         value, path = encode_for_write(metadata), await self._path_of(ledger_id)
         with ledger_errors(ledger_id, version):
             return await self._tree.set(path, value, version)
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
-        """Remove the metadata, and parents that got empty.
+        """Delete the metadata, and parents that are empty now.
 
-        With the version ``ANY`` a missing ledger is no error.
+        With the version ``ANY`` a missing ledger is not an error.
 
         Raises:
-            NoSuchLedgerError: there is no such ledger, and ``version`` is not ``ANY``.
+            NoSuchLedgerError: the ledger does not exist, and ``version`` is not ``ANY``.
             MetadataVersionError: the metadata has another version.
         """
         path = await self._path_of(ledger_id)
@@ -167,7 +167,7 @@ class TreeLedgers(TreePart):
             await self._prune(zk_paths.parent(path))
 
     async def _prune(self, path: str) -> None:
-        """Delete empty nodes upwards. What goes wrong is no matter: the ledger is gone."""
+        """Delete empty nodes upwards. A lost answer does not matter: the ledger is deleted."""
         while path:
             try:
                 await self._tree.delete(path)
@@ -180,9 +180,9 @@ class TreeLedgers(TreePart):
     async def ledger_ranges(
         self, *, after: LedgerId | None = None
     ) -> AsyncIterator[tuple[LedgerId, ...]]:
-        """Yield ascending ids, at most 10 000 at a time, of all ledgers above ``after``.
+        """Yield the ids of all ledgers above ``after``, ascending, at most 10 000 at a time.
 
-        Any error ends the iteration with that error: it is never "no more ledgers".
+        An error ends the iteration with that error, never as the end of the list.
         """
         layout = await self._ledger_layout()
         for spelling in layout.spellings:
@@ -207,7 +207,7 @@ class TreeLedgers(TreePart):
             return await self._tree.children(path, fresh=True)
         except NoNodeError as error:
             if path:
-                return []  # Pruned since its parent was read.
+                return []  # Pruned since the parent was read.
             raise NotInitializedError(f"{self._tree.uri}: the cluster is gone") from error
 
     async def _ids_in(
@@ -220,7 +220,7 @@ class TreeLedgers(TreePart):
         return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
-        """Call ``changed`` after each change or removal of the metadata."""
+        """Call ``changed`` after each change or deletion of the metadata."""
         path = await self._path_of(ledger_id)
         return await StandingWatch(
             self._tree, lambda fired: self._tree.stat(path, fired), changed
@@ -239,7 +239,7 @@ def check_new_id(ledger_id: LedgerId) -> None:
 
 
 def with_token(metadata: LedgerMetadata, token: int) -> LedgerMetadata:
-    """Return the metadata with a creator token, if it has none and its format knows them."""
+    """Return the metadata with a creator token, if it has none and its format has the field."""
     if metadata.creator_token or metadata.format_version < _FORMAT_WITH_TOKEN:
         return metadata
     return attrs.evolve(metadata, creator_token=token)
@@ -247,7 +247,7 @@ def with_token(metadata: LedgerMetadata, token: int) -> LedgerMetadata:
 
 @contextlib.contextmanager
 def ledger_errors(ledger_id: LedgerId, version: Version) -> Iterator[None]:
-    """Raise the errors of a node as those of its ledger; ``version`` is the one to replace."""
+    """Convert errors of a node to errors of its ledger; ``version`` is the version to replace."""
     try:
         yield
     except NoNodeError as error:

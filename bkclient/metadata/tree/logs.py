@@ -1,8 +1,8 @@
-"""The records of logs made of ledgers, and how far readers of logs and topics have come, in a tree.
+"""The records of logs made of ledgers, and the positions of readers of logs and topics, in a tree.
 
-The node of a removed log stays, with ``TOMBSTONE`` as its value: a log that is created again under
-the name goes on with the versions of that node, so a record read before is never the current one.
-Where the metadata was lost and restored, versions tell the nodes apart; see ``incarnations``.
+The node of a deleted log stays, with ``TOMBSTONE`` as its value. A log that is created again with
+this name continues the node's versions, so an earlier record is never the current one. If the
+metadata was lost and restored, the versions of ``incarnations`` still differ.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from bkclient.metadata.tree.store_part import TreePart
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 TOMBSTONE: Final = b'{"v":"removed"}'
-"""What is stored for a removed log; an older release reports a record of a later format."""
+"""The stored value of a deleted log. An older release reports a record of a later format."""
 
 _READS_AT_ONCE: Final = 256
 
 
 class TreeLogs(TreePart):
-    """The records of logs made of ledgers: small values by name, changed by version.
+    """The records of logs made of ledgers: small values by name, with versions.
 
-    They are this project's own; Java knows nothing of them.
+    They belong to this project; Java does not use them.
     """
 
     async def create_log(self, name: str, record: bytes) -> Version:
-        """Keep the first record of a log; return its version.
+        """Store the first record of a log; return its version.
 
         Raises:
             LogExistsError: a log of this name exists.
-            IncorrectParameterError: no log can be called so.
+            IncorrectParameterError: the name is not valid for a log.
         """
         check_log_name(name)
         try:
@@ -62,7 +62,11 @@ class TreeLogs(TreePart):
         return made if stat is None else version_in(stat.created, made)
 
     async def read_log(self, name: str) -> Versioned[bytes]:
-        """Raise ``NoSuchLogError`` where there is none."""
+        """Return the record of a log.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+        """
         check_log_name(name)
         node = await self._tree.get_if_there(zk_paths.log(name))
         if node is None or node.value == TOMBSTONE:
@@ -73,8 +77,8 @@ class TreeLogs(TreePart):
         """Replace a record that has this version.
 
         Raises:
-            NoSuchLogError: there is none.
-            MetadataVersionError: it has another version.
+            NoSuchLogError: the log does not exist.
+            MetadataVersionError: the record has another version.
         """
         try:
             created, of_node = await checked(self._tree, zk_paths.log(name), version)
@@ -82,13 +86,15 @@ class TreeLogs(TreePart):
         except NoNodeError as error:
             raise no_log(name) from error
         except NodeVersionError as error:
-            await self.read_log(name)  # Removed logs are reported as such.
+            await self.read_log(name)  # Raises ``NoSuchLogError`` for a deleted log.
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """Raise ``NoSuchLogError`` or ``MetadataVersionError`` where it cannot be removed.
+        """Delete a log. After a lost answer, a log that does not exist was deleted by this call.
 
-        Where an answer was lost, a log that is gone by now was removed.
+        Raises:
+            NoSuchLogError: the log does not exist.
+            MetadataVersionError: the record has another version.
         """
         lost: AnswerLostError | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -126,7 +132,7 @@ class TreeLogs(TreePart):
         return node is not None and node.value != TOMBSTONE
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
-        """Call ``changed`` after each change or removal of a record."""
+        """Call ``changed`` after each change or deletion of a record."""
 
         async def arm(fired: Fired) -> None:
             await self._tree.stat(zk_paths.log(name), fired)
@@ -135,7 +141,7 @@ class TreeLogs(TreePart):
 
 
 async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | None:
-    """Store a record where a log was removed; return its version, or None where there is a log."""
+    """Store a record in place of a deleted log; return its version, or None if the log exists."""
     node = await tree.get(path)
     if node.value != TOMBSTONE:
         return None
@@ -146,13 +152,13 @@ async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | N
 
 
 async def remove_all_logs(tree: Tree) -> None:
-    """Leave no log, but the versions that logs of these names go on with."""
+    """Delete all logs, but keep the versions that later logs of these names continue."""
     for name in await tree.children_if_there(zk_paths.LOGS):
         await tree.set(zk_paths.log(name), TOMBSTONE)
 
 
 def check_log_name(name: str) -> None:
-    """Raise ``IncorrectParameterError`` for what is not a name of a log."""
+    """Raise ``IncorrectParameterError`` if the name is not valid for a log."""
     if _NAME.fullmatch(name) is None:
         raise IncorrectParameterError(
             f"{name!r} cannot be the name of a log: up to 200 letters, digits, ., _ and -, "
@@ -161,28 +167,28 @@ def check_log_name(name: str) -> None:
 
 
 def no_log(name: str) -> NoSuchLogError:
-    """Return the error for a log that is not there."""
+    """Return the error of a log that does not exist."""
     return NoSuchLogError(f"log {name} does not exist")
 
 
 def log_exists(name: str) -> LogExistsError:
-    """Return the error for a log that is there already."""
+    """Return the error of a log that exists already."""
     return LogExistsError(f"there is a log {name}")
 
 
 def log_changed(name: str, version: Version) -> MetadataVersionError:
-    """Return the error for a record that another client has changed."""
+    """Return the error of a record that another client has changed."""
     return MetadataVersionError(f"log {name}: version {version} is not the last one")
 
 
 class TreeCursors(TreePart):
-    """How far readers of logs and topics have come: a value for each log or topic.
+    """The positions of readers of logs and topics: a value for each log or topic.
 
-    They are this project's own; Java knows nothing of them.
+    They belong to this project; Java does not use them.
     """
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
-        """Return the value of a log or topic; ``b""`` with the version ``NEW`` if there is none."""
+        """Return the value of a log or topic; ``b""`` with the version ``NEW`` if it has none."""
         node = await self._tree.get_if_there(zk_paths.cursors(source))
         return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
 
@@ -207,5 +213,5 @@ class TreeCursors(TreePart):
 
 
 def cursors_changed(source: str) -> MetadataVersionError:
-    """Return the error for cursors that another process has changed."""
+    """Return the error of cursors that another process has changed."""
     return MetadataVersionError(f"the cursors of {source} were changed by another process")
