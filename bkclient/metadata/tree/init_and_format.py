@@ -119,13 +119,13 @@ class TreeAdmin(TreePart):
         return name
 
     async def nuke(self, *, keep_versions: bool = False) -> None:
-        """Remove the cluster from the store, root and all (metadata.md 13.3), without a question.
+        """Delete the cluster, including its root (metadata.md 13.3), without a question.
 
-        Nothing there counts as done. With ``keep_versions`` logs that are made again go on with the
-        versions of those before; a file keeps them in any case.
+        Succeeds if the root does not exist. With ``keep_versions``, a log that is created again
+        continues the versions of the deleted log; a file always does this.
 
         Raises:
-            ClusterInUseError: bookies are registered, or the root has nodes that are not ours.
+            ClusterInUseError: bookies are registered, or the root has nodes of other programs.
         """
         stored = await self._stored_layout()
         layout = zk_paths.LAYOUTS[stored.name if stored else self._layout_to_make(None)]

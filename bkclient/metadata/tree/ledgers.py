@@ -81,7 +81,9 @@ class TreeLedgers(TreePart):
     async def _version_of_own(
         self, ledger_id: LedgerId, value: bytes, metadata: LedgerMetadata, error: Exception
     ) -> Version:
-        """Return the version of what we have created: 0, no longer the current, if it has changed.
+        """Return the version of a ledger that we created.
+
+        0, an old version, if it has changed since.
 
         Raises:
             LedgerExistsError: the stored metadata is not ours.
@@ -99,11 +101,11 @@ class TreeLedgers(TreePart):
         return node.stat.version if node.value == value else 0
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
-        """Return the metadata; ``ctime_ms`` falls back to the store's creation time.
+        """Return the metadata; without a creation time in it, ``ctime_ms`` is the store's.
 
         Raises:
-            NoSuchLedgerError: there is no such ledger.
-            MetadataSerializationError: it cannot be read.
+            NoSuchLedgerError: the ledger does not exist.
+            MetadataSerializationError: the metadata cannot be read.
         """
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
@@ -116,10 +118,10 @@ class TreeLedgers(TreePart):
         )
 
     async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
-        """Yield very many ledgers in the order of ``ids``, as many as have come.
+        """Yield very many ledgers in the order of ``ids``, in groups as they arrive.
 
-        Those that are gone are left out; one that cannot be read says so. Nothing is older than
-        the call. Close it (``aclosing``) unless it is read to its end.
+        Deleted ledgers are left out; an unreadable ledger has its ``error``. No value is older than
+        the call. Close the generator (``aclosing``) unless it is read to its end.
         """
         path_of, at = (await self._ledger_layout()).path_of, 0
         async with aclosing(self._values([path_of(ledger_id) for ledger_id in ids])) as values:

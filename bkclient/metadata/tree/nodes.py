@@ -1,7 +1,7 @@
-"""A tree of versioned nodes, as the store needs it.
+"""A tree of versioned nodes, as required by the store.
 
-ZooKeeper's model: a node has a value, a version, children, perhaps an owner (the session it
-vanishes with); watches fire once. Paths are relative to the cluster's root, which is ``""``.
+ZooKeeper's model: a node has a value, a version, children, and maybe an owner: the session with
+which it vanishes. Watches fire once. Paths are relative to the cluster's root, which is ``""``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ log = Logger()
 T = TypeVar("T")
 
 Fired = Callable[[], None]
-"""Called on the reactor once after what was watched changed, or when the watch got lost.
+"""A callback on the reactor, called once after the watched node changed, or the watch was lost.
 
-Closing loses all watches.
+Closing the session loses all watches.
 """
 
 ATTEMPTS_MAX: Final = 8
-"""How often an operation is tried whose answers get lost one after the other."""
+"""The most attempts of an operation whose answers are lost."""
 
 _DELETES_AT_ONCE: Final = 256
 
 
 class NoNodeError(MetadataStoreError):
-    """There is no such node, or no parent for it."""
+    """The node or its parent does not exist."""
 
 
 class NodeExistsError(MetadataStoreError):
@@ -54,15 +54,15 @@ class NotEmptyError(MetadataStoreError):
 
 
 class AnswerLostError(MetadataUnavailableError):
-    """The connection was lost before the answer came: the operation may have been applied."""
+    """The connection was lost before the answer arrived: the operation may have been applied."""
 
 
 @attrs.frozen
 class Stat:
-    """What is known of a node besides its value. ``owner`` is a session's id, or 0.
+    """The data of a node besides its value. ``owner`` is a session's id, or 0.
 
-    ``children`` is how many lie right below it. ``created`` is the number of the transaction that
-    created the node: a node deleted and created again has another one (ZooKeeper's czxid).
+    ``children`` is the number of its direct children. ``created`` is the number of the transaction
+    that created the node (ZooKeeper's czxid); it differs if the node is deleted and created again.
     """
 
     version: Version
@@ -74,21 +74,21 @@ class Stat:
 
 @attrs.frozen
 class Node:
-    """A node's value and the rest."""
+    """The value and the stat of a node."""
 
     value: bytes
     stat: Stat
 
 
 class Made(NamedTuple):
-    """A node that was made, and its first version."""
+    """The path of a created node, and its first version."""
 
     path: str
     version: Version = 0
 
 
 class NodeValue(NamedTuple):
-    """What is read of very many nodes."""
+    """The fields of a node in bulk reads."""
 
     value: bytes
     ctime_ms: int
@@ -96,29 +96,29 @@ class NodeValue(NamedTuple):
 
 
 FoundValue = NodeValue | MetadataAccessError | None
-"""The value of a node, why it may not be read, or None where no node is."""
+"""The value of a node, an error if it may not be read, or None if it does not exist."""
 
 
 class ManyValues(Protocol):
-    """Reads very many nodes, faster than one by one."""
+    """A bulk read of very many nodes, faster than single reads."""
 
     def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
-        """Yield values in the order of ``paths``, as many as have come.
+        """Yield values in the order of ``paths``, in groups as they arrive.
 
-        Nothing is older than the call.
+        No value is older than the call.
         """
         ...
 
 
 class TreeSession(Protocol):
-    """The session of a tree: what ephemeral nodes belong to."""
+    """The session of a tree, which owns ephemeral nodes."""
 
     @property
     def uri(self) -> str: ...
 
     @property
     def session_id(self) -> int:
-        """The session that ephemeral nodes made now will belong to; 0 before there is one."""
+        """The id of the session that owns new ephemeral nodes; 0 before the first session."""
         ...
 
     @property
@@ -131,7 +131,11 @@ class TreeSession(Protocol):
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch: ...
 
     async def until_connected(self) -> None:
-        """Wait, for ever if need be; raise ``ClientClosedError`` when closed."""
+        """Wait until the session is connected, without a time limit.
+
+        Raises:
+            ClientClosedError: the session was closed.
+        """
         ...
 
 
@@ -139,8 +143,8 @@ class Tree(TreeSession, Protocol):
     """A session with a tree.
 
     Every operation waits for the connection, at most for the session time-out, and then raises
-    ``MetadataUnavailableError``. Reads are repeated when their answer gets lost; writes raise
-    ``AnswerLostError`` then.
+    ``MetadataUnavailableError``. Reads are repeated if their answer is lost; writes raise
+    ``AnswerLostError``.
     """
 
     async def create(
@@ -152,64 +156,80 @@ class Tree(TreeSession, Protocol):
         sequence: bool = False,
         open_to_all: bool = False,
     ) -> Made:
-        """Make a node; its path has ten digits more for a ``sequence``.
+        """Create a node; with ``sequence``, ten digits are appended to its path.
 
         Raises:
-            NodeExistsError, NoNodeError: as they say.
+            NodeExistsError: the node exists already.
+            NoNodeError: the parent does not exist.
         """
         ...
 
     async def create_together(self, nodes: Sequence[tuple[str, bytes]]) -> None:
-        """Make all of these nodes, or none."""
+        """Create all of these nodes, or none."""
         ...
 
     async def make_root_parents(self) -> None:
-        """Make what must exist before the root can be made."""
+        """Create the nodes that the root needs."""
         ...
 
     async def get(self, path: str) -> Node:
-        """Raise ``NoNodeError`` where there is none."""
+        """Return a node.
+
+        Raises:
+            NoNodeError: the node does not exist.
+        """
         ...
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
-        """Return the node's data; watch for creation, change and removal."""
+        """Return the node's data or None; watch for creation, change and deletion."""
         ...
 
     async def children(
         self, path: str, fired: Fired | None = None, *, fresh: bool = False
     ) -> list[str]:
-        """Return names, in no order; watch for new and vanished ones.
+        """Return the names of the children, in no order; watch for new and deleted children.
 
-        ``fresh`` sees every write that was complete when it was asked, by whichever session.
+        ``fresh`` includes every write, by any session, that was complete before the call.
 
         Raises:
-            NoNodeError: there is no such node.
+            NoNodeError: the node does not exist.
         """
         ...
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
-        """Raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
+        """Replace a node's value; return its new version.
+
+        Raises:
+            NoNodeError: the node does not exist.
+            NodeVersionError: the node has another version.
+        """
         ...
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        """Raise ``NoNodeError``, ``NodeVersionError`` or ``NotEmptyError`` where it cannot be."""
+        """Delete a node.
+
+        Raises:
+            NoNodeError: the node does not exist.
+            NodeVersionError: the node has another version.
+            NotEmptyError: the node has children.
+        """
         ...
 
     def forget(self, fired: Fired) -> None:
-        """Do not call this watch any more."""
+        """End the calls of this watch."""
         ...
 
     async def create_with_parents(
         self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> Made:
-        """Make a node and what is missing above it, but never the root.
+        """Create a node and its missing parents, but never the root.
 
-        Loops, since another client may prune an empty parent before the node is in it (metadata.md
-        H6).
+        Repeats the creation, because another client may prune an empty parent before the node
+        exists (metadata.md H6).
 
         Raises:
             NodeExistsError: the node exists.
-            NotInitializedError: there is no root.
+            NotInitializedError: the root does not exist.
         """
         while True:
             try:
@@ -218,10 +238,10 @@ class Tree(TreeSession, Protocol):
                 await self.make_path(zk_paths.parent(path))
 
     async def make_path(self, path: str) -> None:
-        """Make an empty node and what is missing above it, where they do not exist.
+        """Create an empty node and its missing parents, if they do not exist.
 
         Raises:
-            NotInitializedError: there is no root.
+            NotInitializedError: the root does not exist.
         """
         if not path:
             raise NotInitializedError(f"{self.uri}: there is no cluster here")
@@ -231,29 +251,29 @@ class Tree(TreeSession, Protocol):
             return
 
     async def get_if_there(self, path: str) -> Node | None:
-        """Return a node; ``None`` where there is none."""
+        """Return a node, or ``None`` if it does not exist."""
         try:
             return await self.get(path)
         except NoNodeError:
             return None
 
     async def exists(self, path: str) -> bool:
-        """Return whether a node exists, even if nothing of it may be read."""
+        """Return whether a node exists, even if access to it is denied."""
         try:
             return await self.stat(path) is not None
         except MetadataAccessError:
             return True
 
     async def is_own(self, path: str) -> bool:
-        """Return whether a node is there and belongs to the tree's session."""
+        """Return whether a node exists and belongs to the tree's session."""
         stat = await self.stat(path)
         return stat is not None and stat.owner == self.session_id
 
     async def delete_own(self, path: str) -> None:
-        """Delete a node that belongs to the tree's session; what another session made stays.
+        """Delete a node if it belongs to the tree's session.
 
-        Where an answer is lost, the session may have ended, and another may have made the node
-        anew.
+        If the answer is lost, the session may have ended, and another session may have created the
+        node again: so the owner is checked before each attempt.
         """
 
         async def look_and_delete() -> None:
@@ -268,14 +288,14 @@ class Tree(TreeSession, Protocol):
     async def children_if_there(
         self, path: str, fired: Fired | None = None, *, fresh: bool = False
     ) -> list[str]:
-        """Return the names of a node's children; none where there is no node."""
+        """Return the names of a node's children; empty if the node does not exist."""
         try:
             return await self.children(path, fired, fresh=fresh)
         except NoNodeError:
             return []
 
     async def delete_if_there(self, path: str) -> bool:
-        """Delete a node, whatever its version; return whether there was one."""
+        """Delete a node of any version; return whether it existed."""
         try:
             await retry_until_answered(lambda: self.delete(path))
         except NoNodeError:
@@ -283,7 +303,7 @@ class Tree(TreeSession, Protocol):
         return True
 
     async def delete_all_below(self, path: str) -> None:
-        """Delete a node and everything below it, also what appears meanwhile."""
+        """Delete a node and all nodes below, even nodes that are created during the call."""
         while True:
             try:
                 names = await self.children(path)
@@ -299,14 +319,14 @@ class Tree(TreeSession, Protocol):
                 return
 
     async def delete_leaf_or_all(self, path: str) -> None:
-        """Delete a node: the shorter way first, since most have no children."""
+        """Delete a node, first without its children: most nodes have none."""
         try:
             await self.delete_if_there(path)
         except NotEmptyError:
             await self.delete_all_below(path)
 
     async def children_or_creation(self, path: str, fired: Fired) -> list[str]:
-        """Return the children and watch them; where there is no node, watch for it to appear."""
+        """Return the children and watch them; watch a missing node for its creation."""
         while True:
             try:
                 return await self.children(path, fired)
@@ -318,7 +338,7 @@ class Tree(TreeSession, Protocol):
 async def retry_until_answered(
     operation: Callable[[], Awaitable[T]], *, is_too_late: Callable[[], bool] = lambda: False
 ) -> T:
-    """Do what may be done twice again and again until its answer arrives, or it is too late."""
+    """Repeat an idempotent operation until its answer arrives, or until ``is_too_late``."""
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return await operation()
@@ -329,7 +349,7 @@ async def retry_until_answered(
 
 
 async def run_together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
-    """Run several at once; raise the first error, as it was."""
+    """Run coroutines in parallel; raise the first error unchanged."""
     started = [Deferred.fromCoroutine(each) for each in coroutines]
     try:
         return await gatherResults(started, consumeErrors=True)
@@ -339,11 +359,11 @@ async def run_together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -
 
 
 class StandingWatch:
-    """A watch that stays: sets a one-shot watch again each time it has fired.
+    """A permanent watch, which sets a one-shot watch again each time it has fired.
 
-    ``arm`` reads, and leaves a one-shot watch that calls what it is given. ``changed`` is called
-    after the watch has been set again, so what it then reads is not older than the watch. Where
-    the watch gets lost with a session, this counts as a change.
+    ``arm`` reads and sets a one-shot watch with the callback it gets. ``changed`` is called after
+    the watch has been set again, so a read in ``changed`` is not older than the watch. A watch lost
+    with its session counts as a change.
     """
 
     def __init__(
@@ -353,7 +373,7 @@ class StandingWatch:
         self._arming = self._again = self._cancelled = False
 
     async def start(self) -> StandingWatch:
-        """Set the watch for the first time. Its errors are the caller's."""
+        """Set the watch for the first time; raise its errors."""
         try:
             await self._arm(self.fire)
         except BaseException:
@@ -362,12 +382,12 @@ class StandingWatch:
         return self
 
     def cancel(self) -> None:
-        """Give it up: ``changed`` is not called any more."""
+        """Cancel the watch: ``changed`` is not called any more."""
         self._cancelled = True
         self._tree.forget(self.fire)
 
     def fire(self) -> None:
-        """Set the watch again, then call ``changed``; the one-shot watches call this."""
+        """Set the watch again, then call ``changed``. One-shot watches call this method."""
         self._again = True
         if not self._arming and not self._cancelled:
             self._arming = True
@@ -394,7 +414,7 @@ class StandingWatch:
             except MetadataUnavailableError:
                 await self._tree.until_connected()
             except NotInitializedError as error:
-                # The watch on a file is set, and another cluster may be made in it.
+                # The watch on a file is set already; another cluster may be created in the file.
                 log.warn("a metadata watch: {error}", error=error)
                 return
             else:

@@ -1,4 +1,4 @@
-"""Each node of the tree as it is: to look at, to copy, to bring back; and nodes beside the root."""
+"""The raw nodes of a tree, to show, copy and restore; and other programs' nodes beside the root."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ _AT_ONCE: Final = 256
 
 
 class TreeRaw(TreePart):
-    """Every stored value by its path in ZooKeeper's tree: to look at, to copy, to bring back."""
+    """Every stored value by its path in ZooKeeper's tree, to show, copy and restore."""
 
     async def nodes(
         self, path: str = _ROOT, *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
-        """Yield a node and what is below it, parents first, some at a time.
+        """Yield a node and the nodes below, parents first, in groups.
 
-        With the root comes what lies beside it. ``depth`` is how many levels below are wanted. It
-        is not one moment: what changes meanwhile may be seen before or after.
+        The root includes the nodes beside it. ``depth`` limits the levels below. The result is not
+        a snapshot: changes during the iteration may or may not be in it.
 
         Raises (while iterating):
-            NotFoundError: there is no such node.
+            NotFoundError: the node does not exist.
         """
         if not await self._tree.exists(path):
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
-        # Logs before ledgers: a log whose last ledger is missing in a backup takes no more entries.
+        # Logs before ledgers: a log whose last ledger is missing in a backup accepts no more
+        # entries.
         for top in (*zk_paths.BESIDE_ROOT, _ROOT) if path == _ROOT else (path,):
             left = [(top, 0)]
-            # The last ones first: what is still to be looked at stays little.
+            # Take the last ones first, so that ``left`` stays small.
             while left:
                 some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
                 stored = await run_together(self._stored(one) for one, _ in some)
@@ -55,7 +56,7 @@ class TreeRaw(TreePart):
                 left += _below(found, depth)
 
     async def _stored(self, path: str) -> tuple[StoredNode, list[str]] | None:
-        """Return a node and the names of its children; None where there is none."""
+        """Return a node and the names of its children; None if it does not exist."""
         try:
             node = await self._tree.get(path)
         except NoNodeError:
@@ -63,7 +64,7 @@ class TreeRaw(TreePart):
         except MetadataAccessError as error:
             return StoredNode(path, b"", 0, unreadable=str(error)), []
         try:
-            # Most nodes are leaves; what has children by now is asked for their names.
+            # Most nodes are leaves; only the others are asked for names.
             names = await self._tree.children(path) if node.stat.children else []
         except NoNodeError:
             return None
@@ -74,13 +75,13 @@ class TreeRaw(TreePart):
         )
 
     async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
-        """Make those of the nodes that are not there, and the root; nothing is replaced.
+        """Create the missing nodes, and the root; replace nothing.
 
-        Each needs its parent, among them or there. Return the paths of those that are there with
-        another value. A SQLite file keeps their creation times; a tree sets new ones.
+        Each node's parent must be among the nodes or exist. Returns the paths of existing nodes
+        with another value. A SQLite file keeps the creation times; a tree sets new ones.
 
         Raises:
-            IncompatibleLayoutError: the URI asks for another layout than the nodes have.
+            IncompatibleLayoutError: the URI has another layout than the nodes.
         """
         if self._layout_wanted not in {None, layout}:
             raise IncompatibleLayoutError(
@@ -103,7 +104,7 @@ class TreeRaw(TreePart):
         return differing
 
     async def _add(self, node: StoredNode) -> bool:
-        """Make a node; return whether it has this value now."""
+        """Create a node; return whether it has this value now."""
         try:
             await retry_until_answered(
                 lambda: self._tree.create_with_parents(node.path, node.value)
@@ -118,7 +119,7 @@ class TreeRaw(TreePart):
 def _below(
     found: Sequence[tuple[tuple[StoredNode, list[str]], int]], depth: int | None
 ) -> list[tuple[str, int]]:
-    """Return the paths below nodes with their levels, to be taken from the end."""
+    """Return the paths below nodes with their levels, in reverse order."""
     return [
         (f"{node.path}/{name}", level + 1)
         for (node, names), level in reversed(found)
@@ -128,30 +129,30 @@ def _below(
 
 
 class TreeSiblings(TreePart):
-    """What another program keeps beside the cluster's root: Pulsar's ``/managed-ledgers``.
+    """Other programs' nodes beside the cluster's root: Pulsar's ``/managed-ledgers``.
 
     Paths begin with ``/`` and are relative to the parent of the root: Pulsar keeps its own nodes
-    and its ledgers in one tree. Nothing is ever written here.
+    and its ledgers in one tree. These nodes are only read.
     """
 
     async def read_sibling(self, path: str) -> Versioned[bytes]:
-        """Return the value of a node. Each write raises the version by one.
+        """Return the value of a node. Each write increments the version.
 
         Raises:
-            NotFoundError: there is no such node.
+            NotFoundError: the node does not exist.
         """
         try:
             node = await self._tree.get(zk_paths.beside(path))
         except NoNodeError as error:
             raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error
-        # A node that is deleted and created again has none of its earlier versions.
+        # A node that is deleted and created again repeats no version.
         return Versioned(node.value, (node.stat.created << 32) + node.stat.version)
 
     async def sibling_names(self, path: str) -> list[str]:
         """Return the names of a node's children, sorted.
 
         Raises:
-            NotFoundError: there is no such node.
+            NotFoundError: the node does not exist.
         """
         try:
             return sorted(await self._tree.children(zk_paths.beside(path)))

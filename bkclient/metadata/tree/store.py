@@ -1,4 +1,4 @@
-"""The whole store over a tree."""
+"""The complete store over a tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MetadataStore(
     TreeQueue,
     TreeElection,
 ):
-    """One connection to one cluster's metadata: every part over one tree, and its life."""
+    """A connection to one cluster's metadata: every part over one tree, and its session."""
 
     @property
     def uri(self) -> str:
@@ -42,14 +42,14 @@ class MetadataStore(
 
     @property
     def session_id(self) -> int:
-        """The session that owns what is ephemeral; 0 while there is none."""
+        """The id of the session that owns ephemeral nodes; 0 without a session."""
         return self._tree.session_id
 
     async def connect(self) -> None:
-        """Connect; make the list of read-only bookies where only that lacks.
+        """Connect; create the list of read-only bookies if only this node is missing.
 
         Raises:
-            MetadataUnavailableError: that takes longer than the time-out.
+            MetadataUnavailableError: the connection takes longer than the time-out.
         """
         await self._tree.connect()
         try:
@@ -63,10 +63,10 @@ class MetadataStore(
             try:
                 await retry_until_answered(lambda: self._tree.create(zk_paths.READ_ONLY))
             except (NoNodeError, NodeExistsError):
-                return  # There is no cluster yet, or another client was faster.
+                return  # There is no cluster yet, or another client has created the list.
 
     async def close(self) -> None:
-        """End the session: its ephemerals vanish."""
+        """End the session; its ephemeral nodes vanish."""
         await self._tree.close()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:

@@ -1,4 +1,4 @@
-"""What all parts of the store share: the tree, the layout in force, chance and time."""
+"""The base of all parts of the store: the tree, the layout, the clock, the random source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TICKS_S: Final = 6.0
 
 
 class TreePart:
-    """A part of the store; the parts are mixed into one class over one tree."""
+    """A part of the store; one class over one tree combines the parts."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ class TreePart:
         mark_times: bool = True,
         many_values: ManyValues | None = None,
     ) -> None:
-        """Take what the store leans on.
+        """Use a tree.
 
         Args:
             tree: the session; the store connects and closes it.
-            clock: the time; marks and instance ids are stamped by it.
-            chance: where tokens, ids and the order of repairs come from.
-            layout: the layout that must be found, or ``None`` for any.
-            lock_owner: what the locks we take say about us.
+            clock: the time, also of marks.
+            chance: the random source of tokens, ids and the order of repairs.
+            layout: the required layout, or ``None`` for any.
+            lock_owner: the name in the locks of this client.
             registration_wait_s: how long another session may keep our bookie id; by default longer
-                than the session time-out, since a server ends sessions at its own ticks only (Java
-                waits exactly as long, and sometimes in vain).
-            mark_times: whether marks tell when they were made.
-            many_values: reads very many nodes; the tree does, one by one, unless given.
+                than the session time-out, since a server ends sessions only at its own ticks. Java
+                waits exactly the time-out, sometimes in vain.
+            mark_times: True if marks have a creation time.
+            many_values: a bulk read of very many nodes; by default the tree reads nodes singly.
         """
         self._tree, self._clock, self._chance = tree, clock, chance
         self._layout_wanted, self._layout_found = layout, None
@@ -73,9 +73,9 @@ class TreePart:
         """Return the layout in the store.
 
         Raises:
-            NotInitializedError: there is none.
-            IncompatibleLayoutError: it is not the one asked for, or not one we know.
-            FormatError: it is damaged.
+            NotInitializedError: the store has no layout.
+            IncompatibleLayoutError: the layout is unknown, or not the required one.
+            FormatError: the layout is damaged.
         """
         stored = await self._stored_layout()
         found = layout_in_force(self._tree.uri, stored, self._layout_wanted)
@@ -87,12 +87,12 @@ class TreePart:
         return None if node is None else known_layout(node.value)
 
     async def _insist_cluster(self) -> None:
-        """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
+        """Raise ``NotInitializedError`` without a layout node; the layout may be damaged."""
         if not await self._tree.exists(zk_paths.LAYOUT):
             layout_in_force(self._tree.uri, None, None)
 
     async def _set_switch(self, path: str, what: str, *, enabled: bool, note: bytes = b"") -> None:
-        """Add or remove the node whose presence means "disabled"."""
+        """Add or delete the node that means "disabled"."""
         try:
             if enabled:
                 await self._tree.delete(path)
@@ -110,7 +110,7 @@ class TreePart:
         return self._layout_found
 
     async def _values(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
-        """Read very many nodes, in order. Nothing is older than the call."""
+        """Read very many nodes, in order. No value is older than the call."""
         if self._many_values is not None:
             async with aclosing(self._many_values(paths)) as found:
                 async for some in found:
