@@ -1,4 +1,4 @@
-"""RepairPart: the nodes below which a tree keeps under-replicated ledgers, and their values."""
+"""RepairPart: the nodes of under-replicated ledgers in a tree, and their values."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ T = TypeVar("T")
 READS_AT_ONCE: Final = 256
 
 DELAY_S_MAX: Final = 2**31 - 1
-"""The largest delay of a lost bookie: Java's int."""
+"""Seconds of the largest delay before a lost bookie's ledgers are repaired: Java's int."""
 
 
 class RepairPart(TreePart):
-    """A part of the store that keeps its nodes in this branch of the tree."""
+    """A part of the store with nodes in this branch of the tree."""
 
     _is_prepared = False
 
     async def _prepare_repair(self) -> None:
-        """Make the nodes that Java makes when it opens its manager, once a connection.
+        """Create the nodes that Java creates when it opens its manager, once per connection.
 
         Raises:
-            IncompatibleLayoutError: under-replicated ledgers are kept in an unknown form.
+            IncompatibleLayoutError: under-replicated ledgers are stored in an unknown form.
         """
         if self._is_prepared:
             return
@@ -80,7 +80,7 @@ class RepairPart(TreePart):
         return found
 
     async def _below(self, path: str, fired: Fired | None = None) -> list[str]:
-        """Return the paths one level below, sorted; empty where the node is missing."""
+        """Return the paths one level below, sorted; empty if the node does not exist."""
         names = await self._tree.children_if_there(path, fired)
         return sorted(f"{path}/{name}" for name in names)
 
@@ -89,7 +89,7 @@ def stored_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedMark:
     """Return a ledger's mark.
 
     Raises:
-        MetadataFormatError: it cannot be read.
+        MetadataFormatError: the mark cannot be read.
     """
     try:
         return decode_mark(value)
@@ -103,7 +103,7 @@ def readable_mark(
     """Return a ledger's mark, or call ``damaged`` if it cannot be read.
 
     Raises:
-        MetadataFormatError, MetadataAccessError: it cannot be read, and ``damaged`` is None.
+        MetadataFormatError, MetadataAccessError: the mark cannot be read, and ``damaged`` is None.
     """
     try:
         if isinstance(value, MetadataAccessError):
@@ -117,7 +117,7 @@ def readable_mark(
 
 
 def name_in_lock(value: bytes) -> str:
-    """Return the bookie id in a lock; empty where its value has none."""
+    """Return the bookie id in a lock, or "" if the value has none."""
     try:
         return decode_lock(value).bookie_id
     except FormatError:
@@ -125,7 +125,7 @@ def name_in_lock(value: bytes) -> str:
 
 
 def check_path(check: str) -> str:
-    """Return where the end of a check is noted; raise ``IncorrectParameterError``."""
+    """Return the path of a check's time; raise ``IncorrectParameterError`` for an unknown check."""
     try:
         return zk_paths.CHECK_TIMES[check]
     except KeyError as error:
@@ -135,7 +135,7 @@ def check_path(check: str) -> str:
 
 
 def stored_check_time(check: str, value: bytes) -> int | None:
-    """Return when a check ended last, in ms.
+    """Return the time of a check's last end, in ms.
 
     Raises:
         FormatError: the value cannot be read.

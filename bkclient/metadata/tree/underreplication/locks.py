@@ -1,4 +1,4 @@
-"""TreeLocks: which under-replicated ledgers this session repairs, and which ones others do."""
+"""TreeLocks: locks on under-replicated ledgers, of this session and of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wire.records.underreplication import LockData, decode_lock, encode_lock
 
 @attrs.frozen
 class OwnLock:
-    """A lock of this session. ``mark`` is ``None`` where no mark was looked for."""
+    """A lock of this session. ``mark`` is ``None`` if the ledger was locked without its mark."""
 
     session_id: int
     mark: Stat | None
@@ -33,18 +33,18 @@ class TreeLocks(RepairPart):
         self._locking: set[LedgerId] = set()
 
     def _own_locks(self) -> dict[LedgerId, OwnLock]:
-        """Return the locks of this session, and forget those of an expired one."""
+        """Return the locks of this session; forget locks of an expired session."""
         session_id = self._tree.session_id
         self._locks = {i: one for i, one in self._locks.items() if one.session_id == session_id}
         return self._locks
 
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
-        """Lock a ledger that need not be marked; ``False`` when another client holds the lock."""
+        """Lock a ledger, marked or not; return ``False`` if another client has the lock."""
         await self._prepare_repair()
         return await self._lock(ledger_id, None)
 
     async def _lock(self, ledger_id: LedgerId, mark: Stat | None) -> bool:
-        """Lock a ledger; return ``False`` where it is locked, by whatever session."""
+        """Lock a ledger; return ``False`` if any session has locked it."""
         if ledger_id in self._own_locks() or ledger_id in self._locking:
             return False
         self._locking.add(ledger_id)
@@ -62,8 +62,8 @@ class TreeLocks(RepairPart):
             except AnswerLostError:
                 continue
             except NodeExistsError:
-                # It may be one we made, just now or in an outage, whose answer was lost. No other
-                # session deletes it while this one lives.
+                # The lock may be ours: from this call or from an outage, with a lost answer. No
+                # other session deletes it while our session lives.
                 if not await self._still_has_lock(ledger_id):
                     return False
             if session_id != self._tree.session_id:
@@ -77,21 +77,21 @@ class TreeLocks(RepairPart):
         return await self._tree.is_own(zk_paths.lock(ledger_id))
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
-        """Delete this session's lock, even one whose creation it has not heard of."""
+        """Delete this session's lock, even if the answer to its creation was lost."""
         if ledger_id in self._locking:
             return
         await self._tree.delete_own(zk_paths.lock(ledger_id))
         self._locks.pop(ledger_id, None)
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:
-        """Return the worker that has locked a ledger, as its lock names it; None without a lock."""
+        """Return the worker named in a ledger's lock; None without a lock."""
         node = await self._tree.get_if_there(zk_paths.lock(ledger_id))
         return None if node is None else decode_lock(node.value).bookie_id
 
     async def repair_locks(self) -> list[HeldLock]:
-        """Return every lock, of whichever session, by ledger; one that is unreadable has no owner.
+        """Return the locks of all sessions, by ledger; an unreadable lock has the owner "".
 
-        There are as many as ledgers under repair, which is few.
+        There are few locks: one for each ledger under repair.
         """
         locks = await self._each(self._read_lock, await self._below(zk_paths.LOCKS))
         return sorted((lock for lock in locks if lock is not None), key=lambda one: one.ledger_id)

@@ -1,4 +1,4 @@
-"""TreeMarks: which ledgers are marked as under-replicated."""
+"""TreeMarks: the marks of under-replicated ledgers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from wire.ids import BookieId, LedgerId
 from wire.records.underreplication import UnderreplicatedMark, decode_mark, encode_mark
 
 LOOKED_AT: Final = 1000
-"""Marks that are looked at, and then made, before the next."""
+"""Marks that are read, and then written, before the next."""
 
 TOGETHER: Final = 100
-"""Marks in one write; it has two nodes for each, and some 20 KB."""
+"""Marks in one write, which has two nodes for each and some 20 KB."""
 
 AT_ONCE: Final = 4
-"""Writes on their way; of marks that are written one by one, as many for each in a write."""
+"""Writes in flight. Single marks are written ``AT_ONCE * TOGETHER`` at a time."""
 
 
 class ManyMarks:
-    """Marks ledgers as ``mark_all_underreplicated`` says."""
+    """The marking of many ledgers for ``mark_all_underreplicated``."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ManyMarks:
         self._made: set[str] = set()
 
     async def mark(self, marks: Sequence[Missing]) -> None:
-        """Mark the ledgers; may be repeated at will."""
+        """Mark the ledgers; the call may be repeated."""
         for at in range(0, len(marks), LOOKED_AT):
             new, changed = await self._look(marks[at : at + LOOKED_AT])
             groups = [new[i : i + TOGETHER] for i in range(0, len(new), TOGETHER)]
@@ -70,8 +70,8 @@ class ManyMarks:
             await for_each(changed, self._one, AT_ONCE * TOGETHER)
 
     async def _look(self, marks: Sequence[Missing]) -> tuple[list[Missing], list[Missing]]:
-        """Return those that have no mark, and those of which the mark may have to change."""
-        # The locks before the marks: a repair that ends between the two takes the mark along.
+        """Return the ledgers without a mark, and those whose mark may need a change."""
+        # The locks before the marks: a repair that ends between the reads deletes its mark.
         locked = set(await self._tree.children_if_there(zk_paths.LOCKS, fresh=True))
         new, changed, at = [], [], 0
         paths = [zk_paths.mark(ledger_id) for ledger_id, _ in marks]
@@ -91,7 +91,7 @@ class ManyMarks:
         return new, changed
 
     async def _create(self, marks: Sequence[Missing]) -> None:
-        """Make marks with the node above each; one by one where any is there by now."""
+        """Create marks and their parents in one write; one by one if any of them exists already."""
         nodes: list[tuple[str, bytes]] = []
         for ledger_id, missing in marks:
             path = zk_paths.mark(ledger_id)
@@ -117,7 +117,7 @@ class ManyMarks:
 
 
 def _lacks(value: bytes, missing: Sequence[BookieId]) -> bool:
-    """Whether a mark does not name all of these bookies, or cannot be read."""
+    """Return whether a mark lacks one of these bookies, or cannot be read."""
     try:
         return not set(missing) <= set(decode_mark(value).replicas)
     except FormatError:
@@ -128,7 +128,7 @@ class TreeMarks(RepairPart):
     """The marks of under-replicated ledgers."""
 
     def _mark_ms(self) -> int | None:
-        """Return the time that new marks get, or None where marks have no time."""
+        """Return the time of new marks, or None if marks have no time."""
         return wall_ms(self._clock) if self._mark_times else None
 
     async def mark_underreplicated(
@@ -136,8 +136,8 @@ class TreeMarks(RepairPart):
     ) -> None:
         """Create the mark or add ``missing`` to it.
 
-        While a repair is in progress the mark gets a new version in any case: it outlives that
-        repair. Java leaves the mark as it is, and loses it (4.18.0).
+        During a repair the mark always gets a new version, so that it outlives the repair. Java
+        does not change the mark, and loses it (4.18.0).
         """
         await self._prepare_repair()
         path = zk_paths.mark(ledger_id)
@@ -154,9 +154,9 @@ class TreeMarks(RepairPart):
     async def mark_all_underreplicated(
         self, marks: Sequence[Missing], damaged: DamagedMark
     ) -> None:
-        """Mark very many ledgers, as ``mark_underreplicated`` does each of them.
+        """Mark very many ledgers, each as ``mark_underreplicated`` does.
 
-        ``damaged`` hears of ledgers with a mark that cannot be read: it stays as it is.
+        ``damaged`` is called for ledgers with an unreadable mark, which is not changed.
         """
         await self._prepare_repair()
         mark_one = self.mark_underreplicated
@@ -164,15 +164,15 @@ class TreeMarks(RepairPart):
         await many.mark(marks)
 
     async def _extend_mark(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
-        """Add to a mark what it lacks; return ``False`` when it was changed meanwhile."""
+        """Add missing bookies to a mark; return ``False`` if another client changed the mark."""
         path = zk_paths.mark(ledger_id)
         try:
-            # The lock before the mark: the repair that ends between the two takes the mark along.
+            # The lock before the mark: a repair that ends between the reads deletes its mark.
             is_locked = await self._tree.stat(zk_paths.lock(ledger_id)) is not None
             node = await self._tree.get(path)
             mark = stored_mark(ledger_id, node.value)
             added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
-            # A repair in progress may have looked at these bookies before they were lost again.
+            # A repair in progress may have checked these bookies before they were lost again.
             if added or is_locked:
                 now_ms = self._mark_ms()
                 mark = attrs.evolve(
@@ -193,15 +193,16 @@ class TreeMarks(RepairPart):
     async def list_underreplicated(
         self, damaged: DamagedMark | None = None
     ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
-        """Yield all marks, ascending; ``damaged`` hears of those that cannot be read.
+        """Yield all marks, ascending; ``damaged`` is called for unreadable marks.
 
         Raises:
-            MetadataFormatError: a mark cannot be read, and no caller was told.
+            MetadataFormatError: a mark cannot be read, and ``damaged`` is None.
         """
         level = [zk_paths.MARKS]
         for _ in range(zk_paths.MARK_DEPTH):
             level = [child for some in await self._each(self._below, level) for child in some]
-        # The levels spell the ledger's id, so its mark can be read without listing the last one.
+        # The levels contain the ledger's id, so the mark can be read without listing the last
+        # level.
         ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
         for start in range(0, len(ids), READS_AT_ONCE):
             some_ids = ids[start : start + READS_AT_ONCE]
@@ -222,7 +223,7 @@ class TreeMarks(RepairPart):
         return None if node is None else node.value
 
     async def _delete_mark(self, ledger_id: LedgerId, mark: Stat) -> None:
-        """Delete a mark and the levels above that got empty, unless it was renewed."""
+        """Delete a mark and parents that are empty now, unless the mark was renewed."""
         path = zk_paths.mark(ledger_id)
 
         async def look_and_delete() -> None:

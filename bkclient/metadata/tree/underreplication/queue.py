@@ -1,4 +1,4 @@
-"""Which underreplicated ledger is repaired next. Whether and when any is: ``switches``."""
+"""The choice of the next under-replicated ledger. ``switches`` controls repairs as a whole."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bkclient.metadata.tree.underreplication.marks import TreeMarks
 from wire.ids import LedgerId
 
 WALK_PAUSE_S: Final = 1.0
-"""How long the watch on the queue rests between two walks over its nodes."""
+"""Seconds between two walks of the queue's watch over its nodes."""
 
 
 class TreeQueue(TreeMarks, TreeLocks):
-    """Ledgers that lack replicas, and the bookies that repair them.
+    """The queue of under-replicated ledgers for the bookies that repair them.
 
     BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
     """
@@ -30,26 +30,26 @@ class TreeQueue(TreeMarks, TreeLocks):
         self._queue_watches: dict[StandingWatch, None] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:
-        """Lock some marked, unlocked ledger and return it; ``None`` when there is none now.
+        """Lock a marked, unlocked ledger and return its id; ``None`` if there is none now.
 
-        It is found by a random descent, so that workers seldom collide.
+        A random descent finds the ledger, so that workers seldom collide.
         """
         await self._prepare_repair()
         return await self._poll_below(zk_paths.MARKS, zk_paths.MARK_DEPTH)
 
     async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
-        """Lock one ledger as polling does; ``False`` when it is not marked, or locked."""
+        """Lock one marked ledger; return ``False`` if it is not marked, or locked."""
         await self._prepare_repair()
         return await self._try_lock(zk_paths.mark(ledger_id)) is not None
 
     async def mark_replicated(self, ledger_id: LedgerId) -> None:
-        """Delete the mark at the version seen when it was locked, and release the lock.
+        """Delete the mark in the version seen when it was locked, and release the lock.
 
-        A mark that was renewed meanwhile stays.
+        A mark that was renewed since then stays.
         """
         own = self._own_locks().get(ledger_id)
         if own is None:
-            return  # Without a lock that is still ours the mark stays.
+            return  # The mark stays if the lock is not ours any more.
         if own.mark is not None and await self._still_has_lock(ledger_id):
             await self._delete_mark(ledger_id, own.mark)
         await self.release_lock(ledger_id)
@@ -72,17 +72,17 @@ class TreeQueue(TreeMarks, TreeLocks):
         lock = await self._tree.stat(zk_paths.lock(ledger_id))
         if lock is not None and lock.owner != self._tree.session_id:
             return None
-        # The version first: a mark renewed after it was read must outlive our repair.
+        # The version before the lock: a mark renewed after this read must outlive our repair.
         stat = await self._tree.stat(path)
         if stat is None or not await self._lock(ledger_id, stat):
             return None
         return ledger_id
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
-        """Call ``changed`` when marks or locks may have changed, so that polling is worth it.
+        """Call ``changed`` when marks or locks may have changed, for a new poll.
 
-        It watches all levels of marks but the last, and the locks. Each time it lists all of them,
-        so it calls ``changed`` at most once in ``WALK_PAUSE_S``.
+        Watches the locks and all levels of marks except the last. Each call lists all of them, so
+        ``changed`` is called at most once in ``WALK_PAUSE_S``.
         """
         walked_s = -WALK_PAUSE_S
 
@@ -104,14 +104,14 @@ class TreeQueue(TreeMarks, TreeLocks):
         return watch
 
     async def _watch_birth(self, leaf: str) -> None:
-        """Wake the watches when a mark appears here: its parent came a moment earlier."""
+        """Fire the watches if a mark now exists below ``leaf``, whose node was created first."""
         for watch in tuple(self._queue_watches):
             if await self._below(leaf, watch.fire):
                 watch.fire()
 
 
 class _QueueWatch(StandingWatch):
-    """One of several watches on the queue; polls can set it on more nodes."""
+    """One of several watches on the queue; a poll can set it on more nodes."""
 
     def __init__(
         self,

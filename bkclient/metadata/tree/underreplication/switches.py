@@ -1,4 +1,4 @@
-"""Whether and when ledgers are repaired: the switch, the lost-bookie delay, the times of checks."""
+"""Control of repairs: the switch, the delay of lost bookies, the times of checks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from wire.records.underreplication import encode_check_time
 
 
 class TreeSwitches(RepairPart):
-    """The switch of re-replication, the lost-bookie delay and the times of checks."""
+    """The switch of replication, the delay of lost bookies and the times of checks."""
 
     async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
-        """Raise ``AlreadySetError`` when it is so already.
+        """Enable or disable replication. ``note`` is stored while it is disabled.
 
-        ``note`` is kept while it is disabled. Java's switch has none, and ignores ours.
+        Java's switch has no note, and ignores ours.
+
+        Raises:
+            AlreadySetError: replication already has this state.
         """
         await self._prepare_repair()
         await self._set_switch(
@@ -38,9 +41,9 @@ class TreeSwitches(RepairPart):
         )
 
     async def enable_replication_noted(self, note: bytes) -> bool:
-        """Enable replication if it is disabled with this note; return whether that was so.
+        """Enable replication if it is disabled with this note; return whether this call enabled it.
 
-        An operator who disabled it with another note a moment ago keeps it disabled.
+        If an operator has just disabled it with another note, it stays disabled.
         """
         node = await self._tree.get_if_there(zk_paths.REPLICATION_DISABLED)
         if node is None or node.value != note:
@@ -52,18 +55,18 @@ class TreeSwitches(RepairPart):
         return True
 
     async def replication_enabled(self) -> bool:
-        """Return whether autorecovery is switched on."""
+        """Return whether replication is enabled."""
         return not await self._tree.exists(zk_paths.REPLICATION_DISABLED)
 
     async def set_replication_note(self, note: bytes) -> None:
-        """Replace the note; raise ``AlreadySetError`` when replication is enabled."""
+        """Replace the note; raise ``AlreadySetError`` if replication is enabled."""
         try:
             await retry_until_answered(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
         except NoNodeError as error:
             raise AlreadySetError("re-replication is enabled") from error
 
     async def replication_note(self) -> bytes | None:
-        """Return the note that came with disabling it; ``None`` while it is enabled."""
+        """Return the note of the disabled switch; ``None`` while replication is enabled."""
         node = await self._tree.get_if_there(zk_paths.REPLICATION_DISABLED)
         return None if node is None else node.value
 
@@ -72,7 +75,7 @@ class TreeSwitches(RepairPart):
         return await self._watch_switch(zk_paths.REPLICATION_DISABLED, changed)
 
     async def lost_bookie_recovery_delay(self) -> int | None:
-        """Return the stored delay in seconds; ``None`` when none is stored."""
+        """Return the stored delay in seconds, or ``None``."""
         stored = await self.versioned_recovery_delay()
         return None if stored is None else stored.value
 
@@ -87,11 +90,11 @@ class TreeSwitches(RepairPart):
         await self._put_switch(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s), open_to_all=True)
 
     async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
-        """Call ``changed`` after each write of the delay, also of the same value."""
+        """Call ``changed`` after each write of the delay, even of the same value."""
         return await self._watch_switch(zk_paths.LOST_BOOKIE_DELAY, changed)
 
     async def check_time(self, check: str) -> int | None:
-        """Return when a check last ended, in ms since 1970; None if it never did.
+        """Return the time of a check's last end, in ms since 1970; None before its first end.
 
         ``check`` is all-ledgers, placement or replicas.
         """
@@ -99,13 +102,13 @@ class TreeSwitches(RepairPart):
         return None if node is None else stored_check_time(check, node.value)
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
-        """Store when a check ended, in ms since 1970."""
+        """Store the time of a check's end, in ms since 1970."""
         path = check_path(check)
         await self._prepare_repair()
         await self._put_switch(path, encode_check_time(time_ms))
 
     async def _put_switch(self, path: str, value: bytes, *, open_to_all: bool = False) -> None:
-        """Set a node, or make it where there is none."""
+        """Set a node, or create it if it does not exist."""
         while True:
             try:
                 await retry_until_answered(lambda: self._tree.set(path, value))
