@@ -1,7 +1,7 @@
 """The SQLite driver: the metadata of a one-machine cluster in one file; metadata.md section 17.
 
-``database`` is the file, ``rows`` what stands in it, ``changes`` what changed, ``session`` the
-lease and the steps, ``one_thread`` the thread that does them, ``file_client`` what uses that.
-``tree`` is a file as a tree of nodes; ``paths`` says which row a node is. ``store`` is the driver
-itself: the tree's, but for what a file has faster.
+``database`` is the file, ``rows`` its rows, ``changes`` the list of changed rows. ``session`` has
+the lease and runs steps in transactions, ``one_thread`` is the thread for the steps, and
+``file_client`` the reactor's side. ``tree`` is the file as a tree of nodes; ``paths`` maps nodes to
+rows. ``store`` is the driver: the tree's store, with faster operations for a file.
 """

@@ -1,4 +1,4 @@
-"""What changed in the file, in order."""
+"""The changed rows of the file, in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CHANGES_KEPT: Final = 10_000
 
 
 class RowChanges:
-    """What changed, in order, for those who watch; old changes are forgotten."""
+    """The changed rows, in order, for watches; old changes are deleted."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def note(self, kind: str, key: Key) -> None:
-        """Remember that a row changed; the oldest changes are forgotten."""
+        """Add a changed row; delete the oldest changes."""
         number = self._connection.execute(
             "INSERT INTO change(kind, key) VALUES(?, ?)", (kind, key)
         ).lastrowid
@@ -36,7 +36,7 @@ class RowChanges:
         return last or 0
 
     def after(self, number: int) -> tuple[int, list[tuple[str, Key]] | None]:
-        """Return the last number and what changed since; ``None`` where that was trimmed away."""
+        """Return the last number and the later changes; ``None`` if some of them were deleted."""
         last = self.last()
         first = self._connection.execute("SELECT min(n) FROM change").fetchone()[0]
         if last < number or (first or 0) > number + 1:

@@ -1,4 +1,4 @@
-"""The file: schema, and where it may be; ``session`` has transactions, ``rows`` what is in them.
+"""The file: its schema and its path. ``session`` has transactions, ``rows`` the access to rows.
 
 =========  =============================================================================
 table      rows
@@ -9,8 +9,8 @@ node       kind, key, value, version, ctime_ms, owner: every stored value. ``kin
            the session that the row vanishes with, or null
 session    id, expires_ms, timeout_ms, pid: leases, by the wall clock
 seq        name, next: ledger ids, votes, and for some kinds the first version of a new row,
-           beyond those of all removed ones
-change     n, kind, key: what changed, in order; old rows are trimmed
+           above the versions of all deleted rows
+change     n, kind, key: changed rows, in order; old changes are deleted
 =========  =============================================================================
 """
 
@@ -56,15 +56,15 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 Key = int | str
 NUMBERED: Final = frozenset({"ledger", "mark", "lock", "vote"})
-"""The kinds whose keys are integers; those of all others are text."""
+"""The kinds with integer keys; all others have text keys."""
 
 
 class DamagedRowError(Exception):
-    """A row that no bookie or client writes, and what to do; the path of the file is missing."""
+    """A row that no bookie or client writes, with the repair; the file's path is added later."""
 
     @classmethod
     def key_of(cls, kind: str, key: object) -> DamagedRowError:
-        """Return the error for a row whose key has the wrong type."""
+        """Return the error of a row whose key has the wrong type."""
         wanted = "integer" if kind in NUMBERED else "text"
         remove = f"DELETE FROM node WHERE kind = '{kind}' AND typeof(key) <> '{wanted}'"  # noqa: S608
         return cls(
@@ -74,7 +74,7 @@ class DamagedRowError(Exception):
 
     @classmethod
     def number(cls, what: str, found: object) -> DamagedRowError:
-        """Return the error for a number that is not an integer, or out of range."""
+        """Return the error of a number that is not an integer, or out of range."""
         return cls(
             f"{what} is {str(found)[:40]!r}, which no client writes; restore the file from a copy"
         )
@@ -83,13 +83,13 @@ class DamagedRowError(Exception):
 def prepare(
     path: Path, connection: sqlite3.Connection, *, create: bool, busy_timeout_s: float
 ) -> None:
-    """Make an open file ready for transactions, with ``create`` also an empty one."""
+    """Prepare an open file for transactions; with ``create`` also an empty file."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     if create and not _is_ours(path, connection):
         _use_wal(connection, busy_timeout_s)
         connection.execute("BEGIN IMMEDIATE")
-        if not _is_ours(path, connection):  # Another process may have been faster.
+        if not _is_ours(path, connection):  # Another process may have created the tables.
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
         connection.execute("COMMIT")
@@ -98,7 +98,10 @@ def prepare(
 
 
 def _use_wal(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Switch to a write-ahead log, which SQLite refuses at once while others have it open."""
+    """Switch to a write-ahead log.
+
+    Repeat, because SQLite refuses while another process opens it.
+    """
     deadline_s = time.monotonic() + busy_timeout_s
     while True:
         try:
@@ -112,7 +115,7 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
 
 
 def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
-    """Return ``False`` for an empty file; raise for a file that is something else."""
+    """Return ``False`` for an empty file; raise an error for any other file that is not ours."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -128,7 +131,7 @@ def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for its owner only: ledger passwords will be in it, in the clear."""
+    """Create an empty file for its owner only: it will have ledger passwords in plain text."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -138,7 +141,7 @@ def make_file(path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raise for a path where no metadata file can be or may be."""
+    """Raise an error for a path where a metadata file cannot or must not be."""
     if not path.parent.is_dir():
         raise MetadataUnavailableError(f"there is no directory {path.parent}")
     if path.is_dir():
@@ -159,14 +162,14 @@ def check_place(path: Path) -> None:
 
 
 def file_system_of(directory: Path, mountinfo: str) -> str:
-    """Return the type of the file system a directory is on, as in ``/proc/self/mountinfo``."""
+    """Return the type of a directory's file system, from ``/proc/self/mountinfo``."""
     best, kind = -1, ""
     for line in mountinfo.split("\n"):
         left, separator, right = line.partition(" - ")
         fields = left.split(" ")
         if not separator or len(fields) < 5 or not right.split():  # noqa: PLR2004 - see proc(5)
             continue
-        # Blanks and backslashes are escaped, all else is as it is: other alphabets, odd bytes.
+        # Only spaces and backslashes are escaped; other bytes are unchanged, even invalid UTF-8.
         mounted_at = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4]))
         if (directory == mounted_at or mounted_at in directory.parents) and (
             len(mounted_at.parts) >= best
@@ -176,7 +179,7 @@ def file_system_of(directory: Path, mountinfo: str) -> str:
 
 
 def as_ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataStoreError:
-    """Return an error of SQLite as one of ours, with the file's name and what to do."""
+    """Convert an error of SQLite, with the file's name and the repair."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return MetadataUnavailableError(

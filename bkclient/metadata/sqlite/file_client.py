@@ -1,4 +1,4 @@
-"""A file as the reactor uses it: the life of a session, steps on its thread, and watches."""
+"""The reactor's side of a file: the session, steps on the file's thread, and watches."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = Logger()
 T = TypeVar("T")
 
 Place = tuple[str, "Key | None"]
-"""A kind of rows, and the key of one of them; None for all."""
+"""A kind of rows, and the key of one row; None for all rows."""
 
 
 class FileClient:
-    """A file that is used on the reactor: the life of a session, steps on its thread, watches.
+    """The reactor's side of a file: the session, steps on the file's thread, and watches.
 
-    A session begins with the first thing that needs one.
+    A session begins with the first step that needs one.
     """
 
     def __init__(
@@ -52,28 +52,30 @@ class FileClient:
         self._polling: IDelayedCall | None = None
         self._renewing: IDelayedCall | None = None
 
-    # Life
+    # Connection
 
     @property
     def uri(self) -> str:
-        """Where this store is."""
+        """The service URI."""
         return self._uri
 
     @property
     def session_id(self) -> int:
-        """The session that owns what is ephemeral; 0 before anything needed one."""
+        """The id of the session that owns ephemeral rows; 0 before a step needed a session."""
         return self._session_id
 
     @property
     def session_timeout_s(self) -> float:
-        """How long what this process owns outlives it."""
+        """Seconds that ephemeral rows outlive this process."""
         return self._timeout_s
 
     async def connect(self) -> None:
-        """Open the file, where there is one: as with ZooKeeper, one can connect and initialize.
+        """Open the file if it exists.
+
+        As with ZooKeeper, a client can connect before initialization.
 
         Raises:
-            MetadataUnavailableError, IncompatibleLayoutError: it cannot be opened.
+            MetadataUnavailableError, IncompatibleLayoutError: the file cannot be opened.
         """
         assert self._thread is None, "connected twice"
         self._thread = self._new_thread()
@@ -90,7 +92,7 @@ class FileClient:
         return OneThread(self._reactor, self._noticed)
 
     async def close(self) -> None:
-        """End the session: what it owns vanishes."""
+        """End the session; its ephemeral rows vanish."""
         if self._state.closed:
             return
         self._state.close()
@@ -117,18 +119,18 @@ class FileClient:
     # Steps on the thread
 
     def read(self, step: Callable[[Rows, int], T], *, needs_cluster: bool = True) -> Deferred[T]:
-        """Run ``step(rows, session_id)`` in a transaction that reads."""
+        """Run ``step(rows, session_id)`` in a read transaction."""
         return self._do(step, write=False, needs_cluster=needs_cluster)
 
     def write(self, step: Callable[[Rows, int], T], **how: bool) -> Deferred[T]:
-        """Run ``step(rows, session_id)`` in a transaction that writes; see ``FileSession.do``."""
+        """Run ``step(rows, session_id)`` in a write transaction; see ``FileSession.do``."""
         return self._do(step, write=True, **how)
 
     def _do(self, step: Callable[[Rows, int], T], **how: bool) -> Deferred[T]:
         return self._run(partial(self._file_session.do, step, **how)).addCallback(_value_of)
 
     def _run(self, function: Callable[[], StepOutcome[T]]) -> Deferred[StepOutcome[T]]:
-        """Run one function of the session, unless the store is closed."""
+        """Run a function of the session on the thread, unless the store is closed."""
         if self._state.closed or self._thread is None:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
         return self._thread.run(function)
@@ -165,12 +167,12 @@ class FileClient:
     # Watches
 
     def watch(self, fired: Fired, *places: Place) -> None:
-        """Call ``fired`` once after one of these changes; what is read later is not older."""
+        """Call ``fired`` once after a change at one of these places; later reads are not older."""
         self._watched.setdefault(fired, set()).update(places)
         self._poll_again()
 
     def forget(self, fired: Fired) -> None:
-        """See ``Tree``; the last one to go ends the looking."""
+        """See ``Tree``; without watches, polling ends."""
         self._watched.pop(fired, None)
         if not self._watched and self._polling is not None:
             self._polling.cancel()
@@ -185,7 +187,7 @@ class FileClient:
         self._in_background(self._file_session.look).addCallback(lambda _: self._poll_again())
 
     def _fire(self, changes: list[tuple[str, Key]] | None) -> None:
-        """Call who waits for one of these changes; ``None`` may concern everybody."""
+        """Fire the watches of these changes; ``None`` may concern all watches."""
         told = {place for kind, key in changes or () for place in ((kind, key), (kind, None))}
         is_for_all = changes is None or ("all", "") in told
         for fired, places in tuple(self._watched.items()):

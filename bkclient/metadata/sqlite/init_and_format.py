@@ -1,4 +1,4 @@
-"""Formatting and removing a cluster in a file, each in one transaction; and its rows as nodes."""
+"""Format and removal of a cluster in a file, each in one transaction; and rows as nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 
 class SqliteAdmin(TreeAdmin):
-    """``TreeAdmin`` where a file has a quicker way."""
+    """``TreeAdmin`` with faster operations for a file."""
 
     _tree: SqliteTree
 
@@ -52,7 +52,7 @@ class SqliteAdmin(TreeAdmin):
         return instance_id
 
     async def nuke(self, *, keep_versions: bool = False) -> None:  # noqa: ARG002
-        """See ``TreeAdmin``; the file stays, empty: others may have it open."""
+        """See ``TreeAdmin``; the empty file stays: other processes may have it open."""
 
         def remove(rows: Rows, _session_id: int) -> None:
             registered = [*rows.all(AVAILABLE), *rows.all(READ_ONLY)]
@@ -70,12 +70,12 @@ class SqliteAdmin(TreeAdmin):
         self._layout_found = None
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
-        """See ``TreeAdmin``; inner nodes are those that ZooKeeper would need."""
+        """See ``TreeAdmin``; inner nodes are the ones that ZooKeeper would need."""
         return await self._tree.read(dump_rows)
 
 
 def dump_rows(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
-    """Return what the rows would be in ZooKeeper, but for logs."""
+    """Return the rows as ZooKeeper's nodes, without logs and cursors."""
     assert rows.layout is not None, "checked before every step"
     layout = zk_paths.LAYOUTS[known_layout(rows.layout).name]
     found = {

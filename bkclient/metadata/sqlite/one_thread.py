@@ -1,4 +1,4 @@
-"""The thread that a store on a file has for its steps."""
+"""The thread for the steps of a store on a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class OneThread:
-    """Runs functions one after the other on a thread of its own; answers come on the reactor.
+    """A thread that runs functions one after the other; results are delivered on the reactor.
 
-    ``noticed`` hears of each outcome before the caller does, and also where the caller was
+    ``noticed`` is called with each outcome before the caller gets it, even if the caller has
     cancelled.
     """
 
@@ -31,18 +31,18 @@ class OneThread:
         self._calls = queue.SimpleQueue()
         self._answers: list[tuple[Deferred[Any], Any]] = []
         self._lock = threading.Lock()
-        # A daemon: a store that was not closed must not keep the process from ending.
+        # A daemon, so that a store that was not closed does not keep the process alive.
         self._thread = threading.Thread(target=self._work, name="metadata-sqlite", daemon=True)
         self._thread.start()
 
     def run(self, function: Callable[[], T]) -> Deferred[T]:
-        """Run ``function`` after all that was given before."""
+        """Run ``function`` after all earlier functions."""
         answer: Deferred[T] = Deferred()
         self._calls.put((function, answer))
         return answer
 
     def stop(self) -> None:
-        """End the thread after all that was given."""
+        """End the thread after all earlier functions."""
         self._calls.put(None)
 
     def _work(self) -> None:

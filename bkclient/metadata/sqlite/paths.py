@@ -1,4 +1,4 @@
-"""Which row of the file a node of the tree is, and where it is in the tree."""
+"""The rows of the file for the nodes of the tree, and the paths of rows."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KINDS_BELOW: Final = {
     zk_paths.LOCKS: LOCK,
     zk_paths.ELECTION: VOTE,
 }
-"""The kinds of rows whose nodes are all children of one node."""
+"""Kinds of rows by the parent of their nodes."""
 
 _BESIDE: Final = "beside"
-"""What other programs would keep beside the root: there are no rows of this kind."""
+"""The kind of other programs' nodes beside the root: a file has no such rows."""
 
 _META: Final = frozenset({
     zk_paths.LAYOUT, zk_paths.INSTANCE_ID, zk_paths.DISABLE_HEALTH_CHECK,
@@ -42,7 +42,7 @@ _META: Final = frozenset({
 
 
 def row_of(path: str) -> tuple[str, Key] | None:
-    """Return which row a node is; None for an inner node, which no row stands for."""
+    """Return the row of a node; None for an inner node, which has no row."""
     above, _, name = path.rpartition("/")
     kind = KINDS_BELOW.get(above)
     if path.startswith(zk_paths.BESIDE):
@@ -66,7 +66,7 @@ def row_of(path: str) -> tuple[str, Key] | None:
 
 
 def path_of(kind: str, key: Key, layout: LedgerLayout) -> str:
-    """Return the path of the node that a row is."""
+    """Return the path of a row's node."""
     if kind == LEDGER:
         return layout.path_of(LedgerId(int(key)))
     if kind == MARK:

@@ -1,4 +1,4 @@
-"""Every row of the file as the node it would be, to look at, to copy and to bring back."""
+"""The rows of the file as nodes, to show, copy and restore."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _OF_SESSIONS: Final = (
 )
 
 _KEPT: Final = frozenset({META, COOKIE, LOG, CURSORS, MARK, LEDGER})
-"""The kinds of rows that a backup brings back."""
+"""The kinds of rows that a restore writes."""
 
 
 class SqliteRaw(TreePart):
-    """``TreeRaw`` where a file has a quicker way."""
+    """``TreeRaw`` with faster operations for a file."""
 
     _tree: SqliteTree
 
@@ -58,7 +58,7 @@ class SqliteRaw(TreePart):
         """See ``TreeRaw``; inner nodes are not rows.
 
         Raises:
-            MetadataStoreError: a file cannot hold this node.
+            MetadataStoreError: a node cannot be stored in a file.
         """
         keys = {node.path: _kept_as(node) for node in nodes}
         differing: list[str] = []
@@ -88,7 +88,7 @@ class SqliteRaw(TreePart):
 
 
 def _all(rows: Rows, session_id: int) -> tuple[dict[str, tuple[bytes, Version]], dict[str, int]]:
-    """Return values and versions by path, and when each ledger was created."""
+    """Return values and versions by path, and the creation time of each ledger."""
     beside: dict[str, tuple[bytes, Version]] = {}
     dumped = dump_rows(rows, session_id)
     assert rows.layout is not None, "checked before every step"
@@ -103,7 +103,7 @@ def _all(rows: Rows, session_id: int) -> tuple[dict[str, tuple[bytes, Version]],
 
 
 def _kept_as(node: StoredNode) -> tuple[str, Key] | None:
-    """Return which row a node is; None for one that is inner, or only there while it is used."""
+    """Return the row of a node; None for an inner or ephemeral node."""
     place = None if node.path == zk_paths.ELECTION else row_of(node.path)
     if place is not None and place[0] in _KEPT:
         return place

@@ -1,6 +1,6 @@
-"""The rows of the file, as one transaction sees them; ``database`` has the schema.
+"""The rows of the file in one transaction; ``database`` has the schema.
 
-Everything here blocks and belongs to one thread.
+All calls block and belong to one thread.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ META: Final = "meta"
 _VERSIONS: Final = {
     kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
 }
-"""The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
+"""The sequences of first versions of new rows; rows of other kinds begin with 0."""
 
 _NUMBERS_END: Final = 2**63 - 1
 
 RENEWALS: Final = 3
-"""How many times a lease is renewed within its time-out."""
+"""Renewals of a lease within its time-out."""
 
 
 @attrs.frozen
@@ -39,26 +39,29 @@ class NodeRow:
     version: Version
     ctime_ms: int
     owner: int
-    """The session it vanishes with, or 0."""
+    """The session with which the row vanishes, or 0."""
 
 
 class Sessions:
-    """Leases, by the wall clock; what a session owns vanishes with it."""
+    """The leases of sessions, by the wall clock; a session's rows vanish with it."""
 
     def __init__(self, connection: sqlite3.Connection, now_s: Callable[[], float]) -> None:
         self._connection = connection
         found = connection.execute("SELECT id, expires_ms, timeout_ms FROM session").fetchall()
         self.now_ms = int(now_s() * 1000)
-        """When this transaction has seen the leases: none of them was renewed later."""
-        # A lease that ends later than any can is of before the clock was set back. Its owner has
-        # given it up, or does so with its next step: see ``FileSession``.
+        """The time when this transaction read the leases; no lease was renewed later."""
+        # A lease with an impossibly late end is from before the clock was set back. Its owner has
+        # ended the session, or ends it with its next step: see ``FileSession``.
         self.expired = frozenset(
             session_id
             for session_id, expires_ms, timeout_ms in found
             if not (isinstance(expires_ms, int) and isinstance(timeout_ms, int))
             or not 0 < expires_ms - self.now_ms <= timeout_ms + timeout_ms // RENEWALS
         )
-        """Those whose rows are gone for everybody, though they may still be in the file."""
+        """Expired sessions.
+
+        Their rows are invisible to all clients, even if they are still in the file.
+        """
 
     def begin(self, timeout_ms: int) -> int:
         """Begin a session; return its id."""
@@ -70,21 +73,21 @@ class Sessions:
         return session_id
 
     def renew(self, session_id: int, timeout_ms: int) -> None:
-        """Let a session live for ``timeout_ms`` from now."""
+        """Extend a session to ``timeout_ms`` from now."""
         expires_ms = self.now_ms + timeout_ms
         self._connection.execute(
             "UPDATE session SET expires_ms = ? WHERE id = ?", (expires_ms, session_id)
         )
 
     def is_live(self, session_id: int) -> bool:
-        """Return whether the session is there and has not expired."""
+        """Return whether the session exists and has not expired."""
         return (
             session_id not in self.expired
             and _one(self._connection, "SELECT 1 FROM session WHERE id = ?", session_id) is not None
         )
 
     def end(self, session_id: int) -> None:
-        """Remove a session and what it owns."""
+        """Delete a session and its rows."""
         self._connection.execute(
             "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE owner = ?",
             (session_id,),
@@ -93,26 +96,26 @@ class Sessions:
         self._connection.execute("DELETE FROM session WHERE id = ?", (session_id,))
 
     def remove_expired(self) -> None:
-        """Remove expired sessions and what they own."""
+        """Delete expired sessions and their rows."""
         for session_id in self.expired:
             self.end(session_id)
         self.expired = frozenset()
 
 
 class Sequences:
-    """Numbers that are given once each: ledger ids, votes, first versions."""
+    """Sequences of unique numbers: ledger ids, votes, first versions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def take(self, name: str) -> int:
-        """Return the next number of a sequence, which begins with 0."""
+        """Return the next number of a sequence, which begins at 0, and advance it."""
         number = self.next(name)
         self._connection.execute("INSERT OR REPLACE INTO seq VALUES(?, ?)", (name, number + 1))
         return number
 
     def next(self, name: str) -> int:
-        """Return the number that a sequence gives next."""
+        """Return the next number of a sequence without advancing it."""
         found = _one(self._connection, "SELECT next FROM seq WHERE name = ?", name)
         if found is None:
             return 0
@@ -121,25 +124,25 @@ class Sequences:
         return found
 
     def skip_to(self, name: str, number: int) -> None:
-        """Let a sequence go on with ``number``, unless it is further."""
+        """Advance a sequence to ``number``, unless it is higher already."""
         self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
         self._connection.execute(
             "UPDATE seq SET next = max(next, ?) WHERE name = ?", (number, name)
         )
 
     def begun(self, name: str) -> bool:
-        """Return whether a sequence has given numbers."""
+        """Return whether a sequence has begun."""
         return _one(self._connection, "SELECT 1 FROM seq WHERE name = ?", name) is not None
 
     def restart(self, name: str) -> None:
-        """Let a sequence begin anew."""
+        """Reset a sequence to its beginning."""
         self._connection.execute("DELETE FROM seq WHERE name = ?", (name,))
 
 
 class Rows:
-    """The rows as one transaction sees them: without those of expired sessions.
+    """The rows in one transaction, without those of expired sessions.
 
-    A writing one begins with removing these.
+    A write transaction first deletes these.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class Rows:
         self.changes = RowChanges(connection)
         layout = self.get(META, zk_paths.LAYOUT)
         self.layout = None if layout is None else layout.value
-        """The stored layout as the transaction begins; ``None`` where there is no cluster."""
+        """The stored layout at the begin of the transaction; ``None`` without a cluster."""
 
     def get(self, kind: str, key: Key) -> NodeRow | None:
         """Return a row, or ``None``."""
@@ -179,7 +182,7 @@ class Rows:
         }
 
     def keys_after(self, kind: str, key: Key, count_max: int) -> list[Key]:
-        """Return keys above ``key``, ascending; only for kinds that no session owns."""
+        """Return keys above ``key``, ascending; only for kinds without ephemeral rows."""
         found = self._connection.execute(
             "SELECT key FROM node WHERE kind = ? AND key > ? ORDER BY key LIMIT ?",
             (kind, key, count_max),
@@ -187,9 +190,9 @@ class Rows:
         return [_checked_key(kind, row[0]) for row in found]
 
     def unlocked_mark(self, fraction: float) -> tuple[int, NodeRow] | None:
-        """Return a mark without a lock: the next one after ``fraction`` of the range of keys.
+        """Return the first mark without a lock, from ``fraction`` of the range of keys on.
 
-        Marks whose key is damaged are left out: other ledgers do not wait for an operator.
+        Marks with a damaged key are skipped, so that other ledgers do not wait for an operator.
         """
         first, last = self._connection.execute(
             "SELECT min(key), max(key) FROM node WHERE kind = 'mark' AND typeof(key) = 'integer'"
@@ -211,10 +214,10 @@ class Rows:
     def insert(
         self, kind: str, key: Key, value: bytes, owner: int | None = None, *, ctime_ms: int = 0
     ) -> Version:
-        """Make a row; return its version. ``ctime_ms`` is when it was created; 0 is now.
+        """Insert a row; return its version. ``ctime_ms`` is its creation time; 0 is now.
 
         Raises:
-            NodeExistsError: there is one.
+            NodeExistsError: the row exists.
         """
         version = self.sequences.next(_VERSIONS.get(kind, ""))
         made = self._connection.execute(
@@ -227,7 +230,12 @@ class Rows:
         return version
 
     def update(self, kind: str, key: Key, value: bytes, version: Version = ANY) -> Version:
-        """Replace a value; raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
+        """Replace a value; return its new version.
+
+        Raises:
+            NoNodeError: the row does not exist.
+            NodeVersionError: the row has another version.
+        """
         changed = self._connection.execute(
             "UPDATE node SET value = ?, version = version + 1"
             " WHERE kind = ? AND key = ? AND ? IN (-1, version)",
@@ -238,7 +246,12 @@ class Rows:
         return row.version
 
     def delete(self, kind: str, key: Key, version: Version = ANY) -> None:
-        """Remove a row; raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
+        """Delete a row.
+
+        Raises:
+            NoNodeError: the row does not exist.
+            NodeVersionError: the row has another version.
+        """
         row = self.get(kind, key)
         if row is None:
             raise NoNodeError(f"no {kind} {key}")
@@ -257,14 +270,14 @@ class Rows:
         return row
 
     def put(self, kind: str, key: Key, value: bytes) -> None:
-        """Set a row, or make it."""
+        """Insert or replace a row."""
         if self.get(kind, key) is None:
             self.insert(kind, key, value)
         else:
             self.update(kind, key, value)
 
     def delete_all(self, kind: str) -> None:
-        """Remove all rows of a kind."""
+        """Delete all rows of a kind."""
         self._connection.execute(
             "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE kind = ?", (kind,)
         )
@@ -278,12 +291,12 @@ class Rows:
         self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
 
     def _skip_versions(self, kind: str, last: Version) -> None:
-        """Let no new row of a kind have a version up to ``last``, that of a removed one."""
+        """Skip versions up to ``last``, the version of a deleted row, for new rows of a kind."""
         if kind in _VERSIONS:
             self.sequences.skip_to(_VERSIONS[kind], last + 1)
 
     def delete_everything(self) -> None:
-        """Remove all there is, but what keeps versions of removed rows from being given again."""
+        """Delete everything, except the sequences that prevent repeated versions."""
         for kind in _VERSIONS:
             self.delete_all(kind)
         for what in ("node", "session", "seq WHERE name NOT LIKE 'version of %'"):
@@ -292,7 +305,7 @@ class Rows:
 
 
 _COLUMNS: Final = "CAST(value AS BLOB), version, CAST(ctime_ms AS INTEGER), owner"
-"""Of a row. A value is its bytes also where it was stored as text, by hand."""
+"""The columns of a row. A value is read as bytes, even if an operator stored it as text."""
 
 
 def _row(

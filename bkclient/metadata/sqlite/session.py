@@ -1,6 +1,6 @@
-"""The open file, and this process's session with it: its lease, steps in it, what others changed.
+"""The open file, and this process's session: its lease, its steps, and changes by others.
 
-Everything blocks and belongs to one thread: the ``OneThread``.
+All calls block and belong to one thread: the ``OneThread``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """One open connection to one file. Errors of SQLite are raised as ours."""
+    """An open connection to one file. Errors of SQLite are converted."""
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, *, busy_timeout_s: float
@@ -42,13 +42,12 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float, create: bool = False) -> Database:
-        """Open a file.
+        """Open a file; with ``create`` also a missing or empty file.
 
         Raises:
-            NotInitializedError: there is no file, or it is an empty one; with ``create`` it is
-                made.
-            IncompatibleLayoutError: it is something else, or of a newer release.
-            MetadataUnavailableError: it cannot be opened.
+            NotInitializedError: the file does not exist or is empty, and ``create`` is False.
+            IncompatibleLayoutError: the file is of another program or of a newer release.
+            MetadataUnavailableError: the file cannot be opened.
         """
         check_place(path)
         if create:
@@ -71,15 +70,15 @@ class Database:
         return cls(path, connection, busy_timeout_s=busy_timeout_s)
 
     def is_still_the_file(self) -> bool:
-        """Return whether the path still leads to the file that is open."""
+        """Return whether the path still leads to the open file."""
         return _identity(self._path) == self._identity
 
     @contextmanager
     def transaction(self, now_s: Callable[[], float], *, write: bool) -> Iterator[Rows]:
-        """Yield the rows in a transaction; commit it, or roll back what raised.
+        """Yield the rows in a transaction; commit it, or roll it back after an error.
 
-        The clock is asked within it: before, another process may have the file for longer than a
-        lease is renewed in.
+        The clock is read within the transaction: the wait for the lock may last longer than the
+        renewal interval of a lease.
 
         Raises:
             MetadataStoreError: the file cannot be read or written.
@@ -95,7 +94,7 @@ class Database:
                 raise
 
     def data_version(self) -> int:
-        """Return a number that differs after each commit of another connection."""
+        """Return a number that differs after each commit by another connection."""
         with _translated(self._path, self._busy_timeout_s):
             version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
@@ -115,7 +114,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
-    """Raise errors of SQLite and of rows as ours, with the file's name and what to do."""
+    """Convert errors of SQLite and of rows, with the file's name and the repair."""
     try:
         yield
     except sqlite3.Error as error:
@@ -126,19 +125,19 @@ def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
 
 @attrs.define
 class StepOutcome(Generic[T]):
-    """What one step came to, and what else was noticed on the way."""
+    """The outcome of one step, with the state of the session and the changes."""
 
     value: T | None = None
     error: Exception | None = None
     session_id: int = 0
     lost_session: bool = False
     changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
-    """Everything that changed since the last outcome; ``None``: too much to tell."""
+    """All changes since the previous outcome; ``None`` if they are unknown."""
 
 
 @attrs.frozen
 class _Seen:
-    """The changes up to ``last``, and the number that differs once others have committed."""
+    """The changes up to ``last``, and the ``data_version`` at that time."""
 
     version: int
     last: int
@@ -146,7 +145,7 @@ class _Seen:
 
 
 class FileSession:
-    """The thread's own state. Every method but the constructor runs on that thread."""
+    """The session's state. All methods except the constructor run on the file's thread."""
 
     def __init__(
         self,
@@ -179,11 +178,11 @@ class FileSession:
         """Run ``step(rows, session_id)`` in a transaction; errors are in the outcome.
 
         Args:
-            step: what to do; must not do anything but with the rows.
-            write: whether it changes anything.
+            step: the operation; it may only use the rows.
+            write: True if the step writes.
             needs_session: begin a session first if there is none.
-            needs_cluster: fail where there is no layout.
-            create: make the file where there is none.
+            needs_cluster: fail if there is no layout.
+            create: create a missing file.
         """
         outcome: StepOutcome[T] = StepOutcome()
         try:
@@ -199,7 +198,7 @@ class FileSession:
                 if begins:
                     session_id = rows.sessions.begin(self._timeout_ms)
                 outcome.value = step(rows, session_id)
-                # In this transaction: what fails after it would seem not to have been done.
+                # Within the transaction: an error after the commit would look like a failed step.
                 seen = self._changes_in(rows, database) if write else None
             if begins:
                 self._session_id, self._renewed_at_s = session_id, started_at_s
@@ -218,7 +217,7 @@ class FileSession:
             raise NotInitializedError(f"{self._path}: there is no cluster in this file")
 
     def look(self) -> StepOutcome[None]:
-        """Return what others have changed; remove expired sessions that are left."""
+        """Return the changes by other processes; delete expired sessions."""
         outcome: StepOutcome[None] = StepOutcome()
         try:
             database = self._opened(outcome, create=False)
@@ -226,7 +225,7 @@ class FileSession:
                 some_expired = bool(rows.sessions.expired)
             if some_expired:
                 with database.transaction(self._now_s, write=True):
-                    pass  # Removes them.
+                    pass  # The transaction deletes them.
             if some_expired or database.data_version() != self._seen_version:
                 with database.transaction(self._now_s, write=False) as rows:
                     seen = self._changes_in(rows, database)
@@ -237,7 +236,7 @@ class FileSession:
         return outcome
 
     def renew(self) -> StepOutcome[None]:
-        """Renew the lease of the session; without one, see whether the file can be read."""
+        """Renew the session's lease; without a session, check that the file can be read."""
         if not self._session_id:
             return self.look()
         started_at_s = self._times_s()
@@ -265,7 +264,7 @@ class FileSession:
         if self._closed:
             raise ClientClosedError(f"{self._path} was closed")
         if self._database is not None and not self._database.is_still_the_file():
-            # Removed or replaced: the open file is visible to no other process.
+            # The file was deleted or replaced: no other process sees the open file.
             self._database.close()
             self._database = None
             self._lose_session(outcome)
@@ -289,7 +288,7 @@ class FileSession:
     # Session
 
     def _live_session(self, rows: Rows, outcome: StepOutcome[Any]) -> int:
-        """Return our session's id, or 0 where there is none or it is no more."""
+        """Return our session's id, or 0 if there is none or it has ended."""
         if self._session_id and not (
             self._is_session_sure() and rows.sessions.is_live(self._session_id)
         ):
@@ -297,10 +296,10 @@ class FileSession:
         return self._session_id
 
     def _is_session_sure(self) -> bool:
-        """Return whether both clocks say that the lease was renewed in time.
+        """Return whether both clocks confirm that the lease was renewed in time.
 
-        Where they differ, the wall clock was set or the machine slept: others may have counted
-        differently, so the session is given up.
+        If the clocks differ, the wall clock was set or the machine was suspended. Other processes
+        may have seen the lease expire, so the session is lost.
         """
         by_wall_s, by_monotonic_s = (
             now - then for now, then in zip(self._times_s(), self._renewed_at_s, strict=True)
@@ -315,14 +314,14 @@ class FileSession:
         return self._now_s(), self._monotonic_s()
 
     def _lose_session(self, outcome: StepOutcome[Any]) -> None:
-        """Have done with the session; what it may still own goes with this write, or the next."""
+        """End the session locally; this write or the next deletes its rows."""
         if self._session_id:
             outcome.lost_session = True
             self._abandoned.add(self._session_id)
             self._session_id = 0
 
     def _changes_in(self, rows: Rows, database: Database) -> _Seen:
-        """Return what a transaction sees that was not seen before."""
+        """Return the changes in a transaction since the previous call."""
         return _Seen(database.data_version(), *rows.changes.after(self._seen_change))
 
     def _note(self, seen: _Seen, outcome: StepOutcome[Any]) -> None:

@@ -1,4 +1,4 @@
-"""``MetadataStore`` on one SQLite file: the tree's store, but for what a file has a quicker way."""
+"""``MetadataStore`` on one SQLite file: the tree's store, with faster operations for a file."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from wire.records.underreplication import UnderreplicatedMark
 
 
 class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
-    """A store on a file. A session begins with the first thing that needs one."""
+    """A store on a file. A session begins with the first step that needs one."""
 
     _tree: SqliteTree
 
     def __init__(self, tree: SqliteTree, *, registration_wait_s: float | None, **how: Any) -> None:
-        """See ``TreePart``; the leases of a file end without a server's ticks."""
+        """See ``TreePart``; a file's leases end without a server's ticks."""
         if registration_wait_s is None:
             registration_wait_s = tree.session_timeout_s * 1.5 + 1
         how["many_values"] = tree.values
@@ -68,7 +68,7 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
         return LedgerId(await self._tree.write(lambda rows, _: rows.sequences.take(LEDGER)))
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """See ``TreeLogs``; a file gives no version twice, so nothing stays of a removed log."""
+        """See ``TreeLogs``; a file repeats no version, so a deleted log leaves no tombstone."""
         check_log_name(name)
 
         def remove(rows: Rows, _session_id: int) -> None:
@@ -105,7 +105,10 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
             last = marks[-1][0]
 
     async def poll_underreplicated(self) -> LedgerId | None:
-        """Lock a mark behind a random place, so that workers seldom collide; return its ledger."""
+        """Lock a mark after a random position, so that workers seldom collide.
+
+        Return its ledger.
+        """
         await self._prepare_repair()
 
         def unlocked(fraction: float, rows: Rows, _session_id: int) -> int | None:
@@ -113,7 +116,7 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
             return None if found is None else found[0]
 
         for _ in range(ATTEMPTS_MAX):
-            # It writes: locks of expired sessions go first.
+            # A write transaction, because it first deletes the locks of expired sessions.
             marked = await self._tree.write(partial(unlocked, self._chance.random()))
             if marked is None:
                 return None
@@ -121,7 +124,7 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
             if await self._try_lock(zk_paths.mark(ledger_id)) is not None:
                 if await self._mark_value(ledger_id) is not None:
                     return ledger_id
-                await self.release_lock(ledger_id)  # Another worker has just repaired it.
+                await self.release_lock(ledger_id)  # Another worker has just repaired the ledger.
         return None
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
@@ -133,15 +136,15 @@ class SqliteMetadata(SqliteAdmin, SqliteRaw, MetadataStore):
 
 
 def parse_uri(uri: str) -> Path:
-    """Return the file: ``sqlite:///absolute/path`` or ``sqlite:relative/path``.
+    """Return the file of ``sqlite:///absolute/path`` or ``sqlite:relative/path``.
 
     Raises:
-        IncorrectParameterError: it names no file, or a host.
+        IncorrectParameterError: the URI has no file, or a host.
     """
     scheme, _, rest = uri.partition(":")
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
-        # Four slashes in all are how others write the same.
+        # Other programs write four slashes for an absolute path.
         rest = slash + path.lstrip("/") if host in {"", "localhost"} else ""
     if scheme.lower() != "sqlite" or not rest.strip("/") or rest.endswith("/"):
         raise IncorrectParameterError(
@@ -163,19 +166,19 @@ def open_sqlite(
     poll_interval_s: float = 0.2,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> SqliteMetadata:
-    """Return a store on a file, not yet connected; nothing is opened before ``connect``.
+    """Return a store on a file, not yet connected; ``connect`` opens the file.
 
     Args:
         uri: as for ``parse_uri``.
-        reactor: where everything is called back; also the wall clock.
-        session_timeout_s: how long what this process owns outlives it.
-        chance: the source of tokens and of the order of repairs.
-        lock_owner: what locks say of us; the host's name by default.
+        reactor: the reactor of all callbacks; also the wall clock.
+        session_timeout_s: how long ephemeral rows outlive this process.
+        chance: the random source of tokens and of the order of repairs.
+        lock_owner: the name in our locks; by default the host's name.
         registration_wait_s: how long an older session may keep our bookie id.
-        mark_times: whether the marks of under-replicated ledgers hold their time.
-        busy_timeout_s: how long another process may hold the file locked.
-        poll_interval_s: how often other processes' changes are read, while a watch is set.
-        monotonic_s: a clock that cannot be set, to check the wall clock by.
+        mark_times: True if marks of under-replicated ledgers have a creation time.
+        busy_timeout_s: how long another process may keep the file locked.
+        poll_interval_s: the interval of reads of other processes' changes, while a watch is set.
+        monotonic_s: a clock that cannot be set, to check the wall clock.
     """
     session = FileSession(
         parse_uri(uri).absolute(),

@@ -29,17 +29,17 @@ from bkclient.metadata.tree.nodes import (
 
 _VALUES_AT_ONCE: Final = 200
 _SKIPPED_END: Final = 2**62
-"""Ids from here on are not generated in any lifetime, so they are not skipped either."""
+"""Ids above this are never reached by counting, so the sequence does not skip to them."""
 
 _INNER: Final = NodeRow(b"", 0, 0, 0)
-"""What stands for an inner node, which no row stands for: it is there as long as the cluster."""
+"""An inner node, which has no row and exists as long as the cluster."""
 
 _OF_CLUSTER: Final = frozenset({zk_paths.LAYOUT, zk_paths.INSTANCE_ID})
-"""What is read to see whether there is a cluster."""
+"""The nodes that are read to find out whether a cluster exists."""
 
 
 class SqliteTree(FileClient, Tree):
-    """One session with a file; implements ``Tree``."""
+    """A session with a file; implements ``Tree``."""
 
     async def create(
         self,
@@ -50,7 +50,7 @@ class SqliteTree(FileClient, Tree):
         sequence: bool = False,
         open_to_all: bool = False,  # noqa: ARG002 - a file has one owner.
     ) -> Made:
-        """See ``Tree``; only votes are a ``sequence``."""
+        """See ``Tree``; ``sequence`` is only for votes."""
         place = None if sequence else row_of(path)
         if place is None and not sequence:
             await self.read(lambda _rows, _session_id: None)
@@ -66,7 +66,7 @@ class SqliteTree(FileClient, Tree):
         return await self.write(make, needs_session=ephemeral)
 
     async def create_together(self, nodes: Sequence[tuple[str, bytes]]) -> None:
-        """See ``Tree``; with the layout of a cluster the file is made where there is none."""
+        """See ``Tree``; with the layout of a cluster, a missing file is created."""
         places = [(row_of(path), value) for path, value in nodes]
         makes = any(path in _OF_CLUSTER for path, _ in nodes)
 
@@ -78,7 +78,7 @@ class SqliteTree(FileClient, Tree):
         await self.write(make, needs_cluster=not makes, create=makes)
 
     async def make_root_parents(self) -> None:
-        """See ``Tree``: nothing is above a file's root."""
+        """See ``Tree``: a file's root has no parents."""
 
     async def get(self, path: str) -> Node:
         """See ``Tree``."""
@@ -114,7 +114,7 @@ class SqliteTree(FileClient, Tree):
         *,
         fresh: bool = False,  # noqa: ARG002 - a file is never behind.
     ) -> list[str]:
-        """See ``Tree``; only of nodes in ``KINDS_BELOW``."""
+        """See ``Tree``; only for nodes in ``KINDS_BELOW``."""
         if path not in KINDS_BELOW:
             raise NoNodeError(f"no node {path}")
         kind = KINDS_BELOW[path]
@@ -128,9 +128,10 @@ class SqliteTree(FileClient, Tree):
         return await self.write(lambda rows, _: rows.update(kind, key, value, version))
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        """See ``Tree``; an inner node counts as one with children.
+        """See ``Tree``; an inner node counts as a node with children.
 
-        What another session owns counts as gone: ours may have ended since the caller looked.
+        A row of another session counts as missing: our session may have ended since the caller's
+        check.
         """
         if row_of(path) is None:
             raise NotEmptyError(f"{path} has children")
