@@ -1,8 +1,8 @@
-"""The ZooKeeper driver. This package is the only importer of kazoo, and imports it late.
+"""The ZooKeeper driver. Only this package imports kazoo, and imports it late.
 
-``client`` is kazoo made to measure, ``zookeeper_tree`` one session as a tree of nodes; the store on
-that tree is ``bkclient.metadata.tree``. Kazoo runs a thread of its own; what it has to say crosses
-to the reactor in batches, one ``callFromThread`` for however many answers and events have gathered.
+``client`` adapts kazoo; ``zookeeper_tree`` is one session as a tree of nodes. The store on that
+tree is ``bkclient.metadata.tree``. Kazoo runs its own thread; its answers and events reach the
+reactor in batches, with one ``callFromThread`` per batch.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def open_zookeeper(
 
     Args:
         uri: as for ``parse_uri``.
-        reactor: where everything is called back.
-        session_timeout_s: asked for; the server may give another.
-        chance: the source of tokens and of the order of repairs.
-        lock_owner: what locks say of us; the host's name by default.
+        reactor: the reactor of all callbacks.
+        session_timeout_s: the requested time-out; the server may set another.
+        chance: the random source of tokens and of the order of repairs.
+        lock_owner: the name in our locks; by default the host's name.
         registration_wait_s: how long an older session may keep our bookie id.
         auth_data: ``(scheme, credential)`` pairs.
-        sasl_options: as kazoo takes them.
-        secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
-        requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
-        mark_times: whether the marks of under-replicated ledgers hold their time.
-        observing: ``observe``, a ``session.Observe``, hears how long each operation takes.
+        sasl_options: in kazoo's form.
+        secure: create nodes for their creator only (``zkEnableSecurity``); needs credentials.
+        requests_per_s_max: the most requests a second (``zkRequestRateLimit``); 0 means no limit.
+        mark_times: True if marks of under-replicated ledgers have a creation time.
+        observing: ``observe``, a ``session.Observe``, is called with the time of each operation.
     """
-    parsed = parse_uri(uri)  # A wrong one needs no kazoo.
+    parsed = parse_uri(uri)  # A wrong URI fails without kazoo.
     from bkclient.metadata.zookeeper.bulk_reads import BulkNodeReads
     from bkclient.metadata.zookeeper.zookeeper_tree import KazooTree
 
@@ -78,7 +78,7 @@ def open_zookeeper(
         lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
         registration_wait_s=registration_wait_s,
         mark_times=mark_times,
-        # It knows neither SASL nor a measured pace.
+        # Bulk reads support neither SASL nor a rate limit.
         many_values=None if sasl_options or requests_per_s_max > 0 else bulk,
     )
 

@@ -1,7 +1,7 @@
-"""Very many nodes read at once, over a session of their own: kazoo asks for one at a time.
+"""Bulk reads of very many nodes over their own session: kazoo has no pipelined reads.
 
-``bkclient.metadata.zookeeper_reader`` has hundreds of questions on their way. It blocks, so it runs
-in a thread of the reactor's pool, one piece of its answers after the other.
+``bkclient.metadata.zookeeper_reader`` has hundreds of requests in flight. It blocks, so it runs in
+a thread of the reactor's pool, one group of answers after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 
 
 class BulkNodeReads:
-    """Reads values of many nodes; implements ``ManyValues``."""
+    """Bulk reads of values; implements ``ManyValues``."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class BulkNodeReads:
 
         Raises:
             MetadataUnavailableError: no server answered within the session's time-out.
-            MetadataStoreError: what a server sent is not ZooKeeper.
+            MetadataStoreError: the server is not a ZooKeeper.
         """
         answers = _Answers(
             ReadSession(self._uri, timeout_s=self._timeout_s, auth_data=self._auth_data),
@@ -56,7 +56,7 @@ class BulkNodeReads:
 
 
 class _Answers:
-    """The answers to one list of questions. Any thread, one at a time."""
+    """The values of one list of paths. Any thread may call, one at a time."""
 
     def __init__(self, session: ReadSession, uri: ZooKeeperUri, paths: Sequence[str]) -> None:
         self._session, self._uri = session, uri
@@ -64,7 +64,7 @@ class _Answers:
         self._lock = threading.Lock()
 
     def more(self) -> list[FoundValue]:
-        """Return the next values, as many as have come; nothing at the end."""
+        """Return the next values, as many as have arrived; an empty list at the end."""
         with self._lock:
             return next(self._values, [])
 
@@ -76,7 +76,7 @@ class _Answers:
 
     def _read(self, paths: Sequence[str]) -> Iterator[list[FoundValue]]:
         root = self._uri.root
-        # What was complete when we began is seen, whichever server answers.
+        # The reads see every write that was complete before them, on any server.
         for _ in self._session.ask([frames.sync(root)]):
             pass
         asked = iter(paths)

@@ -1,9 +1,8 @@
-"""Kazoo as we need it: its answers on the reactor, few system calls, and watches to take away.
+"""Kazoo adapted: answers on the reactor, few system calls, removable watches, checked answers.
 
-Answers that no ZooKeeper gives: the connection is dropped before kazoo acts on them.
-
-Kazoo reads a frame of any length into memory, and its thread ends at an answer that it does not
-understand. What a server sends is checked here first. A list of a million names needs 16 MiB.
+Kazoo reads a frame of any length into memory, and its thread dies at an answer that it cannot
+decode. So answers are checked before kazoo uses them; the connection is dropped after an answer
+that no ZooKeeper sends. A list of a million names needs 16 MiB.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from bkclient.metadata.zookeeper_reader.frames import FRAME_BYTES_MAX
 from wire.other_protocols import other_protocol
 
 _MISREAD: Final = (struct.error, RuntimeError, LookupError, ValueError)
-"""What kazoo raises where bytes are not what it takes them for."""
+"""Errors that kazoo raises while decoding unexpected bytes."""
 
 _COUNT: Final = struct.Struct(">i")
 _NAME_BYTES_MIN: Final = 5
-"""Of a name in a list: its length, and one character."""
+"""The fewest bytes of a name in a list: its length, and one character."""
 
 
 def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None:
-    """Have a client check what servers send; ``strange`` hears what is wrong, on kazoo's thread.
+    """Make a client check answers; ``strange`` is called with the defect, on kazoo's thread.
 
-    A time-out holds for a whole frame, as in Java's client; kazoo begins it anew with each byte.
+    The time-out applies to a complete frame, as in Java's client; kazoo restarts it with each byte.
     """
     connection = client._connection  # noqa: SLF001 -- kazoo has no hook for it
     read_socket, read_response = connection._read_socket, connection._read_response  # noqa: SLF001
@@ -66,7 +65,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
         if not isinstance(request, Connect):
             return answer
         session, zxid = answer
-        # Kazoo waits for answers as long as the server says that sessions last.
+        # Kazoo uses the server's session time-out as its time-out for answers.
         return session._replace(time_out=min(session.time_out, asked_ms)), zxid
 
     def understood(timeout_s: float) -> Any:
@@ -77,7 +76,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
 
     def headed(timeout_s: float) -> Any:
         header, data, offset = read_header(timeout_s)
-        # Kazoo takes an answer to a login for that to any request.
+        # Kazoo would use an answer to a login for any request.
         if header.xid == AUTH_XID and client._pending:  # noqa: SLF001
             insist_first(header.xid)
         return header, data, offset
@@ -106,7 +105,7 @@ def check_answers(client: KazooClient, strange: Callable[[str], object]) -> None
 
 
 def _read(client: KazooClient, size: int, timeout_s: float) -> bytes:
-    """Read so many bytes from the server, all of them within ``timeout_s``."""
+    """Read ``size`` bytes from the server, all within ``timeout_s``."""
     sock, parts = client._connection._socket, []  # noqa: SLF001
     until_s = time.monotonic() + timeout_s
     while size:
@@ -126,7 +125,7 @@ def _read(client: KazooClient, size: int, timeout_s: float) -> bytes:
 
 
 def cut_connection(client: KazooClient) -> None:
-    """End a client's connection at once, if it has one; its thread notices that."""
+    """Shut down a client's connection, if it has one; its thread notices that."""
     sock = client._connection._socket  # noqa: SLF001
     with contextlib.suppress(AttributeError, OSError):
         sock.shutdown(socket.SHUT_RDWR)
@@ -137,10 +136,10 @@ log = Logger()
 _NO_WATCHER: Final = -121
 _READ_BYTES: Final = 1 << 16
 _SEND_WAIT_S: Final = 10
-"""How long a server may refuse to take a request before the connection counts as broken."""
+"""Seconds that a server may accept no request before the connection counts as broken."""
 
 _quiet = logging.getLogger(__name__)
-_quiet.addHandler(logging.NullHandler())  # Or Python would print what kazoo warns of.
+_quiet.addHandler(logging.NullHandler())  # Otherwise Python would print kazoo's warnings.
 
 
 def new_client(
@@ -151,17 +150,17 @@ def new_client(
     strange: Callable[[str], object],
     **options: Any,
 ) -> KazooClient:
-    """Return a client, not yet started, whose answers come over ``crossing``.
+    """Return a client, not yet started, whose answers use ``crossing``.
 
-    ``died`` hears of an exception that ended kazoo's thread: the client does nothing any more.
-    ``strange`` hears, on kazoo's thread, what a server sent that no ZooKeeper sends.
+    ``died`` is called with an exception that ended kazoo's thread; the client stops working then.
+    ``strange`` is called, on kazoo's thread, after an answer that no ZooKeeper sends.
     """
     handler = _Handler(crossing, died)
     client = KazooClient(
         hosts=hosts,
         timeout=session_timeout_s,
         handler=handler,
-        # It must be back before the session expires, and never gives up by itself.
+        # The client must reconnect before the session expires, and never stops trying.
         connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 1.0},
         logger=_quiet,
         **options,
@@ -174,18 +173,18 @@ def new_client(
 def remove_watch(
     client: KazooClient, path: str, watcher: Callable[..., object], *, of_children: bool
 ) -> None:
-    """Take a watch away from the server and from kazoo, which has no call for it."""
+    """Remove a watch from the server and from kazoo, which has no call for it."""
     kept = client._child_watchers if of_children else client._data_watchers  # noqa: SLF001
     answer = client.handler.async_result()
-    # After the answer: a request of ours that is on its way may still set it.
+    # After the answer: one of our requests in flight may still set the watch.
     answer.rawlink(lambda _: kept.get(path, set()).discard(watcher))
     client._call(_RemoveWatches(path, of_children=of_children), answer)  # noqa: SLF001
 
 
 class Crossing:
-    """Calls from kazoo's threads, run on the reactor in the order they were made.
+    """A queue of calls from kazoo's threads to the reactor, in order.
 
-    It stands in for the queues of kazoo's thread handler, hence ``put``.
+    It replaces the queues of kazoo's thread handler, hence the name ``put``.
     """
 
     def __init__(self, reactor: IReactorFromThreads) -> None:
@@ -195,7 +194,7 @@ class Crossing:
         self._scheduled = False
 
     def put(self, call: Callable[[], object]) -> None:
-        """Run ``call`` on the reactor soon. Any thread may say so."""
+        """Run ``call`` on the reactor soon. Any thread may call this."""
         with self._lock:
             self._calls.append(call)
             if self._scheduled:
@@ -214,10 +213,10 @@ class Crossing:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's handler with a crossing in the place of its two worker threads.
+    """Kazoo's handler with a crossing in place of its two worker threads.
 
-    Kazoo asks before each read and write whether it may, with a new epoll each time: most of its
-    work. Its sockets here are read in large pieces, and most questions need no system call.
+    Kazoo checks before each read and write whether the socket is ready, with a new epoll each time:
+    most of its work. Here sockets are read in large pieces, and most checks need no system call.
     """
 
     def __init__(self, crossing: Crossing, died: Callable[[Exception], object]) -> None:
@@ -230,12 +229,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._running = True
 
     def stop(self) -> None:
-        """Go on: what is answered while closing must not run on kazoo's thread."""
+        """Do not stop: answers during the close must not run on kazoo's thread."""
 
     def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
-        """Start a thread; kazoo itself would not notice that it ended by an exception."""
+        """Start a thread and report its exception; kazoo would not notice the end of the thread."""
 
-        @wraps(func)  # The thread is called after it.
+        @wraps(func)  # The thread's name comes from the function.
         def run() -> None:
             try:
                 func(*args, **kwargs)
@@ -255,12 +254,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         _others: Sequence[Any],
         timeout_s: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Tell which sockets are ready; a write is, since ``_Socket`` waits itself."""
+        """Return the sockets that are ready; writers always are, because ``_Socket`` waits."""
         if writers and all(isinstance(writer, _Socket) for writer in writers):
             return [], list(writers), []
         full = [r for r in readers if isinstance(r, _Socket) and r.pending()]
         if full:
-            # The other one is what wakes kazoo for a request: it has some when the queue has.
+            # The other socket wakes kazoo for a request; it is readable when the queue has
+            # requests.
             others = [r for r in readers if r not in full] if self.client._queue else []  # noqa: SLF001
             return full + others, [], []
         poll = select.poll()
@@ -275,7 +275,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Socket:
-    """A socket that reads ahead, and waits where it cannot write."""
+    """A socket that reads ahead, and that waits while it cannot write."""
 
     def __init__(self, wrapped: socket.socket) -> None:
         self._wrapped = wrapped
@@ -286,7 +286,7 @@ class _Socket:
         return self._wrapped.fileno()
 
     def pending(self) -> int:
-        """Return how many bytes can be received without asking the system."""
+        """Return the number of bytes that can be received without a system call."""
         return len(self._ahead) - self._taken
 
     def recv(self, size: int) -> bytes:
@@ -298,7 +298,7 @@ class _Socket:
         return received
 
     def send(self, data: bytes) -> int:
-        """Send some of ``data``; wait, as long as the socket's time-out, until any can go."""
+        """Send some of ``data``; wait up to ``_SEND_WAIT_S`` while the socket is full."""
         try:
             return self._wrapped.send(data)
         except BlockingIOError:
@@ -321,7 +321,7 @@ class _Socket:
 
 
 class _RemoveWatches:
-    """The request that kazoo lacks (ZooKeeper 3.5, RemoveWatchesRequest)."""
+    """A request that kazoo lacks (ZooKeeper 3.5, RemoveWatchesRequest)."""
 
     type: ClassVar[int] = 18
 
@@ -335,15 +335,15 @@ class _RemoveWatches:
         return struct.pack(f">i{size}si", size, self._path, kind)
 
     def deserialize(self, _data: bytes, _offset: int) -> bool:
-        """The answer says nothing."""
+        """Return True; the answer has no content."""
         return True
 
 
 class NoWatcherError(exceptions.ZookeeperError):  # type: ignore[misc]
-    """The watch to be removed has fired already."""
+    """The watch to remove has fired already."""
 
     code = _NO_WATCHER
 
 
-# Kazoo does not know this error; an unknown one would end its thread.
+# Kazoo does not know this error; an unknown error would end its thread.
 exceptions.EXCEPTIONS.setdefault(_NO_WATCHER, NoWatcherError)

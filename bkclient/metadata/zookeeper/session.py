@@ -1,4 +1,4 @@
-"""One session with ZooKeeper: its life, and requests with their answers."""
+"""One session with ZooKeeper: its connection, and requests with their answers."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ log = Logger()
 T = TypeVar("T")
 
 _PATIENCE_S: Final = 1.0
-"""How long kazoo may take to stop where it is not connected."""
+"""Seconds that kazoo may take to stop without a connection."""
 
 _CLOSE_S: Final = 10.0
-"""How long a server may take to end the session, unless the session's time-out is shorter."""
+"""Seconds that a server may take to end the session, unless the session's time-out is shorter."""
 
 _ANEW_S: Final = 1.0
-"""How long to wait before a kazoo whose thread died is replaced: it may die of the same again."""
+"""Seconds before a kazoo whose thread died is replaced, since the new one may die the same way."""
 
 Observe = Callable[[str, float, bool], object]
-"""Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
+"""A callback for each operation: its name in ZooKeeper, its seconds, True if it was answered."""
 
 
 def _unobserved(_name: str, _took_s: float, _is_answered: bool) -> None:  # noqa: FBT001
-    """Listen to nothing."""
+    """Ignore the operation."""
 
 
 class KazooSession:
-    """Connects, tells how the session goes, and has one answer or error for each request."""
+    """A session: it connects, reports session events, and returns one result for each request."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class KazooSession:
         rate: RateLimit | None = None,
         observe: Observe = _unobserved,
     ) -> None:
-        """Begin without a connection.
+        """Create a session without a connection.
 
         Args:
-            uri: where the service is.
-            reactor: what answers come by.
-            session_timeout_s: what is asked of the server.
+            uri: the service URI.
+            reactor: the reactor of all answers.
+            session_timeout_s: the time-out requested from the server.
             auth_data: schemes and credentials.
-            sasl_options: how to log in by SASL.
-            rate: the most requests a second.
-            observe: hears of each request.
+            sasl_options: the SASL login.
+            rate: the limit of requests a second.
+            observe: called for each request.
         """
         self._rate = rate
         self._uri, self._reactor, self.timeout_s = uri, reactor, session_timeout_s
@@ -91,7 +91,7 @@ class KazooSession:
         self._observe = observe
         self.kazoo: KazooClient | None = None
         self.session_id = 0
-        """The session's id, also while it is suspended."""
+        """The session's id, even while it is suspended."""
         self._client_id: tuple[int, bytes] | None = None
         self._broke_by = ""
         self._anew: IDelayedCall | None = None
@@ -104,7 +104,10 @@ class KazooSession:
 
     @property
     def password(self) -> bytes:
-        """What another connection needs to take this session over; for tests of expiry."""
+        """The password with which another connection can take over this session.
+
+        For tests of expiry.
+        """
         assert self.kazoo is not None
         password = self.kazoo.client_id[1]
         assert isinstance(password, bytes)
@@ -127,7 +130,7 @@ class KazooSession:
             ) from error
 
     def _begin(self) -> None:
-        """Start a kazoo: with a new session, or in the one that the kazoo before it had."""
+        """Start a kazoo client, in the session of the previous one if there is a session."""
         self._anew = None
         self.kazoo = new_client(
             self._uri.hosts,
@@ -142,11 +145,11 @@ class KazooSession:
         self.kazoo.start_async()
 
     def _sent_strange(self, what: str) -> None:
-        """Remember what a server sent that no ZooKeeper sends; kazoo drops the connection."""
+        """Record an answer that no ZooKeeper sends; kazoo drops the connection."""
         self._broke_by = f"; the server is not a ZooKeeper: {what}"
 
     def _died(self, error: Exception) -> None:
-        """Replace a kazoo whose thread ended by an exception; the session may live on."""
+        """Replace a kazoo whose thread died of an exception; the session may survive."""
         if self.state.closed:
             return
         trace = Failure(error).getTraceback()
@@ -163,7 +166,7 @@ class KazooSession:
                 flying.errback(exceptions.ConnectionLoss(f"kazoo's thread died: {error!r}"))
 
     async def close(self) -> None:
-        """End the session: what it owns vanishes. Waiting operations fail."""
+        """End the session; its ephemeral nodes vanish. Waiting operations fail."""
         if self.state.closed:
             return
         connected = self.state.connected
@@ -180,7 +183,7 @@ class KazooSession:
                 flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
 
     async def _end_session(self, kazoo: KazooClient) -> None:
-        """Have the server end the session; drop the connection where it does not in time."""
+        """Make the server end the session; drop the connection if that takes too long."""
         limit_s = min(self.timeout_s, _CLOSE_S)
         try:
             await self._in_thread(self._stop).addTimeout(limit_s, self._reactor)
@@ -189,10 +192,10 @@ class KazooSession:
             cut_connection(kazoo)
 
     async def _abandon(self) -> None:
-        """Stop kazoo where there is no server to tell.
+        """Stop kazoo without a connection.
 
-        Kazoo hears of it once a silent server has taken its time: ten seconds that no caller has to
-        wait for, the end of the process included.
+        Kazoo stops only after a silent server's time-out of ten seconds. No caller waits for that,
+        and the process can end earlier.
         """
         ended: Deferred[None] = Deferred()
 
@@ -213,7 +216,7 @@ class KazooSession:
         thread.join()
 
     def _stop(self) -> None:
-        """Close the session; runs in a thread of its own, since kazoo waits for its end."""
+        """Close the session; runs on its own thread, since kazoo waits for the end."""
         assert self.kazoo is not None
         try:
             self.kazoo.stop()
@@ -225,11 +228,11 @@ class KazooSession:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function)
 
     def _heard(self, state: str) -> None:
-        """Take one of kazoo's state changes; runs on kazoo's thread."""
+        """Handle a state change of kazoo; runs on kazoo's thread."""
         kazoo = self.kazoo
         assert kazoo is not None
         if state == KazooState.LOST and kazoo.client_state == KeeperState.CLOSED:
-            # It was not asked for: its thread dies, of which the server knows nothing.
+            # Not a requested close: kazoo's thread dies, but the server still has the session.
             state = KazooState.SUSPENDED
         client_id = kazoo.client_id
         self._crossing.put(lambda: self._moved(state, client_id))
@@ -238,7 +241,7 @@ class KazooSession:
         if state == KazooState.CONNECTED:
             session_id = 0 if client_id is None else client_id[0]
             if self.session_id not in {0, session_id}:
-                # Suspended and expired between two looks: tell what must be told.
+                # The session was suspended and expired between two events: report the loss, too.
                 self._lost()
             self.session_id, self._client_id = session_id, client_id
             self._broke_by = ""
@@ -259,9 +262,9 @@ class KazooSession:
     async def request(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str = ""
     ) -> Any:
-        """Send one request, when it may go, and return its answer; tell how long that took.
+        """Send a request when the rate limit allows it; return its answer; report its time.
 
-        ``path`` is the node, below the root, that an error names.
+        ``path`` is the node, below the root, for errors.
         """
         if self._rate is not None:
             await self._rate.turn(1)
@@ -287,7 +290,7 @@ class KazooSession:
             if ours is error:
                 raise
             if isinstance(ours, AnswerLostError):
-                # Kazoo says so in a moment; who tries again at once must wait already.
+                # Kazoo reports this in a moment; a caller that retries at once must wait already.
                 self._suspended()
             raise ours from error
         finally:
@@ -295,10 +298,10 @@ class KazooSession:
 
 
 def translated(uri: str, error: Exception, because: str = "") -> Exception:
-    """Return the error in our terms; ours, and what is not a store's, as they are.
+    """Convert an error of kazoo; return any other error unchanged.
 
-    ``uri`` is the cluster's, perhaps with the path of a node.
-    ``because`` is the reason, where it is known, that an answer was lost.
+    ``uri`` is the cluster's, with the path of a node if known. ``because`` is the reason, if known,
+    of a lost answer.
     """
     if isinstance(error, (struct.error, UnicodeDecodeError)):
         return MetadataStoreError(f"{uri}: the server is not a ZooKeeper: {error}")
@@ -325,7 +328,7 @@ def translated(uri: str, error: Exception, because: str = "") -> Exception:
 
 
 def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:
-    """Hand an answer over; called on the reactor, perhaps after the caller has gone."""
+    """Deliver a result, on the reactor, unless the caller has stopped waiting."""
     if answer.called:
         return
     if result.successful():

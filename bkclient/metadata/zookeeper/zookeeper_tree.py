@@ -26,17 +26,17 @@ from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
 
 _LARGE_BYTES: Final = 1_000_000
-"""A request this large is near ZooKeeper's limit, 1 MiB unless jute.maxbuffer says otherwise."""
+"""The size of a request near ZooKeeper's limit, by default 1 MiB (jute.maxbuffer)."""
 
 Place = tuple[str, bool]
-"""A path, and whether it is its children that are watched."""
+"""A path, and True if its children are watched."""
 
 
 class Watches:
-    """Who waits for what to change."""
+    """The watches of a session, by path and by callback."""
 
     def __init__(self, remove: Callable[[Place, PathWatchers], object]) -> None:
-        """``remove`` takes a watch away from the server, once no caller waits for it any more."""
+        """Create without watches; ``remove`` removes an unused watch from the server."""
         self._remove = remove
         self._watched: dict[Place, PathWatchers] = {}
         self._places: dict[Fired, set[Place]] = {}
@@ -45,7 +45,10 @@ class Watches:
         return len(self._watched)
 
     def add(self, path: str, fired: Fired | None, *, of_children: bool) -> PathWatchers | None:
-        """Return the one object that kazoo knows for all watches of a path; ``None`` for none."""
+        """Return the one object for kazoo that has all watches of a path.
+
+        ``None`` without ``fired``.
+        """
         if fired is None:
             return None
         key = (path, of_children)
@@ -56,7 +59,7 @@ class Watches:
         return self._watched[key]
 
     def forget(self, fired: Fired) -> None:
-        """Call ``fired`` no more. The server forgets it too, once no other caller waits there."""
+        """Remove ``fired``. The server's watch is removed with its last callback."""
         for key in self._places.pop(fired, ()):
             watched = self._watched.get(key)
             if watched is not None and watched.forget(fired):
@@ -64,12 +67,12 @@ class Watches:
                 self._remove(key, watched)
 
     def fire_all(self) -> None:
-        """Call everybody: who waits looks again, and finds what has become of the session."""
+        """Fire all watches: their owners read again, and notice the end of the session."""
         for watched in tuple(self._watched.values()):
             watched(None)
 
     def _fired(self, watched: PathWatchers) -> None:
-        """Call who waits for a watch, which is gone now."""
+        """Call the callbacks of a fired watch, which no longer exists."""
         if self._watched.get(watched.key) is watched:
             del self._watched[watched.key]
         for fired in watched.take():
@@ -81,7 +84,7 @@ class Watches:
 
 
 class PathWatchers:
-    """Who waits for a path to change; what kazoo calls, on the reactor."""
+    """The callbacks of a watched path; kazoo calls this object on the reactor."""
 
     def __init__(self, key: tuple[str, bool], called: Callable[[PathWatchers], None]) -> None:
         self.key, self._called = key, called
@@ -91,12 +94,12 @@ class PathWatchers:
         self._waiting[fired] = None
 
     def forget(self, fired: Fired) -> bool:
-        """Forget one; return whether none is left."""
+        """Remove a callback; return whether none is left."""
         self._waiting.pop(fired, None)
         return not self._waiting
 
     def take(self) -> dict[Fired, None]:
-        """Return who waits, and forget them."""
+        """Return and remove all callbacks."""
         waiting, self._waiting = self._waiting, {}
         return waiting
 
@@ -108,7 +111,10 @@ class KazooTree(Tree):
     """One session with ZooKeeper; implements ``Tree``."""
 
     def __init__(self, uri: ZooKeeperUri, *, secure: bool = False, **session: Any) -> None:
-        """``secure`` makes nodes that only their maker may touch; ``session`` is KazooSession's."""
+        """Create a session; ``secure`` makes nodes accessible only to their creator.
+
+        ``session`` has the arguments of KazooSession.
+        """
         self._root, self._secure = uri.root, secure
         self._session = KazooSession(uri, **session)
         self._reactor = session["reactor"]
@@ -122,17 +128,20 @@ class KazooTree(Tree):
 
     @property
     def session_id(self) -> int:
-        """The session's id, also while it is suspended."""
+        """The session's id, even while it is suspended."""
         return self._session.session_id
 
     @property
     def session_password(self) -> bytes:
-        """What another connection needs to take this session over; for tests of expiry."""
+        """The password with which another connection can take over this session.
+
+        For tests of expiry.
+        """
         return self._session.password
 
     @property
     def session_timeout_s(self) -> float:
-        """What was asked for."""
+        """The requested time-out."""
         return self._session.timeout_s
 
     async def connect(self) -> None:
@@ -140,7 +149,10 @@ class KazooTree(Tree):
         await self._session.connect()
 
     async def close(self) -> None:
-        """End the session: what it owns vanishes. Waiting operations fail, and watches fire."""
+        """End the session; its ephemeral nodes vanish.
+
+        Waiting operations fail, and watches fire.
+        """
         await self._session.close()
         self._watches.fire_all()
 
@@ -177,7 +189,7 @@ class KazooTree(Tree):
     async def _write(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str, value: bytes
     ) -> Any:
-        """Send a request with a value; a server ends the connection for one that is too large."""
+        """Send a request with a value; a server closes the connection if the value is too large."""
         try:
             return await self._request(name, ask, path)
         except AnswerLostError as error:
@@ -242,7 +254,7 @@ class KazooTree(Tree):
 
         def ask(kazoo: KazooClient) -> IAsyncResult:
             if fresh:
-                # ZooKeeper answers in order, so the list is read after the sync took place.
+                # ZooKeeper answers in order, so the list is read after the sync.
                 kazoo.sync_async(self._full(path))
             return kazoo.get_children_async(self._full(path), watch)
 
@@ -264,13 +276,13 @@ class KazooTree(Tree):
         self._watches.forget(fired)
 
     def _remove_watch(self, place: Place, watched: PathWatchers) -> None:
-        """Take a watch away from the server and from kazoo, which has no call for it.
+        """Remove a watch from the server and from kazoo.
 
-        Without that each ledger ever opened would leave one behind on both sides.
+        Otherwise each opened ledger would leave a watch on both sides.
         """
         session = self._session
         if session.state.connected and session.kazoo is not None:
-            # Otherwise it is gone: kazoo does not set watches again by itself.
+            # Without a connection the watch is lost already: kazoo does not set watches again.
             path, of_children = place
             remove_watch(session.kazoo, self._full(path), watched, of_children=of_children)
 
@@ -288,7 +300,7 @@ def _stat(stat: Any) -> Stat:
 
 
 def _node_acl(*, for_creator: bool) -> Any:
-    """Return the ACL of a node that only its creator may touch, or anybody.
+    """Return the ACL of a node, for its creator only or for all clients.
 
     Agrees with BookKeeper 4.18.0, ZkUtils.getACLs: with ``zkEnableSecurity`` nodes are for their
     creator only.

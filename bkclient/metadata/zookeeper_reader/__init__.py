@@ -1,7 +1,7 @@
-"""A look at a cluster's metadata: reads on the caller's thread, many at a time.
+"""A reader of a cluster's metadata: pipelined reads on the caller's thread.
 
-For what only looks and ends: no reactor, no kazoo and nothing of Twisted is imported here, which is
-half the time of a short command. Whatever changes or watches something takes a ``MetadataStore``.
+For commands that only read and end. This package imports no reactor, kazoo or Twisted, which would
+take half the time of a short command. Writes and watches need a ``MetadataStore``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def open_metadata_reader(
     auth_data: Any = (),
     **_other: Any,
 ) -> ZooKeeperReader | None:
-    """Return a look at what a URI names, with options as for ``open_metadata``.
+    """Return a reader for a URI, with options as for ``open_metadata``.
 
-    ``None`` where it takes a store to look: at a file, with SASL, or at a measured pace.
+    ``None`` if reading needs a store: for a file, with SASL, or with a rate limit.
 
     Raises:
-        IncorrectParameterError: the URI cannot be understood.
+        IncorrectParameterError: the URI is not valid.
     """
     if not uri.lower().startswith("zk") or sasl_options or requests_per_s_max > 0:
         return None

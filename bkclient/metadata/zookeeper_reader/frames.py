@@ -1,15 +1,15 @@
-"""ZooKeeper's own protocol, as far as reading goes: frames to send, and what is in those received.
+"""The reading part of ZooKeeper's protocol: encoded requests and decoded answers.
 
 ====== ==== ==================================================================
 offset size field of an answer, all numbers big-endian
 ====== ==== ==================================================================
 0      4    the number of the request (xid)
-8-4    8    the last change the server knows of (zxid)
-12     4    0, or what is wrong
-16     n    the payload: what was asked for
+8-4    8    the last change that the server knows (zxid)
+12     4    0, or the number of an error
+16     n    the payload
 ====== ==== ==================================================================
 
-Every frame is headed by its length (4 bytes). A greeting and its answer have no such header.
+Every frame begins with its length (4 bytes). A greeting and its answer have no such header.
 Agrees with ZooKeeper 3.9, zookeeper.jute.
 """
 
@@ -34,10 +34,10 @@ AUTH_FAILED: Final = -115
 
 AUTH_XID: Final = -4
 UNASKED_XIDS: Final = frozenset({-1, -2})
-"""Of events and answers to pings: what we never ask for."""
+"""The numbers of events and of answers to pings, which we never request."""
 
 FRAME_BYTES_MAX: Final = 1 << 26
-"""Of an answer; a list of a million names has a quarter of that."""
+"""The most bytes of an answer; a list of a million names has a quarter of it."""
 
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">iqi")
@@ -52,24 +52,24 @@ _PARTS_END: Final = _PART.pack(-1, True, -1)
 _ERROR: Final = -1
 
 Body = tuple[int, bytes]
-"""An operation, and what it is done to."""
+"""An operation, and its arguments."""
 
 Answer = tuple[int, bytes]
 """0 or the number of an error, and the payload."""
 
 
 def get_data(path: str) -> Body:
-    """Ask for a node's value."""
+    """Return a request for a node's value."""
     return GET_DATA, _path(path) + b"\0"
 
 
 def get_children(path: str) -> Body:
-    """Ask for the names of a node's children."""
+    """Return a request for the names of a node's children."""
     return GET_CHILDREN, _path(path) + b"\0"
 
 
 def sync(path: str) -> Body:
-    """Ask that what follows sees all that was complete by now."""
+    """Return a request after which reads see all writes that are complete now."""
     return SYNC, _path(path)
 
 
@@ -79,22 +79,22 @@ def _path(path: str) -> bytes:
 
 
 def get_together(bodies: Iterable[Body]) -> Body:
-    """Ask for the values of several nodes in one request; ``bodies`` are made by ``get_data``.
+    """Return one request for the values of several nodes; ``bodies`` are from ``get_data``.
 
-    Servers before ZooKeeper 3.6 do not know this request.
+    Servers before ZooKeeper 3.6 do not support this request.
     """
     parts = [_GET_DATA_PART + payload for _, payload in bodies]
     return MULTI_READ, b"".join(parts) + _PARTS_END
 
 
 def path_of(body: Body) -> str:
-    """Return which node a request is about."""
+    """Return the path of a request's node."""
     payload = body[1]
     return payload[LENGTH.size : LENGTH.size + LENGTH.unpack_from(payload)[0]].decode()
 
 
 def greeting(last_zxid: int, timeout_ms: int) -> bytes:
-    """Ask for a new session, of a server that knows ``last_zxid`` and belongs to the quorum."""
+    """Return a request for a new session, on a server in the quorum that knows ``last_zxid``."""
     size = _GREETING.size - LENGTH.size
     return _GREETING.pack(size, 0, last_zxid, timeout_ms, 0, 16, b"", False)
 
@@ -103,7 +103,7 @@ def timeout_of(welcome: bytes) -> int:
     """Return the session's time-out in ms; 0 or less without a session.
 
     Raises:
-        FormatError: this is no answer to a greeting.
+        FormatError: the bytes are not an answer to a greeting.
     """
     if len(welcome) < _WELCOME.size:
         raise FormatError(f"ZooKeeper answers a greeting with {len(welcome)} bytes")
@@ -112,7 +112,7 @@ def timeout_of(welcome: bytes) -> int:
 
 
 def auth(scheme: str, credential: str) -> bytes:
-    """Say who we are."""
+    """Return the frame of a login."""
     payload = _path(scheme) + _path(credential)
     return _REQUEST.pack(12 + len(payload), AUTH_XID, AUTH) + LENGTH.pack(0) + payload
 
@@ -131,7 +131,7 @@ def data_of(payload: bytes) -> tuple[bytes, int, int]:
     """Return value, creation time in ms and version from the answer to ``get_data``.
 
     Raises:
-        FormatError: it is cut.
+        FormatError: the answer is truncated.
     """
     try:
         (size,) = LENGTH.unpack_from(payload)
@@ -146,7 +146,7 @@ def answers_together(payload: bytes, count: int) -> list[Answer]:
     """Return the answers for ``count`` nodes from the answer to ``get_together``.
 
     Raises:
-        FormatError: it is cut, or has another number of answers.
+        FormatError: the answer is truncated, or has another number of nodes.
     """
     found, at = [], 0
     try:
@@ -173,7 +173,7 @@ def names_of(payload: bytes) -> list[str]:
     """Return the names in the answer to ``get_children``.
 
     Raises:
-        FormatError: it is cut, or a name is not UTF-8.
+        FormatError: the answer is truncated, or a name is not UTF-8.
     """
     names, at = [], LENGTH.size
     try:

@@ -1,7 +1,7 @@
-"""Which ZooKeeper servers can be reached: a refused port or an unknown host is known at once.
+"""Reachability of ZooKeeper servers: a refused port or an unknown host is reported at once.
 
-A server that is silent may answer yet, and is waited for. A port that refuses, or a name that no
-one knows, is an answer: where every server of a URI gives one, the wait is over.
+A server that does not answer may answer later, so clients wait for it. A refused port and an
+unknown name are final: if they apply to every server of a URI, the wait ends.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bkclient.metadata.zk_uri import parse_uri
 Address = tuple[bytes, int]
 
 PROBE_S_MAX: Final = 1.0
-"""How long one server may take to accept a connection before it counts as silent."""
+"""Seconds that one server may take to accept a connection before it counts as silent."""
 
 _FINAL: Final = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
 
 
 def address_of(host: str) -> Address:
-    """Return what to connect to for ``host:port``: bytes, since a text has Python import IDNA."""
+    """Return the address of ``host:port``, as bytes: a string would make Python import IDNA."""
     name, _, port = host.rpartition(":")
     name = name.strip("[]")
     return name.encode("ascii" if name.isascii() else "idna"), int(port)
@@ -36,12 +36,12 @@ def connect(address: Address, timeout_s: float) -> socket.socket:
     Raises:
         OSError: the server cannot be reached.
     """
-    where: Any = address  # Bytes work as text does; the stubs do not know.
+    where: Any = address  # Bytes work like a string, but the type stubs do not allow them.
     return socket.create_connection(where, timeout_s)
 
 
 def final_error(error: BaseException) -> str | None:
-    """Return the system's words for an error that waiting does not change, else None."""
+    """Return the system's text for an error that does not change with time, or None."""
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     if isinstance(error, OSError) and error.errno in _FINAL:
@@ -50,7 +50,7 @@ def final_error(error: BaseException) -> str | None:
 
 
 def words_of(error: BaseException) -> str:
-    """Return what the system says of an error."""
+    """Return the system's text for an error."""
     if isinstance(error, TimeoutError):
         return "no answer"
     if isinstance(error, EOFError):
@@ -59,14 +59,14 @@ def words_of(error: BaseException) -> str:
 
 
 def named(wrong: Mapping[Address, str]) -> str:
-    """Return ``host:port: words`` of each server."""
+    """Return ``host:port: text`` of each server."""
     return "; ".join(f"{host.decode()}:{port}: {words}" for (host, port), words in wrong.items())
 
 
 def insist_reachable(uri: str) -> None:
-    """Return unless every server of a ZooKeeper URI refuses a connection, or has an unknown name.
+    """Raise an error if every server of a ZooKeeper URI refuses connections or has an unknown name.
 
-    Other URIs are not looked at. One server that accepts, or is silent, is enough.
+    Ignores other URIs. One server that accepts, or does not answer, is enough.
 
     Raises:
         MetadataUnavailableError: no server can be reached; the text has the system's error.

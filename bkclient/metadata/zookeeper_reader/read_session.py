@@ -1,4 +1,4 @@
-"""A session with ZooKeeper that only reads, on the caller's thread: no reactor, no threads."""
+"""A read-only session with ZooKeeper, on the caller's thread: no reactor, no threads."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from bkclient.metadata.zookeeper_reader.reachability import (
 from wire.other_protocols import other_protocol
 
 AT_ONCE: Final = 800
-"""Questions in flight; a server takes a thousand requests before it reads no more."""
+"""Requests in flight; a server stops reading at a thousand requests."""
 
 TOGETHER: Final = 16
-"""Values in one request: a server takes a tenth of the time, and an answer stays small."""
+"""Values in one request: a tenth of the server's time per value, and still a small answer."""
 
 _TRIES_MAX: Final = 8
-"""How often a connection may break before any answer has come, until that is given up."""
+"""The most broken connections without an answer before the session fails."""
 
 _READ_BYTES: Final = 1 << 15
 _PAUSE_S: Final = 0.05
@@ -43,12 +43,12 @@ Connect = Callable[[Address, float], socket.socket]
 
 
 class ReadSession:
-    """Asks, and hears the answers in the order of the questions.
+    """A session that sends requests and returns the answers in the order of the requests.
 
-    All there is to ask may be asked twice: when a connection breaks, another one is made, with the
-    next server, and what was not answered is asked again. A server that knows less than the last
-    one takes no session of ours, so that time does not run backwards. A caller that takes its time
-    between two answers may find its session expired; that is one more broken connection.
+    All requests are idempotent. After a broken connection the session connects to the next server
+    and repeats the unanswered requests. A server that knows less than the previous one refuses the
+    session, so reads never go back in time. If a caller waits long between two answers, the session
+    may expire, which counts as a broken connection.
     """
 
     def __init__(
@@ -62,12 +62,15 @@ class ReadSession:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """``first_host`` says with which server to begin, to spread the load."""
+        """Create without a connection.
+
+        ``first_host`` selects the first server, to spread the load.
+        """
         hosts = [address_of(host) for host in uri.hosts.split(",")]
         self._servers = frozenset(hosts)
         first = first_host % len(hosts)
         self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
-        # One that says nothing must not take the time that there is for all of them.
+        # A silent server must not use up the time for all servers.
         self._host_s_max = timeout_s / len(hosts)
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
         self._connect, self._clock, self._sleep = connect, clock, sleep
@@ -76,22 +79,23 @@ class ReadSession:
         self._missing = LENGTH.size
         self._xid = self._due = 1
         self._sizes: deque[int] = deque()
-        """How many questions each request in flight holds."""
+        """The number of bodies in each request in flight."""
         self._asks_together = True
         self._last_zxid = 0
         self._has_answered = False
 
     def ask(self, bodies: Iterable[Body]) -> Iterator[list[Answer]]:
-        """Yield the answers, as many as have come.
+        """Yield the answers, in groups as they arrive.
 
-        ``bodies`` are taken as answers come, at most ``AT_ONCE`` in flight. Values are asked for
-        in groups. After a break, which may be due to the group, each node is asked for alone. To
-        end the iteration early closes the connection: the next question opens another one.
+        ``bodies`` are consumed as answers arrive, with at most ``AT_ONCE`` in flight. Values are
+        requested in groups. After a broken connection, which a group may have caused, each node is
+        requested singly. An early end of the iteration closes the connection; the next request
+        opens another one.
 
         Raises:
             MetadataUnavailableError: no server answered within the session's time-out.
-            MetadataAccessError: who we are was refused.
-            MetadataStoreError: what a server sent is not ZooKeeper.
+            MetadataAccessError: the credentials were refused.
+            MetadataStoreError: the server is not a ZooKeeper.
         """
         waiting = iter(bodies)
         flying: deque[Body] = deque()
@@ -115,7 +119,7 @@ class ReadSession:
                     continue
                 for _ in answers:
                     flying.popleft()
-                # Now, so that the server is at work while the caller is.
+                # Before the yield, so that the server works in parallel with the caller.
                 self._send_ahead(waiting, flying)
                 yield answers
                 tries, since_s = 0, self._clock()
@@ -124,7 +128,7 @@ class ReadSession:
                 self._drop()
 
     def _send_more(self, waiting: Iterator[Body], flying: deque[Body]) -> bool:
-        """Fill up what is on its way, in large pieces; return whether anything is."""
+        """Send more requests in large pieces; return whether any are in flight."""
         more: list[Body] = []
         if self._socket is None:
             self._open()
@@ -146,7 +150,7 @@ class ReadSession:
 
     def _groups(self, bodies: Iterable[Body]) -> list[list[Body]]:
         groups: list[list[Body]] = []
-        size = 0  # Of the last group, if another question may join it.
+        size = 0  # The size of the last group, if it can take another body.
         for body in bodies:
             is_value = body[0] == frames.GET_DATA
             if is_value and 0 < size < TOGETHER:
@@ -161,10 +165,10 @@ class ReadSession:
         try:
             self._send_more(waiting, flying)
         except OSError:
-            self._drop()  # What it is about is told when the next answer is due.
+            self._drop()  # The error appears with the next answer.
 
     def _receive(self) -> list[Answer]:
-        """Wait for bytes; return the answers that are complete."""
+        """Wait for bytes; return the complete answers."""
         assert self._socket is not None
         data = self._socket.recv(_READ_BYTES)
         if not data:
@@ -179,7 +183,7 @@ class ReadSession:
         while len(buffer) - at >= LENGTH.size:
             size = LENGTH.unpack_from(buffer, at)[0]
             if size > frames.FRAME_BYTES_MAX and self._sizes and self._sizes[0] > 1:
-                raise EOFError  # The values of a group are too large together: each is asked alone.
+                raise EOFError  # The values of a group are too large together: read each singly.
             end = at + LENGTH.size + self._checked(size, HEADER.size)
             if end > len(buffer):
                 missing = end - at
@@ -190,7 +194,7 @@ class ReadSession:
             if xid == frames.AUTH_XID:
                 self._check_auth(wrong)
             elif xid not in frames.UNASKED_XIDS:
-                # Whose answer it is goes by the order alone: it must be the one that is due.
+                # Answers are matched by order alone, so the number must be the expected one.
                 if not xid == self._due < self._xid:
                     raise self._strange("an answer to no request")
                 self._due += 1
@@ -199,7 +203,8 @@ class ReadSession:
                 if size == 1:
                     answers.append((wrong, payload))
                 elif wrong:
-                    raise EOFError  # The server is too old, or says more to single requests.
+                    # The server is too old, or single requests return a better error.
+                    raise EOFError
                 else:
                     answers += frames.answers_together(payload, size)
         self._chunks, self._missing = [buffer[at:]], missing - (len(buffer) - at)
@@ -208,10 +213,10 @@ class ReadSession:
     # Connections
 
     def _open(self) -> None:
-        """Connect with one server or the other.
+        """Connect to any of the servers.
 
         Raises:
-            MetadataUnavailableError: none gives us a session in time, or none can be reached.
+            MetadataUnavailableError: no server starts a session in time, or none can be reached.
         """
         deadline_s, pause_s = self._clock() + self._timeout_s, _PAUSE_S
         final: dict[Address, str] = {}
@@ -237,9 +242,9 @@ class ReadSession:
                 return
 
     def _note_final(self, final: dict[Address, str], host: Address, error: Exception) -> None:
-        """Remember that a server cannot be reached; give up where this holds for every server.
+        """Record that a server cannot be reached; fail if this holds for every server.
 
-        A server that answered before is being restarted, perhaps, and is waited for.
+        If a server has answered before, it may be restarting: do not fail.
         """
         words = final_error(error)
         if words is None:
@@ -251,7 +256,7 @@ class ReadSession:
 
     def _greet(self, host: Address, timeout_s: float) -> None:
         self._socket = self._connect(host, timeout_s)
-        # Small pieces are all there is, and each is waited for.
+        # Requests are small, and the session waits for each answer.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(frames.greeting(self._last_zxid, int(self._timeout_s * 1000)))
         size = self._checked(LENGTH.unpack(self._exactly(LENGTH.size))[0], 1)
@@ -276,7 +281,7 @@ class ReadSession:
         return received
 
     def close(self) -> None:
-        """End the session, without waiting for the server to have noted that."""
+        """End the session, without waiting for the server's confirmation."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.sendall(frames.requests(self._xid, [(frames.CLOSE, b"")]))
@@ -303,7 +308,7 @@ class ReadSession:
         return MetadataStoreError(f"{self._uri.text}: the server is not a ZooKeeper: {what}")
 
     def _breaks_at(self, flying: deque[Body]) -> MetadataUnavailableError:
-        """Return the error that names the first node whose request was not answered."""
+        """Return an error with the first node whose request was not answered."""
         why = "the connection breaks again and again"
         if flying:
             path = zk_paths.shown(frames.path_of(flying[0]))

@@ -1,4 +1,4 @@
-"""What a look at ZooKeeper finds: ledgers, bookies, and whether autorecovery is off."""
+"""Reads of a cluster in ZooKeeper: ledgers, bookies, and the switch of autorecovery."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from wire.records.service_info import BookieServiceInfo
 
 _NODES_AT_ONCE: Final = 16
-"""Lists of names that are read together, where they are short."""
+"""The most lists of names that are read together, if they are short."""
 
 _NAMES_AT_ONCE: Final = 1000
-"""Names in such lists from which on it is one list at a time again."""
+"""The number of names in one read from which lists are read singly again."""
 
 Names = tuple[str, ...]
 
 
 class ZooKeeperReader:
-    """A cluster in ZooKeeper as it is from the first question on, and anew after ``close``.
+    """A cluster in ZooKeeper, as of the first read or later; after ``close``, of the next read.
 
-    ``warn`` hears of nodes that are not what they should be. Every question may raise what
-    ``ReadSession.ask`` does, and ``MetadataAccessError`` where we may not look.
+    ``warn`` is called for invalid nodes. Every method may raise the errors of ``ReadSession.ask``,
+    and ``MetadataAccessError`` if access is denied.
     """
 
     def __init__(self, session: ReadSession, uri: ZooKeeperUri) -> None:
@@ -54,16 +54,16 @@ class ZooKeeperReader:
         self.warn: Callable[[str], object] = lambda _text: None
 
     def begin(self) -> None:
-        """Connect, and see what all questions need; without it the first question does.
+        """Connect, and read the nodes that all reads need; otherwise the first read does this.
 
         Raises:
             NotInitializedError: there is no cluster.
-            IncompatibleLayoutError: its layout is not the one asked for, or not one we know.
+            IncompatibleLayoutError: the cluster's layout is unknown, or not the requested one.
         """
         self._layout()
 
     def close(self) -> None:
-        """End the session; the next question begins another one, and sees what is then."""
+        """End the session; the next read begins another session, with newer data."""
         self._session.close()
         self._layout_found = None
 
@@ -72,7 +72,7 @@ class ZooKeeperReader:
 
         Raises:
             NotInitializedError: there is no cluster.
-            IncompatibleLayoutError: its layout is not the one asked for, or not one we know.
+            IncompatibleLayoutError: the cluster's layout is unknown, or not the requested one.
         """
         layout, least = self._layout(), -1 if after is None else after
         for spelling in layout.spellings:
@@ -101,12 +101,12 @@ class ZooKeeperReader:
                     )
                 elif names is not None:
                     yield node, names
-            # Lists of ten thousand names come one by one, empty ones are not waited for.
+            # Read lists of ten thousand names singly, and many short lists together.
             is_short = sum(len(names or ()) for names in lists) < _NAMES_AT_ONCE
             size = min(2 * size, _NODES_AT_ONCE) if is_short else 1
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
-        """Yield ledgers in the order of ``ids``, as many as have come; those gone are left out."""
+        """Yield ledgers in the order of ``ids``, in groups as they arrive; skip deleted ledgers."""
         path_of, at = self._layout().path_of, 0
         bodies = (frames.get_data(self._uri.root + path_of(ledger_id)) for ledger_id in ids)
         for answers in self._session.ask(bodies):
@@ -126,7 +126,7 @@ class ZooKeeperReader:
     def bookies(self) -> tuple[BookieStatus, ...]:
         """Return every bookie that is registered or has a cookie, by id."""
         self._layout()
-        # The read-only list first: a bookie that becomes writable in between is in one of them.
+        # The read-only list first: a bookie that becomes writable between the reads is in a list.
         paths = (zk_paths.READ_ONLY, zk_paths.AVAILABLE, zk_paths.COOKIES)
         read_only, writable, known = map(self._bookies_among, paths, self._children(paths))
         found = bookie_states(writable, read_only, known)
@@ -145,7 +145,7 @@ class ZooKeeperReader:
         return frozenset(found)
 
     def _infos(self, bookies: Sequence[BookieId]) -> dict[BookieId, BookieServiceInfo]:
-        """Return what bookies have published: those that are still there and can be read."""
+        """Return the readable info of the bookies that are still registered."""
         paths = [
             zk_paths.registration(bookie, read_only=read_only)
             for bookie in bookies
@@ -163,12 +163,12 @@ class ZooKeeperReader:
         return found
 
     def replication_note(self) -> bytes | None:
-        """Return what was said when autorecovery was disabled; ``None`` while it is enabled."""
+        """Return the note of the disabled switch; ``None`` while autorecovery is enabled."""
         self._layout()
         return self._note
 
     def instance_id(self) -> str | None:
-        """Return the cluster's instance id; ``None`` where it has none."""
+        """Return the cluster's instance id, or ``None``."""
         self._layout()
         return None if self._instance_id is None else self._instance_id.decode(errors="replace")
 
@@ -187,10 +187,10 @@ class ZooKeeperReader:
             self._layout_found = zk_paths.LAYOUTS[found.name]
         return self._layout_found
 
-    # Questions
+    # Reads
 
     def _values(self, paths: Iterable[str]) -> list[bytes | MetadataAccessError | None]:
-        """Return nodes' values, or why they may not be read; None for those that are not there."""
+        """Return the nodes' values or access errors; None for nodes that do not exist."""
         paths = list(paths)
         bodies = [frames.get_data(self._uri.root + path) for path in paths]
         return [
@@ -203,7 +203,7 @@ class ZooKeeperReader:
         ]
 
     def _children(self, paths: Iterable[str]) -> list[list[str] | None]:
-        """Return the names of nodes' children; None for nodes that are not there."""
+        """Return the names of the nodes' children; None for nodes that do not exist."""
         paths = list(paths)
         bodies = [frames.get_children(self._uri.root + path) for path in paths]
         return [
@@ -213,7 +213,7 @@ class ZooKeeperReader:
 
     def _answers(self, bodies: Sequence[Body]) -> Sequence[Answer]:
         if self._layout_found is None:
-            # What was complete when we began is seen, whichever server answers.
+            # The reads see every write that was complete before them, on any server.
             first = frames.sync(self._uri.root)
             return self._flat([first, *bodies])[1:]
         return self._flat(bodies)
@@ -230,7 +230,7 @@ class ZooKeeperReader:
         return wrong == 0
 
     def _check(self, path: str, wrong: int) -> None:
-        """Raise what an answer says is wrong, unless that is only that there is no such node."""
+        """Raise the error of an answer, except for a missing node."""
         if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
             raise self._denied(path)
         if wrong != frames.NO_NODE:
