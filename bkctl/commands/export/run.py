@@ -184,6 +184,11 @@ def _chosen(choice: LedgerChoice, options: ExportOptions, tree: TargetTree) -> L
     return tree.choice or choice if options.since_last and choice.is_everything else choice
 
 
+def _is_new(choice: LedgerChoice | None, options: ExportOptions, tree: TargetTree) -> bool:
+    """Return whether later exports without a choice take another one from this run on."""
+    return options.since_last and choice != tree.choice
+
+
 def _done(
     choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> Mapping[int, LedgerExtent]:
@@ -369,7 +374,7 @@ class _ExportRun:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
                 change = self._found_changes(extents, sizes)
             self._check(change, written, staged)
-            if change.parts or change.noted:
+            if change.parts or change.noted or _is_new(self._choice, self._options, self._tree):
                 self._commit(change, written, staged, sizes)
         damaged = damaged_files(self._files, earlier, sizes)
         report = self._report(extents, change, unreadable, sizes, written, damaged)

@@ -829,6 +829,26 @@ class TestCommand:
         assert "chosen as before: --meta 'application=another one'" in told
         assert (tmp_path / "out" / f"ledger={fifth}").is_dir()
 
+    @pytest.mark.parametrize("table_format", ["parquet", "delta"])
+    def test_a_choice_without_new_entries_is_noted_too(
+        self, run: Run, client, tmp_path, table_format: str
+    ) -> None:
+        """The next run without a choice exported all ledgers of the cluster."""
+        write(client, PAYLOADS[:2])
+        tag = f"first {table_format}"
+        words = ("export", "--since-last", "--to", str(tmp_path / "out"), "-o", "json")
+
+        def exported(*choice: str) -> list[int]:
+            return [int(one["ledger_id"]) for one in run(*words, *choice).json["ledgers"]]
+
+        assert exported("--meta", f"application={tag}", "--format", table_format) == []
+        assert exported() == []
+        first = write(client, PAYLOADS[:2], custom={"application": tag.encode()})
+        assert exported() == [first]
+        assert exported("--meta", f"application=no {tag}") == []
+        write(client, PAYLOADS[:2], custom={"application": tag.encode()})
+        assert exported() == []
+
     @pytest.mark.parametrize("layout", ["ledger", "none"])
     def test_since_last_goes_on_past_a_ledger_that_cannot_be_read(
         self, tmp_path, layout: str
