@@ -1,4 +1,4 @@
-"""Small files that take their names when all of them is on the disk."""
+"""Small files that appear under their names only when all their bytes are on the disk."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, BinaryIO, Final
 from bkctl.errors import ConflictError, file_errors
 
 PART: Final = ".part"
-"""Ends the name of a file that is not complete."""
+"""The suffix of an incomplete file."""
 
 
 def write_atomically(
     path: str, data: bytes, *, only_new: bool = False, private: bool = False
 ) -> None:
-    """Write a file; ``private``: only its owner may read it.
+    """Write a file; with ``private`` only its owner may read it.
 
     Raises:
-        ConflictError: ``only_new``, and there is one with other content.
-        NothingFoundError: its directory is not there, or not ours to write.
+        ConflictError: with ``only_new``, the file exists with other content.
+        NothingFoundError: its directory is missing, or this user may not write to it.
     """
     file = Path(path)
     with file_errors(path):
@@ -38,11 +38,11 @@ def write_atomically(
 def replacing_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
     """Yield a stream whose bytes replace a file at the end; ``private`` as in ``write_atomically``.
 
-    A link stays a link, and a device or pipe is written to as it is. After an error a file is as
-    it was.
+    A link stays a link, and a device or pipe is written to directly. After an error the file is
+    unchanged.
 
     Raises:
-        OSError: its directory is not there, or not ours to write, or the disk is full.
+        OSError: its directory is missing, this user may not write to it, or the disk is full.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
@@ -54,10 +54,10 @@ def replacing_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
-    """Yield a stream whose bytes are a new file at the end; nothing is replaced.
+    """Yield a stream whose bytes become a new file at the end; an existing file is never replaced.
 
     Raises:
-        ConflictError: the file is there already, now or at the end.
+        ConflictError: the file exists, now or at the end.
         NothingFoundError: as ``write_atomically``.
     """
     insist_new(path)
@@ -70,7 +70,7 @@ def making_file(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def insist_new(path: str | Path) -> None:
-    """Raise if ``path`` exists, even if only as a link to nothing.
+    """Raise if ``path`` exists, even if only as a dangling link.
 
     Raises:
         ConflictError: the file exists.
@@ -85,7 +85,7 @@ def _exists(path: str | Path) -> ConflictError:
 
 @contextlib.contextmanager
 def _whole(target: Path, put: Callable[[Path, Path], None], *, private: bool) -> Iterator[BinaryIO]:
-    """Yield the stream of a file beside ``target``, which ``put`` gives the name at the end."""
+    """Yield the stream of a file beside ``target``; ``put`` renames or links it to ``target``."""
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}{PART}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     number = os.open(part, flags, 0o600 if private else 0o666)
@@ -109,11 +109,11 @@ def _sync(directory: Path) -> None:
 
 
 def keep_private(stream: Any) -> None:
-    """Let only the owner read a file that stdout was sent to; other streams stay."""
+    """Deny group and others access to a file that stdout is redirected to; ignore other streams."""
     try:
         number = stream.fileno()
         found = os.fstat(number)
         if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
             os.fchmod(number, stat.S_IMODE(found.st_mode) & 0o700)
     except (AttributeError, OSError, ValueError):
-        return  # It is not a file of the system.
+        return  # The stream is not a file of the system.

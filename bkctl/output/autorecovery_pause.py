@@ -1,4 +1,4 @@
-"""That autorecovery is off: since when, for how long, and why."""
+"""Texts about disabled autorecovery: since when, for how long, and why."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from bkclient.replication.autorecovery_admin import Pause
 from bkctl.output.units import human_duration
 
 _TEXT_MAX: Final = 200
-"""Characters of the reason; the metadata may hold a megabyte."""
+"""Maximum characters of the reason; the metadata may have a megabyte."""
 
 
 def reminder(note: bytes) -> str:
-    """Return what to say where autorecovery is off, by the note that was left then."""
+    """Return the reminder that autorecovery is disabled, from the stored note."""
     pause = autorecovery_admin.decode_pause(note)
     return f"bkctl: autorecovery is disabled{pause_text(pause, time.time())}"
 
 
 def pause_text(pause: Pause, now_s: float) -> str:
-    """Return by whom, since when, for how long and why it is off, to go on with a sentence."""
+    """Return who disabled autorecovery, when, for how long and why, as the end of a sentence."""
     words = []
     if pause.user is not None or pause.host is not None:
         by = "@".join(one for one in (pause.user, pause.host) if one)

@@ -1,6 +1,6 @@
-"""What drawings in a terminal are made of: bars, curves of one line, charts; Unicode or ASCII.
+"""The elements of drawings in a terminal: bars, sparklines, charts; in Unicode or ASCII.
 
-A drawing is lines of text and leans on nothing but values, so tests hold it against snapshots.
+A drawing is lines of text and depends only on values, so tests compare it with snapshots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bkctl.output.forms.value_text import safe
 from bkctl.output.state_colors import GREEN, RED, STATE_COLORS, YELLOW
 
 WIDTH_DEFAULT: Final = 80
-"""Where there is no terminal that has one."""
+"""The width without a terminal that reports one."""
 
 _DIM, _BOLD = "2", "1"
 
@@ -32,20 +32,20 @@ _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 
 @attrs.frozen
 class Canvas:
-    """What a drawing may use: so many columns, perhaps Unicode, perhaps colour."""
+    """The terminal features that a drawing may use: width in columns, Unicode, colour."""
 
     width: int = WIDTH_DEFAULT
     unicode: bool = True
     color: bool = False
     utc: bool = False
-    """Whether times are in UTC, and not in the reader's zone."""
+    """True for times in UTC, false for the reader's zone."""
 
     def pick(self, unicode: str, plain: str) -> str:
-        """Return the one of two spellings that can be shown."""
+        """Return ``unicode`` if the terminal can show it, else ``plain``."""
         return unicode if self.unicode else plain
 
     def paint(self, text: str, code: str) -> str:
-        """Return ``text`` in a colour, where there is colour."""
+        """Return ``text`` in a colour, if colours are allowed."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.color and code and text else text
 
     def state(self, text: str, state: str) -> str:
@@ -59,9 +59,9 @@ class Canvas:
         return self.paint(text, _DIM)
 
     def fitted(self, text: str, width: int) -> str:
-        """Return ``text`` in exactly so many columns, cut at the end where it is longer.
+        """Return ``text`` in exactly ``width`` columns, cut at the end if it is longer.
 
-        Nothing of it is what a terminal would obey.
+        Control characters are replaced.
         """
         text = safe(text)
         if len(begin := first_columns(text, width)) < len(text):
@@ -75,7 +75,7 @@ class Canvas:
         return head + line * max(0, self.width - display_width(head))
 
     def bar(self, share: float, width: int) -> str:
-        """Return a bar of ``width`` columns, filled to a share, coloured by how full it is."""
+        """Return a bar of ``width`` columns, filled to a share; its colour depends on the share."""
         share = min(max(share, 0.0), 1.0)
         if self.unicode:
             eighths = round(share * width * 8)
@@ -93,7 +93,7 @@ class Canvas:
     def sparkline(self, values: Sequence[float | None], width: int) -> str:
         """Return the last ``width`` values as one line, from 0 to the highest of them.
 
-        What is not known is a blank; a little is more than nothing.
+        An unknown value is a blank; a small value differs from zero.
         """
         shown = list(values)[-width:]
         top = max((value for value in shown if value is not None), default=0.0)
@@ -116,9 +116,9 @@ class Canvas:
         label: Callable[[float], str],
         footer: tuple[str, str] = ("", ""),
     ) -> list[str]:
-        """Return a curve over the whole width with its scale on the left, the oldest value left.
+        """Return a curve over the full width with its scale on the left, the oldest value left.
 
-        ``footer`` is what is written below its left and its right end.
+        ``footer`` is the text below its left and its right end.
         """
         known = [value for value in values if value is not None]
         low, high = min(known, default=0.0), max(known, default=0.0)
@@ -154,7 +154,7 @@ class Canvas:
                 before = None
                 continue
             y = round(share * (height * 4 - 1))
-            # Joined with the one before, so that a jump is a line and not two dots.
+            # Joined with the previous point, so that a jump is a line and not two dots.
             for dot in range(min(y, y if before is None else before), max(y, before or y) + 1):
                 cells[height - 1 - dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
             before = y
@@ -170,7 +170,7 @@ def _stars(shares: Sequence[float | None], columns: int, height: int) -> list[st
 
 
 def _resampled(values: Sequence[float | None], count: int) -> list[float | None]:
-    """Return ``count`` values: means where there were more, the nearest one where fewer."""
+    """Return ``count`` values: means if there are more, the nearest value if there are fewer."""
     if not values:
         return [None] * count
     found: list[float | None] = []
@@ -183,7 +183,7 @@ def _resampled(values: Sequence[float | None], count: int) -> list[float | None]
 
 
 def supports_unicode(environ: Mapping[str, str], encoding: str | None) -> bool:
-    """Tell whether what is printed may be more than ASCII, by the locale and the stream."""
+    """Return whether output may contain Unicode, from the locale and the stream's encoding."""
     if environ.get("TERM") == "dumb":
         return False
     locale = next((environ[n] for n in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(n)), None)

@@ -41,24 +41,24 @@ class Comparison:
     """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``~`` (contains) or ``!~``.
 
     Numbers may have a unit (``free<10GiB``). Texts are compared without regard to case. A list
-    equals each of its members, one with keys also each ``KEY=VALUE``. A value that is absent equals
-    ``none`` and nothing else, and contains nothing. A time without a fraction of a second is
-    compared with whole seconds, as tables print them.
+    equals each of its members; an object also equals each ``KEY=VALUE``. An absent value equals
+    only ``none``, and contains nothing. A time without a fraction of a second is compared with
+    whole seconds, as tables print them.
     """
 
     field: str
     sign: str
     text: str
     in_seconds: bool = False
-    """Whether the field is a duration: ``5m`` is five minutes, and not 5 MiB."""
+    """True if the field is a duration: ``5m`` is five minutes, and not 5 MiB."""
     moment_ms: int | None = None
-    """The text as ms since 1970, where the field holds a time."""
+    """The text as ms since 1970, if the field is a time."""
 
     def __str__(self) -> str:
         return f"{self.field}{self.sign}{self.text}"
 
     def holds(self, record: Mapping[str, Any]) -> bool:
-        """Tell whether a value in its machine form is so.
+        """Return whether the comparison holds for a value in its machine form.
 
         Raises:
             UsageError: the field is a number, and the text is not.
@@ -82,7 +82,8 @@ class Comparison:
             return _ORDER[self.sign](found if exact else found - found % 1000, self.moment_ms)
         if isinstance(found, (int, float)):
             return _ORDER[self.sign](found, self._number())
-        if _ID.fullmatch(self.text) and _ID.fullmatch(str(found)):  # Texts in machine forms.
+        # Machine forms have ids as texts.
+        if _ID.fullmatch(self.text) and _ID.fullmatch(str(found)):
             return _ORDER[self.sign](int(found), int(self.text))
         return _ORDER[self.sign](str(found).lower(), self.text.lower())
 
@@ -100,7 +101,7 @@ class Comparison:
         return _ORDER[self.sign](len(found), self._number())
 
     def of_time(self, now_s: float, *, utc: bool) -> Comparison:
-        """Return the comparison of a field that has times.
+        """Return this comparison for a field with times.
 
         Raises:
             UsageError: the text is not a time.
@@ -115,19 +116,19 @@ class Comparison:
         return attrs.evolve(self, moment_ms=moment_ms)
 
     def insist_number(self) -> None:
-        """Check the text of a field that has numbers before there is a value to compare.
+        """Check, before any value is compared, that the text for a numeric field is a number.
 
         Raises:
-            UsageError: it is not a number.
+            UsageError: the text is not a number.
         """
         if self.text.lower() not in _NOTHING:
             self._number()
 
     def insist_limit(self) -> None:
-        """Check that the comparison of a measured number is a limit: equality hardly ever holds.
+        """Check that a measured number is compared with a limit: equality hardly ever holds.
 
         Raises:
-            UsageError: it is an equality.
+            UsageError: the comparison is an equality.
         """
         if self.sign in _EQUAL and self.text.lower() not in _NOTHING:
             above, below = (shlex.quote(str(attrs.evolve(self, sign=sign))) for sign in "><")
@@ -137,10 +138,10 @@ class Comparison:
             )
 
     def insist_unit(self) -> None:
-        """Check that the text of a field that has durations names a unit: 50 may be 50 ms or 50 s.
+        """Check that the text for a duration names a unit: 50 may be 50 ms or 50 s.
 
         Raises:
-            UsageError: it is a number alone, and not 0.
+            UsageError: the text is a number without a unit, and not 0.
         """
         try:
             seconds = float(self.text)
@@ -170,10 +171,10 @@ class Comparison:
 
 
 def parse_comparison(text: str) -> Comparison:
-    """Return what a text says.
+    """Return the comparison that a text describes.
 
     Raises:
-        UsageError: it is not a comparison, or its value has a wildcard.
+        UsageError: the text is not a comparison, or its value has a wildcard.
     """
     match = _COMPARISON.fullmatch(text)
     if match is None:

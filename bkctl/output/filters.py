@@ -1,6 +1,6 @@
 """Options about the fields of results: ``--filter``, ``--sort-by`` and ``--fail-if``.
 
-``output.comparison`` parses an expression, and compares one field with its value.
+``output.comparison`` parses an expression and compares a field with its value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DESC: Final = ("desc", "asc")
 
 
 def selection(options: Options, record: Record) -> Select:
-    """Return what picks and sorts values; ``record`` gives a value's fields in machine form.
+    """Return a function that filters and sorts values; ``record`` returns a value's machine form.
 
     Raises:
         UsageError: an option is not a comparison.
@@ -53,10 +53,10 @@ def _filtered(
 
 
 def of_field(option: str, view: View, one: Comparison, *, utc: bool) -> Comparison:
-    """Return a comparison of the field that a name in JSON, or a header, stands for.
+    """Return the comparison with the field's own name, for a name in JSON or a header.
 
     Raises:
-        UsageError: there is no such field, or it holds times and the text is not one.
+        UsageError: the field does not exist, or it is a time and the text is not.
     """
     field = view.named(one.field)
     if field is None:
@@ -66,14 +66,14 @@ def of_field(option: str, view: View, one: Comparison, *, utc: bool) -> Comparis
 
 
 def holds(one: Comparison, view: View, value: Any, found: Mapping[str, Any]) -> bool:
-    """Return whether a comparison holds for a value, whose machine form is ``found``."""
+    """Return whether a comparison holds for a value with the machine form ``found``."""
     if one.moment_ms is not None or one.field not in found:
         found = {one.field: view[one.field].get(value)}
     return one.holds(found)
 
 
 def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
-    """Return values in order; those that lack the field come last, whichever the order."""
+    """Return the sorted values; values without the field are last in both orders."""
     found = list(values)
     for word in reversed(by.split(",")):
         name, order = order_of(word)
@@ -96,7 +96,7 @@ def order_of(word: str) -> tuple[str, str]:
 
 
 def _key(value: Any) -> tuple[bool, Any]:
-    """Numbers by size, before all else, which goes by its text."""
+    """Return a sort key: numbers first, by size; then all other values by their text."""
     is_number = isinstance(value, (int, float))
     return not is_number, value if is_number else str(value)
 
@@ -108,17 +108,17 @@ _NUMBERS: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 @attrs.frozen
 class Thresholds:
-    """What ``--fail-if`` says of a result: comparisons that must not hold."""
+    """The limits of ``--fail-if`` for one kind of result: comparisons that must not hold."""
 
     _view: View
     _limits: tuple[Comparison, ...]
 
     def insist(self, value: Any) -> None:
-        """Raise if one of the comparisons holds for a result.
+        """Raise if a comparison holds for a result.
 
         Raises:
-            ProblemsError: one does, or its field is not known; the message has the field and its
-                value.
+            ProblemsError: a comparison holds, or its field is unknown; the message has the field
+                and its value.
         """
         broken = [one for one in self._limits if self._is_broken(one, value)]
         if broken:
@@ -137,7 +137,7 @@ class Thresholds:
 
 
 def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
-    """Return what ``--fail-if`` says of results of one kind; before the work begins.
+    """Return the limits of ``--fail-if`` for results of one kind; called before the work begins.
 
     Raises:
         UsageError: a text is not a comparison, or it names no field of the result.

@@ -1,4 +1,4 @@
-"""When work that goes on prints its next line, where no line can move: logs, pipes, cron mails."""
+"""The time of the next progress line where no line can be redrawn: logs, pipes, cron mails."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SILENCE_S_MAX: Final = 30.0
 
 @attrs.define
 class LinePace:
-    """How long to be silent before the next line: 2 s, and twice as long after each line."""
+    """The silence before the next line: 2 s, doubled after each line, at most 30 s."""
 
     silence_s: float = FIRST_LINE_S
 
     def printed(self) -> None:
-        """Take note of a line."""
+        """Double the silence after a line."""
         self.silence_s = min(2 * self.silence_s, SILENCE_S_MAX)

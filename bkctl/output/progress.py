@@ -1,6 +1,6 @@
-"""How far a long piece of work is: a bar on a terminal, a line now and then elsewhere.
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere.
 
-All of it goes to stderr. Nothing shows before ``_QUIET_S``: short work needs no bar.
+All output is on stderr. Nothing is shown before ``_QUIET_S``: short work needs no bar.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _QUIET_S: Final = 0.7
 _SILENT_S: Final = 1.0
-"""After which a bar shows though nothing has been reported."""
+"""Seconds until a bar is shown before the first report."""
 _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
 
 
 class Progress:
-    """A display of how far one piece of work is; this one shows nothing."""
+    """The display of one piece of work; this class shows nothing."""
 
     is_open = False
-    """Whether its lines show that the work goes on."""
+    """True if its lines show that the work continues."""
 
     def __enter__(self) -> Self:
         return self
@@ -49,19 +49,19 @@ class Progress:
         *,
         work: tuple[int, int] | None = None,
     ) -> None:
-        """Say how far it is: units done, things done, and the total where it is known by now.
+        """Report progress: units done, items done, and the total if it is known by now.
 
-        The share and the time left follow ``work``, what is done and its total, where the units do
-        not measure the time.
+        ``work`` is the completed part of the work and its total. It decides the share and the time
+        left if the units do not measure the time.
         """
 
 
 def make_progress(
     options: Options, host: Host, what: str, *, total: int | None, unit: str
 ) -> Progress:
-    """Return the display that the options and the terminal call for.
+    """Return the display for the options and the terminal.
 
-    ``unit`` is ``bytes`` or what is counted: ``entries``.
+    ``unit`` is ``bytes`` or the name of the counted units: ``entries``.
     """
     kind = options.progress
     if options.quiet or kind == "none":
@@ -76,7 +76,7 @@ def make_progress(
 
 
 class _MeasuredProgress(Progress, abc.ABC):
-    """What the displays share: the figures, and the rate over the last seconds."""
+    """The common part of the displays: the figures, and the rate over the last seconds."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _MeasuredProgress(Progress, abc.ABC):
 
     @abc.abstractmethod
     def show(self, now_s: float) -> None:
-        """Show the figures, if it is time to."""
+        """Show the figures if they are due."""
 
     def end(self) -> None:
         """Show the end."""
@@ -136,7 +136,7 @@ class _MeasuredProgress(Progress, abc.ABC):
 
     @property
     def percent(self) -> str:
-        """How much of the work is done; empty where its total is unknown."""
+        """The completed share of the work; empty if the total is unknown."""
         done, total = self._work
         return f"{done / total:.0%}" if total else ""
 
@@ -145,9 +145,9 @@ class _MeasuredProgress(Progress, abc.ABC):
 
 
 class Lines(_MeasuredProgress):
-    """One line after 2 s, then more and more rarely, though nothing be reported.
+    """One line after 2 s, then less and less often, even without reports.
 
-    A log or a cron mail says that the work goes on.
+    A log or a cron mail thus shows that the work continues.
     """
 
     def __init__(self, *args: Any, pace: LinePace | None = None, **kwargs: Any) -> None:
@@ -217,14 +217,14 @@ class JsonLines(_MeasuredProgress):
 
 
 class Bar(_MeasuredProgress):
-    """A bar on a terminal, drawn by rich; it vanishes at the end."""
+    """A bar on a terminal, drawn by rich; it disappears at the end."""
 
     _progress: Any = None
     _task: Any = None
     _timer: threading.Timer | None = None
 
     def __init__(self, *args: Any, silent_s: float = _SILENT_S, **kwargs: Any) -> None:
-        """``silent_s``: after how long it shows though nothing has been reported."""
+        """``silent_s``: seconds until the bar is shown before the first report."""
         super().__init__(*args, **kwargs)
         self._silent_s = silent_s
         self._lock = threading.Lock()
@@ -273,7 +273,8 @@ class Bar(_MeasuredProgress):
             console=Console(file=self._out),
             transient=True,
             expand=True,
-            # Results in a file or a pipe go there; on the terminal rich puts them above the bar.
+            # Only on a terminal: rich prints results above the bar. A file or a pipe gets them
+            # directly.
             redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._progress.add_task(self._what, total=self._total, figures="")

@@ -1,8 +1,9 @@
-"""Values to a table, JSON, lines, YAML, CSV or ids. A command hands over what it got, no more.
+"""Output of values as a table, JSON, JSON lines, YAML, CSV or ids.
 
-A ``View`` (``views``) says which fields a kind of value has. Machine forms have all fields of every
-value, under their own names, with bytes and milliseconds as integers, times in UTC (RFC 3339),
-ledger ids as strings, and nothing cut. TableForm have what fits.
+A command only passes its values.
+
+A ``View`` (``views``) declares the fields of a kind of value. ``MachineForms`` has all fields,
+``TableForm`` the fields that fit.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _DIM: Final = "\x1b[2m"
 _RESET: Final = "\x1b[0m"
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
-"""A table's widths come from its first rows: this many, or what came in this time."""
+"""A table's widths are set by its first rows: this many, or the rows that arrive in this time."""
 
 
 class Emitter:
-    """Prints values in the form that the options ask for."""
+    """The output of values in the form that the options request."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Emitter:
         *,
         title: Callable[[], str] = lambda: "",
     ) -> None:
-        """``title`` says where values are from: the line above a table on a terminal."""
+        """``title`` returns the source of the values: the line above a table on a terminal."""
         self._options, self._host, self._watch = options, host, watch
         self._title = title
         self._form = options.output or "table"
@@ -56,9 +57,9 @@ class Emitter:
         self._tables = TableForm(self._form, options, host, watch, self._machine)
         self._select = selection(options, self._machine.record)
         self._below: list[str] = []
-        """What is said of tables once they are on the screen."""
+        """Notes about tables, printed below them."""
         self.shown = 0
-        """Values printed or counted so far: those that the filters leave."""
+        """Number of values printed or counted so far, after the filters."""
 
     def one(self, value: Any) -> None:
         """Print one value."""
@@ -81,14 +82,14 @@ class Emitter:
             self._write(document)
 
     def many(self, values: Iterable[Any], kind: type) -> None:
-        """Print values as they come."""
+        """Print values while they arrive."""
         view = view_of(kind)
         self._many(view, _one_by_one(self._seen(view, self._select(view, values))))
 
     def stream(
         self, batches: Iterable[Sequence[Any]], kind: type, *, limit: int | None = None
     ) -> None:
-        """Print values, as many at a time as have come together; the first ``limit`` picked."""
+        """Print values batch by batch as they arrive; at most ``limit`` after the filters."""
         view = view_of(kind)
         if self._options.sort_by or limit is not None:
             picked = self._select(view, itertools.chain.from_iterable(batches))
@@ -104,9 +105,9 @@ class Emitter:
         *,
         limit: int | None = None,
     ) -> None:
-        """Print the ``result`` of the values that the options' filters leave, at most ``limit``.
+        """Print the ``result`` of the values after the options' filters, at most ``limit`` of them.
 
-        Its ``count`` is their number.
+        Its ``count`` is the number of these values.
         """
         counted = result(itertools.islice(self._select(view_of(kind), values), limit))
         self._one(view_of(type(counted)), counted)
@@ -115,7 +116,7 @@ class Emitter:
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
             if view.speaks and self._form == "table" and not self._options.columns:
-                for values in batches:  # As they come: there may be no end of them.
+                for values in batches:  # One batch at a time: the values may never end.
                     self._pager.write_lines(
                         line for value in values for line in self._tables.said(view, value)
                     )
@@ -126,7 +127,7 @@ class Emitter:
             self._write(text)
 
     def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
-        """Print the lines of a drawing of ``value`` where a table would be, else the value."""
+        """Print the lines of a drawing of ``value`` in place of a table, else the value."""
         if not self._draws:
             self.one(value)
         elif self._is_shown(view_of(type(value)), value):
@@ -139,9 +140,9 @@ class Emitter:
         kind: type,
         drawing: Callable[[Sequence[Any], Canvas], Iterable[str]],
     ) -> None:
-        """Print the lines of one drawing of all ``values`` where a table would be, else them.
+        """Print one drawing of all ``values`` in place of a table; in other forms the values.
 
-        Some of them, or another order, make no drawing but a table.
+        With a filter or a sort order a table is printed.
         """
         if not self._draws or self._options.filters or self._options.sort_by:
             self.many(values, kind)
@@ -155,7 +156,7 @@ class Emitter:
 
     @property
     def canvas(self) -> Canvas:
-        """What a drawing on stdout may use."""
+        """The terminal features that a drawing on stdout may use."""
         stdout = self._host.stdout
         return Canvas(
             self._tables.width or CANVAS_WIDTH,
@@ -165,21 +166,21 @@ class Emitter:
         )
 
     def finish(self) -> None:
-        """Wait for the pager to be left, if there is one, and say what is missing in the tables."""
+        """Wait until the user quits the pager, if any, and print the notes below the tables."""
         self._pager.close()
         for note in self._below:
             self._host.stderr.write(f"{fitted(note, self._host.stderr)}\n")
         self._below.clear()
 
     def _is_shown(self, view: View, value: Any) -> bool:
-        """Tell whether a single value is to be shown; say so if it is not."""
+        """Return whether the filters select a single value; print a message if they do not."""
         if list(self._select(view, [value])):
             return True
         self._host.stderr.write("" if self._options.quiet else f"no {view.name} match --filter\n")
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
-        """Let the watch see what is shown, and count it."""
+        """Count the shown values, and record them for the watch."""
         for value in values:
             self._see(view, value)
             yield value
@@ -190,7 +191,7 @@ class Emitter:
             self._watch.see(view, value, self._machine.record(view, value))
 
     def _head(self) -> Iterator[str]:
-        """Yield what stands above a table: pasted elsewhere, it says where that was."""
+        """Yield the title above a table: a pasted table then shows its source."""
         if self._host.stdout.isatty() and self._watch is None and not self._options.no_headers:
             title = self._title()
             if title:
@@ -223,7 +224,7 @@ def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:
 def _in_batches(
     batches: Iterable[Iterable[Any]], now_s: Callable[[], float]
 ) -> Iterator[list[Any]]:
-    """Yield the first values together, as many as come in time, then as they come."""
+    """Yield the first rows together, as many as arrive in time, then each batch."""
     deadline_s = now_s() + _WIDTHS_AFTER_S
     first: list[Any] | None = []
     for batch in batches:
@@ -243,6 +244,6 @@ def _in_batches(
     sentence=lambda v: "\n".join(f"would {step}" for step in v.steps or ("change nothing",)),
 )
 class Plan:
-    """What a dry run would have done."""
+    """The steps that a dry run did not carry out."""
 
     steps: tuple[str, ...] = field("The steps, in order.", name="would")

@@ -1,4 +1,4 @@
-"""In which colour a terminal shows a state, in tables and in drawings."""
+"""The colour of each state on a terminal, in tables and in drawings."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ STATE_COLORS: Final = {
     "down": RED, "unreachable": RED, "failed": RED, "missing": RED,
     "damaged": RED, "differing": RED, "unreadable": RED,
 }  # fmt: skip
-"""The code of each; a state that is not here has none."""
+"""The colour code of each state; other states have no colour."""

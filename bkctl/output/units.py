@@ -1,4 +1,4 @@
-"""Numbers and times as people read them, and back. Machine formats never use these."""
+"""Numbers and times in the forms for people. Machine forms never use them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_count(value: float) -> str:
-    """Return ``987``, ``12.3k`` or ``4.5M``: rates and counts where room is scarce."""
+    """Return ``987``, ``12.3k`` or ``4.5M``: rates and counts where space is scarce."""
     for unit in ("", "k", "M", "G"):
         if abs(value) < 999.5:  # noqa: PLR2004 -- what would be written with four digits
             return f"{value:.1f}{unit}" if unit or 0 < value < 10 else f"{value:.0f}"  # noqa: PLR2004
@@ -50,7 +50,7 @@ def free_of(free: int | None, total: int | None) -> str:
 def counted(count: int, what: str) -> str:
     """Return ``1 ledger``, ``2 ledgers`` or ``0 entries`` for ``ledger`` and ``entry``.
 
-    Only words that end in ``y`` after a consonant, or take a plain ``s``.
+    Supported are words in ``ry`` or ``py``, and words whose plural ends in a plain ``s``.
     """
     if count == 1:
         return f"1 {what}"
@@ -82,7 +82,7 @@ def _human_ms(ms: float) -> str:
 
 def human_time(time_ms: int, *, utc: bool) -> str:
     """Return ``2026-01-31 14:05:09+01:00`` in the reader's zone; in UTC with a ``Z``."""
-    # Not with strftime, which looks at the file of the time zone each time.
+    # Not strftime: it checks the time zone's file at each call.
     moment = time.gmtime(time_ms / 1000) if utc else time.localtime(time_ms / 1000)
     text = "{:04d}-{:02d}-{:02d} {:02d}:{:02d}:{:02d}".format(*moment[:6])
     offset_min = moment.tm_gmtoff // 60
@@ -100,5 +100,5 @@ def rfc3339(time_ms: int) -> str:
 
 
 def human_latency(seconds: float | None) -> str:
-    """Return a time in seconds as ``human_ms`` has it."""
+    """Return seconds in the form of ``human_ms``."""
     return human_ms(None if seconds is None else seconds * 1000)

@@ -1,8 +1,9 @@
-"""Where the values of classes below ``bkctl`` are told how they are shown.
+"""The modules that declare the views of classes outside ``bkctl``.
 
-These classes know nothing of tables, so a module of the folder whose commands print them says it
-(``bkctl.output.views.declare_view``). Each has its line here, so that a command that prints one
-needs to import nothing for it; a test holds the lines against what these modules declare.
+These classes do not know about tables. A module in the folder of the commands that print them
+calls ``bkctl.output.views.declare_view``. Each class has its line in this mapping, so a command
+that prints its values need not import that module. A test compares the lines with the modules'
+declarations.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""How a kind of value is shown: the class says it itself, of each attribute.
+"""Views: each class of values declares the form of its own fields.
 
 ::
 
-    @shown("problems", Column("age", "For how long.", lambda v: v.age_s, Kind.SECONDS))
+    @shown("problems", Column("age", "Age of the problem.", lambda v: v.age_s, Kind.SECONDS))
     class Problem:
         place: str = field("The metadata service, or a VERSION file.")
-        seen_ms: int = field("When it was seen.", name="seen", kind=Kind.TIME_MS)
+        seen_ms: int = field("The time of the last report.", name="seen", kind=Kind.TIME_MS)
 
-``shown`` makes a frozen class of attrs. A column is an attribute, a path of attributes, or what a
-function makes of the value. Its kind follows from the attribute's annotation where none is given.
-Values of classes that stand below ``bkctl`` are told with ``declare_view`` in the folder whose
-commands print them; ``view_registry`` has the list of these.
+``shown`` makes a frozen class of attrs. A column is an attribute, a path of attributes, or the
+result of a function of the value. Without ``kind`` its kind follows from the attribute's
+annotation. Views of classes outside ``bkctl`` are declared with ``declare_view`` in the folder of
+the commands that print them; ``view_registry`` lists these classes.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_how: Any) -> Callable[[T], T]:
-        """Do what ``typing.dataclass_transform`` of later Pythons does: nothing."""
+        """Do nothing, as ``typing.dataclass_transform`` of later Pythons."""
         return lambda function: function
 
 
 T = TypeVar("T")
 
 _COLUMN: Final = "column"
-"""Where an attribute has its column."""
+"""The key of an attribute's column in its metadata."""
 
 WIDE: Final = 9
-"""Rank of fields for ``-o wide`` alone."""
+"""Rank of fields that are shown only with ``-o wide``."""
 NEVER: Final = 10
-"""Rank of fields that no table of many shows; one object's table does."""
+"""Rank of fields that only the table of a single object shows."""
 
 
 class Kind(enum.Enum):
-    """What a field holds; decides its form in a table and in JSON."""
+    """The kind of a field's content; decides its form in a table and in JSON."""
 
     TEXT = "text"
     COUNT = "count"
     NUMBER = "number"
-    """With a fraction."""
+    """A number with a fraction."""
     BYTES = "number of bytes"
     TIME_MS = "time"
     SECONDS = "seconds"
@@ -84,25 +84,24 @@ _KINDS: Final[Mapping[str, Kind]] = types.MappingProxyType(
         "Mapping": Kind.NESTED,
     }
 )
-"""The kinds of annotations; what is not here is a text."""
+"""The kind for each annotation; all other annotations are texts."""
 
 _KINDS_OF_NAMES: Final[Mapping[str, Kind]] = types.MappingProxyType(
     {"ms": Kind.TIME_MS, "s": Kind.SECONDS, "bytes": Kind.BYTES, "state": Kind.STATE}
 )
-"""The kinds of attributes by the last word of their names, which is a unit."""
+"""The kind for the last word of an attribute's name, which is a unit."""
 
 
 @attrs.frozen
 class Column:
-    """What a class tells about one of its fields.
+    """The declaration of one field of a class.
 
-    ``of`` is what it holds: an attribute's path (``name`` by default), or a function. A path that
-    leads through None holds None. Lists stand
-    for tuples, and dictionaries for mappings.
+    ``of`` is the source of its content: an attribute's path (``name`` by default), or a function. A
+    path with a None in the middle results in None. Tuples become lists, and mappings dictionaries.
 
-    ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
-    first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
-    would not do.
+    ``rank`` is the order in which columns are left out of a table that is too wide: 0 never, the
+    highest first; ``WIDE`` is only for ``-o wide``. ``cell`` makes a table's text if the kind's
+    default text is not suitable.
     """
 
     name: str
@@ -113,19 +112,19 @@ class Column:
     header: str = attrs.field(default="", kw_only=True)
     cell: Callable[[Any], str] | None = attrs.field(default=None, kw_only=True)
     optional: bool = attrs.field(default=False, kw_only=True)
-    """Left out of JSON and YAML where there is none, instead of null."""
+    """True to omit an absent value from JSON and YAML, instead of null."""
     if_any: bool = attrs.field(default=False, kw_only=True)
-    """Left out of a table in which no row holds anything there, unless -o wide or --columns."""
+    """True to leave the column out of a table if it is empty, except with -o wide or --columns."""
     cell_of_none: bool = attrs.field(default=False, kw_only=True)
-    """Whether ``cell`` also has a text where the field holds nothing, in place of a dash."""
+    """True if ``cell`` also makes a text for an absent value, in place of a dash."""
     after: str = attrs.field(default="", kw_only=True)
-    """The column that it follows, where it is not after all attributes."""
+    """The preceding column; by default the column follows all attributes."""
 
     def on(self, shown_class: type) -> Field:
         """Return the field of values of ``shown_class``.
 
         Raises:
-            TypeError: the class has no such attribute.
+            TypeError: the class does not have the attribute.
         """
         get, kind = self.of or self.name, self.kind
         if isinstance(get, str):
@@ -138,7 +137,7 @@ class Column:
 
 @attrs.frozen
 class Field(Column):
-    """A column of one class: ``get`` returns what a value of the class holds."""
+    """A column of one class: ``get`` returns its content from a value of the class."""
 
     kind: Kind = attrs.field(kw_only=True)
     get: Callable[[Any], Any] = attrs.field(kw_only=True)
@@ -150,28 +149,27 @@ class Field(Column):
 
 @attrs.frozen
 class View:
-    """How one kind of value is shown."""
+    """The declaration of the output of one kind of value."""
 
     name: str
-    """What the things are called: ``ledgers``."""
+    """The plural name of the values: ``ledgers``."""
     fields: tuple[Field, ...]
     id_field: str = attrs.field(alias="id")
     """The field of ids; the first one by default."""
     sentence: Callable[[Any], str] | None = None
-    """For the outcome of an action: its whole form where a table would be."""
+    """Makes the complete text of an action's outcome, in place of a table."""
     lines: Callable[[Any, int | None, bool], Iterable[str]] | None = None
-    """In place of ``sentence``: the lines for a width, if there is one, and with or without colour.
-    """
+    """In place of ``sentence``: makes lines for a width or None, with or without colour."""
     healthy: Callable[[Any], bool] | None = None
-    """When ``--until healthy`` holds for one of them."""
+    """The condition of ``--until healthy`` for one value."""
     done: Callable[[Any], bool] | None = None
-    """When ``--until done`` holds for one of them."""
+    """The condition of ``--until done`` for one value."""
     nothing: str = attrs.field()
-    """What is said in place of an empty table; ``no NAME`` by default."""
+    """The message in place of an empty table; ``no NAME`` by default."""
     dated: bool = False
-    """Whether the field ``time`` of a value comes before its sentence."""
+    """True if the field ``time`` of a value is printed before its sentence."""
     bare: bool = False
-    """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
+    """True if a single value is printed as its id alone, for ``id=$(bkctl ledger create)``."""
 
     @id_field.default
     def _first_field(self) -> str:
@@ -190,13 +188,13 @@ class View:
 
     @property
     def speaks(self) -> bool:
-        """Whether a value is said in sentences, where others are a table."""
+        """True if values are printed as sentences and not as a table."""
         return self.lines is not None or self.sentence is not None
 
     def named(self, word: str) -> Field | None:
-        """Return the field with this name, in JSON or as a column's header; None without one.
+        """Return the field with this name in JSON, or this column header; None without a match.
 
-        ``custom.app`` is what an object has under ``app``.
+        ``custom.app`` is the value under ``app`` in the object ``custom``.
         """
         name, _, key = word.strip().partition(".")
         if key and (inner := self.named(name)) is not None and inner.kind is Kind.NESTED:
@@ -207,7 +205,7 @@ class View:
         return words.get(folded) or (words[self.id_field] if folded == "id" else None)
 
     def no_field(self, option: str, word: str) -> UsageError:
-        """Return the error of a word that names no field."""
+        """Return the error of a word that is not the name of a field."""
         names = [field.name for field in self.fields]
         titles = [field.title.lower() for field in self.fields]
         custom = ", or custom.KEY" if "custom" in names else ""
@@ -218,7 +216,7 @@ class View:
 
 
 def _of_key(field: Field, key: str) -> Field:
-    """Return what an object has under a key, as a field of its own; nothing where it has none."""
+    """Return a field for the value under a key of an object; None if the object lacks the key."""
 
     def get(value: Any) -> Any:
         inner = field.get(value)
@@ -235,7 +233,7 @@ def _of_key(field: Field, key: str) -> Field:
 
 
 def _kind_of(shown_class: type, path: str) -> Kind:
-    """Return what an attribute's name says, or else its annotation; of a path only the name."""
+    """Return the kind from an attribute's name, else from its annotation; for a path, the name."""
     first, _, below = path.partition(".")
     annotations = [vars(one).get("__annotations__", {}) for one in shown_class.__mro__]
     found = next((own[first] for own in annotations if first in own), None)
@@ -253,7 +251,7 @@ def _kind_of_annotation(found: object) -> Kind:
 
 
 def _reader(path: str) -> Callable[[Any], Any]:
-    """Return what follows a path of attributes, and returns None behind one that is None."""
+    """Return a function that follows a path of attributes, and returns None after a None."""
     first, *others = path.split(".")
     get = operator.attrgetter(first)
     if not others:
@@ -271,7 +269,7 @@ def _reader(path: str) -> Callable[[Any], Any]:
 
 
 def _listed(path: str) -> Callable[[Any], Any]:
-    """Return what gets an attribute as JSON has it: a list, or a dictionary."""
+    """Return a function that returns an attribute in its form for JSON: a list, or a dictionary."""
     get = _reader(path)
 
     def found(value: Any) -> Any:
@@ -285,7 +283,7 @@ def _listed(path: str) -> Callable[[Any], Any]:
 
 
 class _How(TypedDict, total=False):
-    """What a view has besides its name and its columns, as in ``View``."""
+    """The settings of a view besides its name and its columns, as in ``View``."""
 
     id: str
     sentence: Callable[[Any], str]
@@ -305,9 +303,10 @@ def field(
     factory: Callable[[], Any] | None = None,
     **more: Any,
 ) -> Any:
-    """Declare an attribute and its column: one that classes share, or what the attribute is.
+    """Declare an attribute and its column: a shared column, or the description of a new one.
 
-    ``more`` is what a ``Column`` takes. ``name`` is the column's, where the attribute has another.
+    ``more`` are the arguments of ``Column``. ``name`` is the column's, if it differs from the
+    attribute's.
     """
     made = column if isinstance(column, Column) else Column(name, column, **more)
     return attrs.field(default=default, factory=factory, metadata={_COLUMN: made})
@@ -317,9 +316,9 @@ def field(
 def shown(
     name: str, *columns: Column, kw_only: bool = False, **how: Unpack[_How]
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class of values, and say how they are shown: what they are called, and their columns.
+    """Make a class of values, and declare the name of its values and their columns.
 
-    ``columns`` come after those of the class's own attributes, or where they say ``after`` what.
+    ``columns`` follow those of the class's own attributes, or the column of their ``after``.
     """
 
     def decorate(plain: type[T]) -> type[T]:
@@ -353,7 +352,7 @@ _OF_LIBRARY: Final[dict[type, View]] = {}
 
 
 def declare_view(library_class: type, name: str, *columns: Column, **how: Unpack[_How]) -> None:
-    """Say how the values of a class below ``bkctl`` are shown, as ``shown`` does of ours."""
+    """Declare the view of a class outside ``bkctl``, as ``shown`` does for classes of ``bkctl``."""
     _OF_LIBRARY[library_class] = _view(library_class, name, columns, how)
 
 
@@ -362,7 +361,7 @@ def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) ->
 
 
 def declares_view(kind: type) -> bool:
-    """Tell whether a class says itself how its values are shown."""
+    """Return whether a class declares its own view."""
     return "__view__" in vars(kind)
 
 
@@ -370,7 +369,7 @@ def view_of(kind: type) -> View:
     """Return the view of a kind of value.
 
     Raises:
-        KeyError: nothing says how it is shown.
+        KeyError: the class has no declared view.
     """
     if declares_view(kind):
         own: View = vars(kind)["__view__"]
@@ -381,7 +380,7 @@ def view_of(kind: type) -> View:
 
 
 def formerly(one: Column, name: str) -> Column:
-    """Return a column under an older name, which machine forms and options keep."""
+    """Return a column under an older name, which machine forms and options still accept."""
     doc, of = f"Older name of `{one.name}`.", one.of or one.name
     return attrs.evolve(one, name=name, doc=doc, of=of, rank=NEVER, header="")
 
@@ -396,7 +395,7 @@ SECONDS: Final = Column("seconds", "Duration.", kind=Kind.SECONDS)
 ENTRIES: Final = Column("entries", "Number of entries.", kind=Kind.COUNT)
 
 OLDER_IDS: Final = (formerly(LEDGER, "ledger"), formerly(ENTRY, "entry"))
-"""What ``ledger_id`` and ``entry_id`` were called where entries are listed."""
+"""The older names of ``ledger_id`` and ``entry_id`` in lists of entries."""
 PAYLOAD_SIZE: Final = Column("size", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES)
 OLDER_SIZE: Final = attrs.evolve(
     formerly(PAYLOAD_SIZE, "length"),
@@ -420,14 +419,14 @@ PAYLOAD: Final = (
         optional=True,
     ),
 )
-"""What an entry holds: as bytes, or as ``--entry-format`` reads it."""
+"""The payload of an entry: as bytes, or in the form of ``--entry-format``."""
 
 
 def chosen_fields(options: Options, view: View, fields: Sequence[Field]) -> Sequence[Field]:
     """Return the fields of ``--columns`` in its order, else ``fields``.
 
     Raises:
-        UsageError: the view has no column of a name.
+        UsageError: a name is not a column of the view.
     """
     if not options.columns:
         return fields

@@ -1,4 +1,4 @@
-"""One command's rounds, as what prints its values sees them."""
+"""The rounds of one watched command, for the code that prints its values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class WatchRounds:
-    """One command's rounds, as its emitters see them."""
+    """The rounds of one watched command, for its emitters."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -28,7 +28,7 @@ class WatchRounds:
 
     @property
     def at(self) -> str:
-        """When this round began."""
+        """The current time (RFC 3339), for the lines of this round."""
         return rfc3339(self.now_ms)
 
     def begin(self) -> None:
@@ -37,10 +37,10 @@ class WatchRounds:
         self._before, self._cells, self.seen = self._cells, {}, []
 
     def see(self, view: View, value: Any, record: Mapping[str, Any]) -> None:
-        """Take note of a value that is shown."""
+        """Record a shown value."""
         self.seen.append((view, value, record))
 
     def is_new(self, key: tuple[Any, ...], text: str) -> bool:
-        """Tell whether a cell has changed since the last round."""
+        """Return whether a cell has changed since the last round."""
         self._cells[key] = text
         return self.number > 1 and self._before.get(key) != text

@@ -1,1 +1,1 @@
-"""The forms that values are printed in: tables, and the machine forms."""
+"""The output forms of values: tables, and the machine forms."""

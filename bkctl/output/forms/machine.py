@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from bkctl.output.watch_rounds import WatchRounds
 
 WATCHED_AT: Final = "watched_at"
-"""The field that JSON lines have besides their own when a command is watched."""
+"""The extra field of JSON lines when a command is watched."""
 
 
 class MachineForms:
-    """Makes the texts of one command's values."""
+    """The machine form of one command's values."""
 
     def __init__(self, form: str, options: Options, watch: WatchRounds | None) -> None:
         """``form`` is json, jsonl, yaml, csv or id."""
         self.form, self._options, self._watch = form, options, watch
 
     def one(self, view: View, value: Any) -> str | None:
-        """Return the document of a single value; None in a form that has none of its own."""
+        """Return the document of a single value; None if the form has no such document."""
         if self.form == "json":
             return json.dumps({"schema": SCHEMA, **self.fields(view, value)}, indent=2) + "\n"
         if self.form == "yaml":
@@ -44,16 +44,16 @@ class MachineForms:
         return None
 
     def fields(self, view: View, value: Any) -> dict[str, Any]:
-        """Return the fields of ``value`` as JSON has them."""
+        """Return the fields of ``value`` for JSON."""
         found = ((field, self.plain(field, field.get(value))) for field in view.fields)
         return {f.name: plain for f, plain in found if plain is not None or not f.optional}
 
     def record(self, view: View, value: Any) -> dict[str, Any]:
-        """Return all fields of a value as machine forms have them."""
+        """Return all fields of a value for machine forms."""
         return {field.name: self.plain(field, field.get(value)) for field in view.fields}
 
     def texts(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        """Yield the parts of a document of values of one view, in the form asked for."""
+        """Yield the parts of a document of values of one view, in this form."""
         if self.form == "json":
             return self._json(view, values)
         if self.form == "jsonl":
@@ -72,7 +72,7 @@ class MachineForms:
         return plain if isinstance(plain, list) else (plain,)
 
     def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        # The head goes with the first value: what fails before that leaves no half a document.
+        # The head is printed with the first value: an earlier failure leaves no partial document.
         head = f'{{"schema": {SCHEMA}, "{view.name}": ['
         separator = f"{head}\n  "
         for value in values:
@@ -108,11 +108,11 @@ class MachineForms:
 
     @property
     def document_begin(self) -> str:
-        """What begins one more document of YAML."""
+        """The separator before one more document of YAML."""
         return "" if self._watch is None or self._watch.number == 1 else "---\n"
 
     def plain(self, field: Field, value: Any) -> Any:
-        """Return a field's value as machine forms have it."""
+        """Return a field's value for machine forms."""
         if value is None:
             return None
         if field.kind is Kind.LEDGER_ID:

@@ -1,4 +1,4 @@
-"""Stdout through a pager, from the moment on that a terminal's screen is full."""
+"""Stdout, sent to a pager once a terminal's screen is full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pager:
-    """Stdout, through a pager from the moment on that a terminal's screen is full."""
+    """Stdout, sent to a pager once a terminal's screen is full."""
 
     def __init__(self, host: Host, *, wanted: bool) -> None:
         self._host = host
@@ -54,7 +54,8 @@ class Pager:
             self._held = []
             return
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # It was left before it had read everything.
+        # The user quit the pager before it had read everything.
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
 

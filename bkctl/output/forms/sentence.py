@@ -1,4 +1,4 @@
-"""Messages as a terminal shows them: wrapped at words."""
+"""Messages wrapped at words for a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _WIDTH_MIN: Final = 20
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return ``text`` with its lines wrapped at words to fit the terminal that ``stream`` is.
+    """Return ``text`` with its lines wrapped at words to the width of the terminal ``stream``.
 
-    A command stays on one line, so that it can be copied. Text for a pipe is not wrapped. What a
-    terminal would obey is replaced in any case, and so is the middle of a word of
-    thousands of characters: nodes of the metadata may have such names.
+    A command stays on one line, so that it can be copied. Text for a pipe is not wrapped. Control
+    characters are always replaced. So is the middle of a word of thousands of characters: nodes of
+    the metadata may have long names.
     """
     text = _NO_SPACES.sub(_without_middle, safe(text))
     columns = _columns(stream) if stream.isatty() else None
@@ -35,7 +35,7 @@ def _without_middle(found: re.Match[str]) -> str:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """Return how wide the terminal is, if it tells; ``COLUMNS`` overrides what it says itself."""
+    """Return the terminal's width, or None if unknown; ``COLUMNS`` overrides the terminal."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)

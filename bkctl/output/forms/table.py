@@ -1,7 +1,7 @@
-"""Tables as text that fit a width: texts are wrapped at words, then columns give way.
+"""Tables as text that fit a width: texts are wrapped at words, then columns are left out.
 
-Where columns may not give way and are still too wide, each row becomes a record: one line for each
-cell, after its title. No cell is ever cut: ids, numbers and times stay on one line.
+If the columns that may not be left out are still too wide, each row becomes a record: one line for
+each cell, after its title. No cell is ever cut: ids, numbers and times stay on one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bkctl.output.state_colors import STATE_COLORS
 
 _GAP: Final = "  "
 _WRAPPED_MIN: Final = 24
-"""Columns below are never wrapped: a text in them would be a ladder of words."""
+"""Narrower columns are never wrapped: their text would be one word a line."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
@@ -25,16 +25,19 @@ _RESET: Final = "\x1b[0m"
 
 @attrs.frozen
 class Cell:
-    """A cell's text; a ``state`` may be coloured by its word."""
+    """The text of a cell; ``state`` allows the colour of its first word."""
 
     text: str
     state: bool = False
     changed: bool = False
-    """Not as it was in the last round of a watch."""
+    """True if the text differs from the last round of a watch."""
 
 
 class Table:
-    """A table that is printed as its rows come. The first rows set the widths of the columns."""
+    """A table that is printed while its rows arrive.
+
+    The first rows set the widths of the columns.
+    """
 
     def __init__(
         self,
@@ -46,21 +49,20 @@ class Table:
         records: bool = False,
         if_any: Container[int] = (),
     ) -> None:
-        """``columns``: title, rank (0 never gives way, the highest goes first), right-aligned.
+        """``columns``: title, rank (0 is never left out, the highest is the first), right-aligned.
 
-        ``records`` allows rows one below the other where the columns do not fit side by side.
-        ``if_any`` has the numbers of columns that are left out where the first rows have only
-        dashes there.
+        ``records`` allows records if the columns do not fit side by side. ``if_any`` has the
+        indexes of columns that are left out if the first rows have only dashes in them.
         """
         self._columns, self._width, self._if_any = columns, width, if_any
         self._filled: list[int] = []
-        """The numbers of the columns that are not left out."""
+        """The indexes of the columns that are not left out."""
         self._headers, self._color = headers, color
         self._widths: list[int] = []
         self._wrapped: frozenset[int] = frozenset()
         self._shown: list[int] = []
         self._form = ""
-        """A line of texts in which each character takes one column."""
+        """A format string for a line of texts in which each character is one column wide."""
         self._may_be_records, self._as_records = records and headers, False
         self._has_record = False
         self.started = False
@@ -73,7 +75,7 @@ class Table:
     def lines(self, rows: Sequence[Sequence[Cell | str]]) -> Iterator[str]:
         """Yield the lines of some more rows, after the header the first time.
 
-        A text stands for a cell that has no colour of its own.
+        A text is a cell without a colour.
         """
         if not self.started:
             self._start(rows)
@@ -110,7 +112,7 @@ class Table:
         self._form = _GAP.join(aligned)
 
     def _narrowest(self, rows: Sequence[Sequence[Cell | str]]) -> dict[int, int]:
-        """Return the columns of texts that can be wrapped, each with its least width."""
+        """Return the minimum width of each column whose texts can be wrapped."""
         found = {}
         for n, (title, _, right) in enumerate(self._columns):
             if right or self._widths[n] <= _WRAPPED_MIN:
@@ -122,7 +124,7 @@ class Table:
         return found
 
     def _fit(self, width: int, narrowest: Mapping[int, int]) -> None:
-        """Wrap texts as far as needed; where that is not enough, let columns give way first."""
+        """Leave out columns if wrapping is not enough, then wrap texts as far as needed."""
 
         def spare() -> int:
             return sum(self._widths[n] - narrowest[n] for n in self._shown if n in narrowest)
@@ -142,7 +144,7 @@ class Table:
         self._wrapped = frozenset(shrunk)
 
     def _record(self, row: Sequence[Cell | str]) -> Iterator[str]:
-        """Yield the lines of a row as titles and cells, after an empty line between two rows."""
+        """Yield the lines of a row as titles and cells, with an empty line between two rows."""
         if self._has_record:
             yield ""
         self._has_record = True
@@ -151,7 +153,7 @@ class Table:
         yield from vertical(titled, color=self._color, width=self._width)
 
     def _lines_of(self, row: Sequence[Cell | str]) -> Iterator[list[Cell | str]]:
-        """Yield the lines of a row some of whose texts are wrapped."""
+        """Yield the lines of a row that has wrapped texts."""
         texts = [
             wrapped(_text(cell), self._widths[n]) if n in self._wrapped else [_text(cell)]
             for n, cell in enumerate(row)
@@ -177,7 +179,7 @@ class Table:
 
 
 def _are_ascii(cells: Sequence[Any]) -> bool:
-    """Tell whether these are nothing but texts of which each character takes one column."""
+    """Return whether all cells are plain texts with one column for each character."""
     try:
         return "".join(cells).isascii()
     except TypeError:
@@ -185,7 +187,7 @@ def _are_ascii(cells: Sequence[Any]) -> bool:
 
 
 def _with_text(cell: Cell | str, text: str) -> Cell | str:
-    """Return a cell with one of its lines in place of all its text."""
+    """Return a cell with one line of its text."""
     return text if isinstance(cell, str) else attrs.evolve(cell, text=text)
 
 
@@ -215,7 +217,7 @@ def vertical(
 
 
 def colored(cell: Cell) -> str:
-    """Return the cell's text, reversed if it changed, or in the colour of the state it names."""
+    """Return the cell's text, reversed if it changed, or in the colour of its state."""
     if cell.changed:
         return f"{_REVERSE}{cell.text}{_RESET}"
     if not cell.state:

@@ -1,4 +1,4 @@
-"""Rows and lines of one command's values, as people read them: in a table, or below each other."""
+"""Rows and lines of one command's values for people: a table, or one field on each line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 @attrs.define(eq=False)
 class TableForm:
-    """Makes the rows and lines of one command's values.
+    """The rows and lines of one command's values.
 
-    ``form`` is table or wide; ``machine`` says what fields hold without a form of theirs.
+    ``form`` is table or wide; ``machine`` returns the value of fields without a text for people.
     """
 
     _form: str
@@ -40,16 +40,16 @@ class TableForm:
 
     @property
     def width(self) -> int | None:
-        """The width that a table must fit: the terminal's, or none in a pipe."""
+        """The width that a table must fit: the terminal's, or None in a pipe."""
         return shutil.get_terminal_size().columns if self._host.stdout.isatty() else None
 
     @property
     def color(self) -> bool:
-        """Whether stdout gets colours."""
+        """True if stdout gets colours."""
         return wants_color(self._options, self._host, self._host.stdout)
 
     def table_of(self, view: View) -> tuple[Table, Callable[[Any], Sequence[Cell | str]]]:
-        """Return an empty table for values of a view, and what makes its rows."""
+        """Return an empty table for values of a view, and the function that makes its rows."""
         rank_max = WIDE if self._form == "wide" else WIDE - 1
         shown = [field for field in view.fields if field.rank <= rank_max]
         fields = chosen_fields(self._options, view, shown)
@@ -65,7 +65,7 @@ class TableForm:
         return table, self.row_of(view, fields)
 
     def value_lines(self, view: View, value: Any, head: Iterable[str]) -> Iterable[str]:
-        """Return the lines of one value: as its view says it, else its fields below ``head``."""
+        """Return the lines of one value: its view's own lines, or its fields below ``head``."""
         if self._form == "table" and not self._options.columns:
             if view.bare:
                 return (self._text_of(view[view.id_field])(value),)
@@ -78,16 +78,16 @@ class TableForm:
             if self._options.columns or not (field.optional and field.get(value) is None)
         ]
         if self._form == "table" and not self._options.columns:
-            # What gives way in a narrow table gives way here where it holds nothing.
+            # Fields with a rank are left out if they are empty.
             cells = [(field, cell) for field, cell in cells if not field.rank or cell.text != "-"]
         titled = [(field.title, cell) for field, cell in cells]
         width = self.width if self._form == "table" else None
         return itertools.chain(head, vertical(titled, color=self.color, width=width))
 
     def said(self, view: View, value: Any) -> Iterable[str]:
-        """Return the lines of a value whose view says it in sentences.
+        """Return the lines of a value whose view has sentences.
 
-        A pipe gets a sentence as it is: it may be a text that goes into a file.
+        A pipe gets the unchanged sentence: it may be text for a file.
         """
         if view.lines is not None:
             return view.lines(value, self.width, self.color)
@@ -98,14 +98,14 @@ class TableForm:
         return (safe(sentence) if self._host.stdout.isatty() else sentence,)
 
     def row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
-        """Return what makes a table's row from a value."""
+        """Return a function that makes a table's row from a value."""
         if self._watch is None and not self.color:
             texts = list(map(self._text_of, fields))
             return lambda value: [text(value) for text in texts]
         return lambda value: [self._marked(view, value, field) for field in fields]
 
     def _text_of(self, field: Field) -> Callable[[Any], str]:
-        """Return what makes a field's text in a table from a value."""
+        """Return a function that makes a field's text in a table from a value."""
         get, human = field.get, self._human_of(field)
         own = None if self._options.exact else field.cell
         if own is not None and field.cell_of_none:
@@ -120,7 +120,7 @@ class TableForm:
         return text
 
     def _marked(self, view: View, value: Any, field: Field) -> Cell:
-        """Return a cell, marked where it is not as it was in the round before."""
+        """Return a cell, marked if it has changed since the last round."""
         cell = Cell(self._text_of(field)(value), field.kind is Kind.STATE)
         if self._watch is None or not self._host.stdout.isatty():
             return cell
@@ -131,7 +131,7 @@ class TableForm:
         return attrs.evolve(cell, text=text, changed=True)
 
     def _human_of(self, field: Field) -> Callable[[Any], str]:
-        """Return what makes a text for people from what a field holds."""
+        """Return a function that makes a text for people from the content of a field."""
         options = self._options
         if field.kind is Kind.BYTES and not options.exact:
             return units.human_bytes
@@ -151,7 +151,7 @@ class TableForm:
 
 
 def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
-    """Tell whether escape codes belong on ``stream``."""
+    """Return whether ``stream`` gets escape codes."""
     if options.color != "auto":
         return options.color == "always"
     if host.environ.get("NO_COLOR") or host.environ.get("TERM") == "dumb":

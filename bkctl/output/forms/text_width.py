@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes, and lines that fit into so many."""
+"""The width of a text in columns of a terminal, and its lines for a width."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Final
 _WORD: Final = re.compile(
     r"(?:`[^`\n]*`|(?<=: )bkctl (?:(?![;,] |\. )[^\n])+|\d{4}-\d\d-\d\d \d\d:|\S)+|\s+"
 )
-"""A word, or what is between words. A time is one word, and so is a command that is to be copied:
-in backquotes, or from a colon to the end of its sentence."""
+"""A word, or the space between words.
+
+A time is one word, and so is a command to copy: in backquotes,
+or from a colon to the end of its sentence.
+"""
 
 
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of a text, broken between words.
 
-    A word wider than ``width`` is not broken, nor is a command that is to be copied.
+    A word wider than ``width`` is not broken, and neither is a command to copy.
     """
     if display_width(text) <= width:
         return [text]
@@ -32,19 +35,19 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def widest_word(text: str) -> int:
-    """Return how many columns the widest word of a text needs."""
+    """Return the number of columns of a text's widest word."""
     return max(map(display_width, _WORD.findall(text)), default=0)
 
 
 def display_width(text: str) -> int:
-    """Return how many columns a terminal needs for ``text``."""
+    """Return the number of columns that a terminal needs for ``text``."""
     if text.isascii():
         return len(text)
     return sum(_char_width(char) for char in text)
 
 
 def first_columns(text: str, width: int) -> str:
-    """Return as much of the begin of ``text`` as fits into so many columns."""
+    """Return the longest prefix of ``text`` that fits into ``width`` columns."""
     for index, char in enumerate(text):
         width -= _char_width(char)
         if width < 0:

@@ -1,4 +1,4 @@
-"""Values as one text, without what a terminal would obey."""
+"""Values as one text, without control characters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from wire.control_characters import printable
 
 
 def safe(text: str) -> str:
-    """Return ``text`` without what a terminal would obey: it may come from anybody."""
+    """Return ``text`` without control characters: its source may be anybody."""
     return printable(text, keep="\n")
 
 
 def text_of(value: Any) -> str:
-    """Return what a table shows of a value that has no form of its own for people."""
+    """Return a table's text for a value without its own form for people."""
     if isinstance(value, dict):
         value = [f"{key}={flat(inner)}" for key, inner in value.items()] or "-"
     return safe(flat(value))
