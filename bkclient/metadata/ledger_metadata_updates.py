@@ -130,7 +130,7 @@ class Updater:
                 local.install(found)
                 return
             await deferLater(self.clock, OLD_READ_WAIT_S)
-        raise NoSuchLedgerError(f"ledger {ledger_id} was deleted, and another has its id now")
+        raise NoSuchLedgerError(f"ledger {ledger_id} was deleted; a new ledger has its id")
 
     async def _wait(self, conflicts: int) -> None:
         if conflicts < CONFLICTS_BEFORE_WAIT:

@@ -52,7 +52,7 @@ def decode_registration(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
     try:
         return decode_service_info(value, bookie_id)
     except FormatError as error:
-        raise NotFoundError(f"bookie {bookie_id} is registered in a wrong way: {error}") from error
+        raise NotFoundError(f"bookie {bookie_id} has a damaged registration: {error}") from error
 
 
 def decode_instance_id(node: str, stored: bytes) -> str:

@@ -33,8 +33,8 @@ DISABLE_HEALTH_CHECK: Final = "/disableHealthCheck"
 LOGS: Final = ".logs"
 """Our own nodes: the records of logs made of ledgers.
 
-They are beside the root (``/ledgers.logs`` for
-the root ``/ledgers``), because Java treats all nodes below the root as its own.
+They are beside the root (``/ledgers.logs`` for the root ``/ledgers``), because Java treats all
+nodes below the root as its own.
 """
 
 CURSORS: Final = ".cursors"
@@ -114,7 +114,9 @@ class Digits:
         """
         digits = f"{ledger_id:0{self._length}d}"
         if ledger_id < 0 or len(digits) > self.digits_max:
-            raise IncorrectParameterError(f"this cluster's layout has no place for {ledger_id}")
+            raise IncorrectParameterError(
+                f"this cluster's layout has no path for ledger {ledger_id}"
+            )
         *names, leaf = [digits[start:end] for start, end in self._parts]
         return "/".join(("", *names, f"L{leaf}"))
 

@@ -238,7 +238,7 @@ async def count_marks(store: MetadataStore, at_most: int | None = None) -> int:
 def how_to_repair_mark(ledger_id: LedgerId) -> str:
     """Return the hint for an unreadable mark. A worker needs only the mark's node."""
     return (
-        "the worker that takes the ledger removes it; while none does, "
+        "the worker that locks the ledger removes the mark; without a worker run "
         f"`bkctl autorecovery forget {ledger_id}`"
     )
 
@@ -286,7 +286,9 @@ async def remove_mark(client: Client, ledger_id: LedgerId, *, renew: bool = Fals
     store = client.store
     damage = await _damage(store, ledger_id)
     if not await store.take_underreplicated(ledger_id):
-        raise MarkNeededError(f"a worker has ledger {ledger_id}, or its mark has just gone")
+        raise MarkNeededError(
+            f"ledger {ledger_id} is locked by a worker, or was repaired a moment ago"
+        )
     try:
         need = await _need(client, ledger_id, look_at_open=renew and damage is not None)
         _insist_forgettable(need, damage, renew=renew)
@@ -386,7 +388,9 @@ async def trigger_audit(client: Client) -> BookieId:
         NoAuditorError: no auditor is elected, or it has only just been elected.
     """
     if not await client.store.replication_enabled():
-        raise AutorecoveryDisabledError("autorecovery is disabled, and no auditor looks")
+        raise AutorecoveryDisabledError(
+            "autorecovery is disabled: no auditor searches for lost bookies"
+        )
     found = await current_auditor(client)
     delay_s = await client.store.lost_bookie_recovery_delay()
     if delay_s is None:

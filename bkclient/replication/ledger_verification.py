@@ -507,7 +507,7 @@ class _Verification:
 
     async def _copy(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
         if self._silent[bookie_id] >= SILENCES_MAX:
-            raise ReadFailedError("not asked any more: it did not answer before")
+            raise ReadFailedError("not read: the bookie did not answer earlier reads")
         try:
             return await self._copies.read(bookie_id, entry_id)
         except ClientError as error:
@@ -583,7 +583,7 @@ def content_of(copy: Entry | bytes) -> Content:
 def prevalent(contents: Sequence[Content]) -> tuple[Content, str]:
     """Return the most frequent content, on a tie the first, and the reason for the other copies."""
     right, count = Counter(contents).most_common(1)[0]
-    return right, f"{count} of {len(contents)} copies that can be read are another"
+    return right, f"{count} of {len(contents)} readable copies differ from this copy"
 
 
 @attrs.frozen

@@ -242,12 +242,15 @@ async def recover_bookies(
     """
     options = RecoverOptions() if options is None else options
     if not bookies:
-        raise IncorrectParameterError("which bookies?")
+        raise IncorrectParameterError("no bookie to recover; name at least one")
     if options.to in bookies:
-        raise IncorrectParameterError(f"{options.to} cannot take over from itself")
+        raise IncorrectParameterError(
+            f"{options.to} is one of the bookies to recover; give another target"
+        )
     if options.delete_cookies and (options.dry_run or options.ledger_ids is not None):
         raise IncorrectParameterError(
-            "cookies can go only when all ledgers were moved: not in a dry run, nor for a few"
+            "cookies are deleted only after all ledgers were moved; a dry run or a list of ledgers "
+            "cannot delete them"
         )
     if options.delete_cookies:
         await insist_gone(client, bookies)
@@ -373,7 +376,7 @@ class _Recovery:
                     ledger, lack, avoid=self._bookies, only=self._options.to
                 )
                 moves.append(_move_of(lack, swap.of(lack.fragment.ensemble)))
-        raise LedgerRecoveryError("others change it all the time, or too few bookies are left")
+        raise LedgerRecoveryError("other clients keep changing it, or too few bookies are left")
 
     def _to_move(self, ledger: LedgerView) -> list[MissingPlaces]:
         """Return the places of the bookies in all fragments that do not grow."""

@@ -182,7 +182,7 @@ def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Repli
 
 
 def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
-    why = "too few bookies answer where the ledger ends"
+    why = "too few bookies answer to know the end of the ledger"
     return MappedFragment(
         first=first,
         last=None,

@@ -406,7 +406,9 @@ def read_topic(
     """
     parts = client.call(parts_of, parse_topic(topic))
     if len(parts) > 1 and any(isinstance(limit, MessageId) for limit in (start, end)):
-        raise IncorrectParameterError("a message id is one of a partition: name the partition")
+        raise IncorrectParameterError(
+            "a message id belongs to one partition; give the name of the partition"
+        )
 
     def reading(client: Client, part: TopicName) -> AsyncIterator[list[TopicMessage]]:
         decoder = None if decode is None else Decoder(client, part, decode)

@@ -84,7 +84,9 @@ class TreeBookies(TreePart):
                             f"{path.rpartition('/')[2]} is registered by another session, which"
                             f" has not ended within {self._registration_wait_s:g} s"
                         ) from error
-                    log.info("{path} is held by an older session; waiting", path=path)
+                    log.info(
+                        "{path} is registered by an older session; waiting for its end", path=path
+                    )
                     # Check the node again, whatever ended the wait.
                     await _ended(gone.addTimeout(wait_s, self._clock))
                 finally:
@@ -221,7 +223,7 @@ def registration_bytes(bookie_id: BookieId, info: BookieServiceInfo) -> bytes:
     """
     check_bookie_id(bookie_id)
     if info.endpoint() is None:
-        raise IncorrectParameterError(f"bookie {bookie_id} must say where it serves entries")
+        raise IncorrectParameterError(f"bookie {bookie_id} must have an endpoint for entries")
     return encode_service_info(info)
 
 

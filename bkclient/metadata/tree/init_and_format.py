@@ -169,7 +169,7 @@ class TreeAdmin(TreePart):
             await self._tree.delete_if_there(_ROOT)
         except NotEmptyError as error:
             raise ClusterInUseError(
-                f"{self._tree.uri}: something was written while the cluster was removed"
+                f"{self._tree.uri}: another client wrote a node while the cluster was deleted"
             ) from error
         self._layout_found = None
 

@@ -392,7 +392,7 @@ class StandingWatch:
         if not self._arming and not self._cancelled:
             self._arming = True
             Deferred.fromCoroutine(self._set_again()).addErrback(
-                lambda failure: log.failure("a metadata watch was lost", failure)
+                lambda failure: log.failure("a metadata watch failed", failure)
             )
 
     async def _set_again(self) -> None:

@@ -154,7 +154,7 @@ class KazooSession:
             return
         trace = Failure(error).getTraceback()
         log.error(
-            "{uri}: kazoo's thread died, and gets a new one: {trace}", uri=self.uri, trace=trace
+            "{uri}: kazoo's thread died; starting a new one: {trace}", uri=self.uri, trace=trace
         )
         self._broke_by = f"; kazoo's thread died: {error!r}"
         assert self.kazoo is not None

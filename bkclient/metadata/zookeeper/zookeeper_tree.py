@@ -215,7 +215,7 @@ class KazooTree(Tree):
     async def _insist(
         self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str
     ) -> Any:
-        """Send what may be sent twice until its answer arrives, for two session time-outs."""
+        """Send an idempotent request until its answer arrives, for up to two session time-outs."""
         until_s = self._reactor.seconds() + 2 * self.session_timeout_s
         return await retry_until_answered(
             lambda: self._request(name, ask, path),

@@ -115,7 +115,7 @@ class ReadSession:
                     continue
                 if not answers:
                     if self._clock() > since_s + 2 * self._timeout_s:
-                        raise self._unavailable("the server sends bytes, and no answer")
+                        raise self._unavailable("the server sends bytes, but not a complete answer")
                     continue
                 for _ in answers:
                     flying.popleft()
@@ -309,10 +309,10 @@ class ReadSession:
 
     def _breaks_at(self, flying: deque[Body]) -> MetadataUnavailableError:
         """Return an error with the first node whose request was not answered."""
-        why = "the connection breaks again and again"
+        why = "the connection broke repeatedly"
         if flying:
             path = zk_paths.shown(frames.path_of(flying[0]))
-            why += f" where {path} is read; is it larger than jute.maxbuffer?"
+            why += f" while reading {path}; the node may be larger than jute.maxbuffer"
         return self._unavailable(why)
 
     def _unavailable(self, why: str) -> MetadataUnavailableError:

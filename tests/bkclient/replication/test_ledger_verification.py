@@ -138,7 +138,7 @@ def test_a_bookie_that_does_not_answer_is_not_asked_for_ever() -> None:
     assert told(found) == [(silent.bookie_id, "unreadable", ((0, 1999),))]
     (bad,) = found.bad
     assert bad.count == 2000
-    assert "not asked any more" not in bad.why
+    assert "not read: " not in bad.why
 
 
 def test_bad_copies_of_many_batches_are_kept_as_few_ranges() -> None:

@@ -289,7 +289,7 @@ def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
     assert world.run(store.repair_locks()) == []
     world.run(store.acquire_lock(lacking))
     taken = run_in(world, "autorecovery", "forget", lacking, ok=False)
-    assert "a worker has ledger" in taken.err
+    assert "is locked by a worker" in taken.err
 
 
 def _spoil_mark(world: World, ledger_id: LedgerId) -> None:

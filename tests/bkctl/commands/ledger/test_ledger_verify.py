@@ -417,7 +417,7 @@ def test_a_copy_that_is_another_entry_of_a_valid_digest_differs(world: World) ->
     assert [(one["bookie_id"], one["entry_id"], one["copy"]) for one in differing] == [
         (there.bookie_id, 1, "differing")
     ]
-    assert "2 of 3 copies that can be read are another" in differing[0]["why"]
+    assert "2 of 3 readable copies differ from this copy" in differing[0]["why"]
     assert len(found.json["copies"]) == 9
     assert run_in(world, "ledger", "read", other, "--bookie", "all").status == 0
 

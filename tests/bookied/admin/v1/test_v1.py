@@ -184,7 +184,7 @@ SEEN = [
 REFUSED = [
     ("GET", "/api/v1/ledger/metadata?ledger_id=99999", b"", 404, "there is no ledger 99999"),
     ("GET", "/api/v1/ledger/metadata?ledger_id=x", b"", 400, "'x' is not a whole number of 64 b"),
-    ("GET", "/api/v1/ledger/metadata?ledger_id=-1", b"", 400, "has no place for -1"),
+    ("GET", "/api/v1/ledger/metadata?ledger_id=-1", b"", 400, "has no path for ledger -1"),
     ("GET", f"/api/v1/ledger/list?print_metadata=true&page={2**63}", b"", 400, "is not a whole nu"),
     ("GET", "/api/v1/ledger/read?ledger_id=99999", b"", 404, "there is no ledger 99999"),
     (
