@@ -1,4 +1,4 @@
-"""Ledgers are fenced or closed, after a recovery if need be: `ledger fence`, `close`, `recover`."""
+"""`ledger fence`, `close` and `recover`: ledgers are fenced, recovered and closed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _fenced_sentence(fenced: LedgerFenced) -> str:
 
 @shown("ledgers", sentence=_fenced_sentence)
 class LedgerFenced:
-    """What fencing reached: whether enough bookies know that no writer can add any more."""
+    """The bookies that fenced a ledger, and whether a writer may still add."""
 
     ledger_id: LedgerId = field(LEDGER)
     state: str = field("The ledger's new state.")
@@ -46,11 +46,11 @@ class LedgerFenced:
     missing: Mapping[BookieId, str] = field(
         "Bookies that did not fence the ledger, with the reason."
     )
-    covered: bool = field("Whether no write set is left.")
+    covered: bool = field("Whether no writer can add any more.")
 
 
 def fence(session: Session, given: Sequence[Any]) -> None:
-    """Make sure that no writer can add to ledgers any more, without closing them."""
+    """Fence ledgers: no writer can add any more. The ledgers are not closed."""
     ledger_ids.for_each_ledger(session, given, _fence, LedgerFenced, after=_insist_covered)
 
 
@@ -74,7 +74,10 @@ def _insist_covered(fenced: Any) -> None:
 
 
 def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question: str) -> None:
-    """Ask before a live writer may lose its ledger; one in recovery has lost it already."""
+    """Ask before a ledger is fenced if it may have a writer.
+
+    A recovery has fenced its ledger already.
+    """
     if found.state is LedgerState.OPEN:
         session.confirm(
             [
@@ -87,7 +90,7 @@ def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question:
 
 
 def _refuse_closed(metadata: LedgerMetadata) -> None:
-    """Refuse to fence what cannot grow anyway.
+    """Refuse to fence a closed ledger: it cannot grow.
 
     Raises:
         ConflictError: the ledger is closed.
@@ -117,7 +120,7 @@ def _closed_sentence(closed: LedgerClosed) -> str:
 
 @shown("ledgers", sentence=_closed_sentence)
 class LedgerClosed:
-    """A ledger that is closed now; ``how`` says which way."""
+    """A closed ledger. ``how`` says whether it was closed, recovered, or closed before."""
 
     ledger_id: LedgerId = field(LEDGER)
     how: str = field("closed, recovered, or closed before.")
@@ -126,7 +129,7 @@ class LedgerClosed:
 
 
 def close(session: Session, given: Sequence[Any]) -> None:
-    """Close ledgers where their last writers ended; `-` reads ids from stdin."""
+    """Close ledgers after the last entry of their writers; `-` reads ids from stdin."""
     ledger_ids.for_each_ledger(session, given, _close, LedgerClosed)
 
 
@@ -146,7 +149,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
 
 
 def recover(session: Session, given: Sequence[Any]) -> None:
-    """Find out where ledgers end and close them there; `-` reads ids from stdin."""
+    """Find the last entry of each ledger and close the ledger there; `-` reads ids from stdin."""
     ledger_ids.for_each_ledger(session, given, _recover, LedgerClosed)
 
 
@@ -168,13 +171,13 @@ def _recover_unless_closed(session: Session, ledger_id: LedgerId, found: LedgerM
 
 
 async def _claim_and_close(client: Client, ledger_id: LedgerId) -> LedgerClosed:
-    """Close a ledger that was handed over."""
+    """Close a ledger that its last writer has released."""
     writer = await one_shot_adds.claim_ledger(client, ledger_id)
     return _closed(ledger_id, await writer.close(), "closed")
 
 
 def _closed(ledger_id: LedgerId, metadata: LedgerMetadata, how: str) -> LedgerClosed:
-    """Return what is to be told of a closed ledger."""
+    """Return the value to print for a closed ledger."""
     assert metadata.last_entry_id is not None, metadata
     return LedgerClosed(ledger_id, how, metadata.last_entry_id, metadata.length)
 

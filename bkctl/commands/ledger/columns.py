@@ -1,4 +1,4 @@
-"""Ledgers and entries in tables and machine forms: values and their columns."""
+"""The columns of ledgers and entries in tables and machine forms."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _digest(value: Any) -> str | None:
 
 
 def _length(value: Any) -> int | None:
-    """A ledger's length is known to the metadata once it is closed."""
+    """Return a ledger's length; None while not closed: only the close writes it to the metadata."""
     m = value.metadata
     return None if m is None or not m.is_closed else m.length
 
@@ -51,7 +51,7 @@ def _stored(value: Any) -> int | None:
 
 
 def _last_entry(value: Any) -> str:
-    """Return the last entry of a closed ledger, or where the writer that released it ended."""
+    """Return the last entry of a closed ledger, or of the writer that released the ledger."""
     metadata = value.metadata
     if metadata is None:
         return "-"
@@ -85,7 +85,7 @@ def _custom(value: Any) -> dict[str, str]:
 
 
 def _pairs(value: Any) -> list[str]:
-    """Return custom metadata for people, without what is for its next writer alone."""
+    """Return custom metadata as KEY=TEXT, without the keys that only the next writer needs."""
     own = {WRITER_KEY, HANDOVER_KEY}
     return [f"{key}={text}" for key, text in _custom(value).items() if key not in own]
 
@@ -211,9 +211,9 @@ def _racks_min(value: Any) -> int | None:
     done=lambda v: bool(v.metadata and v.metadata.is_closed),
 )
 class LedgerSummary:
-    """One ledger of a list; ``metadata`` is None where only ids were asked for.
+    """One ledger of a list; ``metadata`` is None if only ids were requested.
 
-    ``racks`` are those of all bookies; None or empty where racks are unknown, or not shown.
+    ``racks`` are the racks of all bookies; None or empty if racks are unknown or not shown.
     """
 
     ledger_id: LedgerId
@@ -223,13 +223,13 @@ class LedgerSummary:
 
 @shown("counts", sentence=lambda v: str(v.count))
 class LedgerCount:
-    """How many ledgers there are."""
+    """The number of ledgers."""
 
     count: int = field("Number of ledgers.")
 
     @classmethod
     def of(cls, found: Iterable[Any]) -> LedgerCount:
-        """Count what is found."""
+        """Return the number of elements."""
         return cls(sum(1 for _ in found))
 
 
@@ -241,7 +241,7 @@ def _total_sentence(total: LedgerTotal) -> str:
 
 @shown("totals", sentence=_total_sentence)
 class LedgerTotal:
-    """How many ledgers there are, and the bytes of those that are closed."""
+    """The number of ledgers, and the bytes of the closed ones."""
 
     count: int = field("Number of ledgers.")
     closed: int = field("Number of closed ledgers. Only the bookies know the bytes of the others.")
@@ -250,7 +250,7 @@ class LedgerTotal:
 
     @classmethod
     def of(cls, found: Iterable[LedgerSummary]) -> LedgerTotal:
-        """Add up the ledgers that are found."""
+        """Return the sums over the ledgers."""
         count = closed = length = stored = 0
         for one in found:
             count += 1
@@ -262,7 +262,7 @@ class LedgerTotal:
 def _topic(value: Any) -> str | None:
     if value.metadata is None or "application" not in value.metadata.custom:
         return None
-    # Only Pulsar's ledgers need it.
+    # Imported late: only Pulsar's ledgers need the module.
     from bkclient.topic.names import topic_of_ledger
 
     found = topic_of_ledger(value.metadata.custom)
@@ -282,7 +282,8 @@ def _details_fields() -> tuple[Column, ...]:
         attrs.evolve(
             field,
             cell=cells.get(field.name, field.cell),
-            header=field.header if field is LEDGER else "",  # No letters where there is space.
+            # The long name: a record has space for it.
+            header=field.header if field is LEDGER else "",
         )
         for field in LEDGER_COLUMNS
         if field.name != "ensemble"
@@ -292,7 +293,10 @@ def _details_fields() -> tuple[Column, ...]:
         _CONFIRMED,
         Column("topic", "The Pulsar topic that the ledger belongs to.", _topic, optional=True),
         Column(
-            "format_version", "Form of the stored metadata.", "metadata.format_version", Kind.COUNT
+            "format_version",
+            "Format of the stored metadata.",
+            "metadata.format_version",
+            Kind.COUNT,
         ),
         Column("version", "Version of the stored metadata."),
         Column(
@@ -303,7 +307,7 @@ def _details_fields() -> tuple[Column, ...]:
 
 @shown("ledgers", *_details_fields(), id="ledger_id", done=lambda v: v.metadata.is_closed)
 class LedgerDetails:
-    """One ledger, whole. ``password`` is None unless secrets are to be shown."""
+    """All details of one ledger. ``password`` is None unless secrets are shown."""
 
     ledger_id: LedgerId
     metadata: LedgerMetadata
@@ -328,7 +332,7 @@ class LedgerDetails:
     id="entry_id",
 )
 class EntryRecord:
-    """One entry as machine forms and tables have it."""
+    """One entry as a record of tables and machine forms."""
 
     ledger_id: LedgerId
     entry_id: EntryId
@@ -338,7 +342,7 @@ class EntryRecord:
 
 
 def preview(payload: bytes, chars_max: int | None = 60) -> str:
-    """Return the beginning of a payload for a table: a text as it is, other bytes as 0x..."""
+    """Return the beginning of a payload for a table: text unchanged, other bytes as 0x..."""
     begin = payload if chars_max is None else payload[: 4 * chars_max]
     text = payload.decode() if is_text(payload) else f"0x{begin.hex()}"
     shown = "".join(char if char.isprintable() else " " for char in text)

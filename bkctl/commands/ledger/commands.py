@@ -1,4 +1,4 @@
-"""``bkctl ledger``: a ledger's life from create to delete, its entries, its metadata."""
+"""``bkctl ledger``: the commands that create, write, read, close and delete ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers are created: `ledger create`, and the options of all that makes new ledgers."""
+"""`ledger create`, and the options of all commands that create ledgers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @shown("ledgers", bare=True)
 class LedgerCreated:
-    """A new ledger that anybody may add to."""
+    """A new ledger without a writer; any client may add to it."""
 
     ledger_id: LedgerId = field(LEDGER)
-    ensemble_size: int = field("Bookies a fragment.")
+    ensemble_size: int = field("Bookies of a fragment.")
     write_quorum: int = field("Copies of an entry.")
     ack_quorum: int = field("Copies before an ack.")
     ensemble: tuple[BookieId, ...] = field("Bookies of the first ensemble.")
@@ -48,7 +48,7 @@ def create(session: Session, /, **wanted: Any) -> None:
 
 
 def plan_of(new: NewLedger) -> str:
-    """Return as a sentence how a ledger would be created."""
+    """Return a sentence that describes the planned ledger."""
     meta = "".join(f", {key}={value.decode()}" for key, value in new.custom.items())
     return (
         f"create a ledger: ensemble {new.ensemble_size}, write quorum {new.write_quorum}, ack "
@@ -67,7 +67,7 @@ def new_ledger(
     meta: Sequence[tuple[str, str]],
     wanted_id: LedgerId | None,
 ) -> NewLedger:
-    """Return what the options of ``ledger create`` ask for.
+    """Return the ledger that the options of ``ledger create`` describe.
 
     Raises:
         UsageError: the quorums do not fit, or the password file cannot be read.
@@ -96,7 +96,7 @@ def new_ledger(
 
 
 def warn_of_chosen_id(session: Session, new: NewLedger) -> None:
-    """Warn where a ledger of the chosen id may have existed."""
+    """Warn if a ledger with the chosen id may have existed."""
     if new.ledger_id is None:
         return
     generated = session.call(_generated_id)
@@ -108,7 +108,7 @@ def warn_of_chosen_id(session: Session, new: NewLedger) -> None:
 
 
 async def _generated_id(client: Client) -> LedgerId | None:
-    """Return a new id, which is used up; None where the layout has no more."""
+    """Allocate and return a new ledger id; None if the layout has no more ids."""
     try:
         return await client.store.allocate_ledger_id()
     except LedgerIdOverflowError:

@@ -1,4 +1,4 @@
-"""Ledgers are deleted, after checks and a question: `ledger delete`."""
+"""`ledger delete`: ledgers are deleted after safety checks and a confirmation."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 CUSTOM_KEYS_SHOWN: Final = 3
-"""Keys of custom metadata in the question about one ledger."""
+"""Keys of custom metadata in the question about one ledger, at most."""
 
 CUSTOM_CHARS_MAX: Final = 40
-"""Characters shown of a key, and of a value."""
+"""Characters shown of a key or a value, at most."""
 
 
 def _deleted_sentence(deleted: LedgerDeleted) -> str:
@@ -39,7 +39,7 @@ def _deleted_sentence(deleted: LedgerDeleted) -> str:
 
 @shown("ledgers", sentence=_deleted_sentence)
 class LedgerDeleted:
-    """A ledger whose metadata is gone."""
+    """A ledger whose metadata was deleted."""
 
     ledger_id: LedgerId = field(LEDGER)
     state: str | None = field("The ledger's state before the deletion.")
@@ -49,9 +49,9 @@ class LedgerDeleted:
 
 @attrs.frozen
 class DeletionCandidate:
-    """A ledger that is to be deleted, as it was when that was decided.
+    """A ledger to delete, with its metadata before the confirmation.
 
-    ``stored`` is ``None`` where the metadata cannot be read, and ``unreadable`` says why.
+    ``stored`` is ``None`` if the metadata cannot be read; ``unreadable`` is then the error.
     """
 
     ledger_id: LedgerId
@@ -66,7 +66,7 @@ def delete(
     chosen = ledger_ids.ids_from_arguments(session, given, from_file)
     wanted = _candidates(session, chosen)
     lines = [*map(loss, wanted), *_together(wanted)]
-    if session.dry_run and wanted:  # The plan lists also what the checks then refuse.
+    if session.dry_run and wanted:  # The plan also lists ledgers that the checks below refuse.
         session.plan(f"delete {line}" for line in lines)
     _refuse_open(wanted, forced=OPEN_LEDGERS in force)
     _refuse_of_logs(wanted, forced=LOG_LEDGERS in force)
@@ -89,7 +89,7 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
     """Return the ledgers to delete.
 
     Raises:
-        NoSuchLedgerError: one of them is not there; nothing has been deleted then.
+        NoSuchLedgerError: one of the ledgers does not exist; no ledger has been deleted then.
     """
     found = []
     for ledger_id in dict.fromkeys(ids):
@@ -106,7 +106,7 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
 
 
 def _together(found: Sequence[DeletionCandidate]) -> list[str]:
-    """Return the line of the whole, for several ledgers."""
+    """Return the line with the total of several ledgers; no line for one ledger."""
     known = [one.stored.value for one in found if one.stored]
     entries = sum(one.last_entry_id + 1 for one in known if one.last_entry_id is not None)
     size = human_bytes(sum(one.length for one in known))
@@ -115,10 +115,11 @@ def _together(found: Sequence[DeletionCandidate]) -> list[str]:
 
 
 def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
-    """Refuse ledgers that may have a writer.
+    """Refuse to delete ledgers that may have a writer.
 
     Raises:
-        RefusedError: one is not closed, or that is unknown, and the check is not overridden.
+        RefusedError: a ledger is not closed, or its state is unknown, and the check is not
+            overridden.
     """
     unknown = [one for one in found if one.unreadable is not None]
     if unknown and not forced:
@@ -137,10 +138,10 @@ def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
 
 
 def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
-    """Refuse ledgers that a log is made of.
+    """Refuse to delete ledgers that belong to a log.
 
     Raises:
-        RefusedError: there is one, and the check is not overridden.
+        RefusedError: a ledger belongs to a log, and the check is not overridden.
     """
     logs = {one.ledger_id: one.stored.value.custom.get(LOG_KEY) for one in found if one.stored}
     ids = [ledger_id for ledger_id, name in logs.items() if name is not None]
@@ -155,13 +156,13 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
 
 
 def _all_kept(found: Sequence[DeletionCandidate]) -> str:
-    """Return, for several ledgers, that a refusal of one keeps all of them."""
+    """Return the end of a refusal: if several ledgers are named, none of them was deleted."""
     ids = [one.ledger_id for one in found]
     return f"; none of these ledgers was deleted: {some_names(ids)}" if len(ids) > 1 else ""
 
 
 def loss(one: DeletionCandidate) -> str:
-    """Return one line about a ledger that would be deleted."""
+    """Return a line that describes a ledger to delete."""
     if one.stored is None:
         return f"ledger {one.ledger_id}: unreadable metadata, entries and size unknown"
     metadata = one.stored.value
@@ -175,7 +176,7 @@ def loss(one: DeletionCandidate) -> str:
 
 
 def _custom(custom: Mapping[str, bytes]) -> str:
-    """Return the first keys of custom metadata with their values, printable and cut."""
+    """Return the first keys of custom metadata with their values, printable and shortened."""
     given = [(key, value) for key, value in custom.items() if not key.startswith("bkctl.")]
     shown = given[:CUSTOM_KEYS_SHOWN]
     more = len(given) - len(shown)
@@ -196,14 +197,20 @@ def _age_s(metadata: LedgerMetadata) -> float:
 
 
 def _proof_of(session: Session, found: Sequence[DeletionCandidate]) -> str:
-    """Return what has to be typed: the id of one ledger; for several the cluster's instance id."""
+    """Return the text that the user must type: one ledger's id.
+
+    For several the cluster's instance id.
+    """
     if len(found) == 1:
         return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
     return session.call(instance_id)
 
 
 async def instance_id(client: Client) -> str:
-    """Return the cluster's instance id, which is typed to confirm a loss."""
+    """Return the cluster's instance id, or the URI of the metadata if it has no instance id.
+
+    The user types it to confirm a loss.
+    """
     found = await client.store.instance_id()
     return found or client.store.uri
 
@@ -212,8 +219,8 @@ def _delete_all(session: Session, found: Sequence[DeletionCandidate]) -> None:
     """Delete ledgers one by one, printing each.
 
     Raises:
-        PartlyDoneError: some could not be deleted.
-        BookKeeperError: the only one could not be.
+        PartlyDoneError: some ledgers could not be deleted.
+        BookKeeperError: the only ledger could not be deleted.
     """
     failures: list[tuple[LedgerId, BookKeeperError]] = []
 

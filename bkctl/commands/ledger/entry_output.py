@@ -1,6 +1,6 @@
-"""How `ledger read` and `tail` print an entry: raw, as text, as a hexdump, or by a pattern.
+"""The output forms of an entry for `ledger read` and `tail`: raw, text, hexdump, or a pattern.
 
-``input_cutting`` is the other way.
+``input_cutting`` is the opposite direction.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _HEX_BYTES: Final = 16
 _PRINTABLE: Final = range(0x20, 0x7F)
 
 Form = Callable[[int, int, bytes], bytes]
-"""Ledger id, entry id and payload to what is written for the entry."""
+"""A function from ledger id, entry id and payload to the bytes that are written for the entry."""
 
 
 def raw(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
-    """Return the payload and nothing else."""
+    """Return the payload unchanged."""
     return payload
 
 
@@ -29,7 +29,7 @@ def length_prefixed(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
 
 
 def delimited(delimiter: bytes) -> Form:
-    """Return the form that puts ``delimiter`` after each payload."""
+    """Return the form that writes ``delimiter`` after each payload."""
     return lambda _ledger_id, _entry_id, payload: payload + delimiter
 
 
@@ -45,14 +45,14 @@ def hexdump(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
 
 
 def for_terminal(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
-    """Return text as a line, and anything that could upset a terminal as a hexdump."""
+    """Return text as a line, and a payload that could disturb a terminal as a hexdump."""
     if is_text(payload):
         return payload + b"\n"
     return hexdump(ledger_id, entry_id, payload)
 
 
 def is_text(payload: bytes) -> bool:
-    """Tell whether a payload is UTF-8 without control characters other than tab and newlines."""
+    """Return whether a payload is UTF-8 without control characters other than tab and newlines."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -64,7 +64,7 @@ _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 def unescape(text: str) -> bytes:
-    r"""Return the bytes of a text with ``\n``, ``\t``, ``\r``, ``\0`` and ``\\`` in it."""
+    r"""Return the bytes of a text with the escapes ``\n``, ``\t``, ``\r``, ``\0`` and ``\\``."""
     parts = []
     chars = iter(text)
     for char in chars:
@@ -83,7 +83,7 @@ def formatted(pattern: str) -> Form:
     """Return the form of a pattern: ``%l`` ledger, ``%e`` entry, ``%n`` size, ``%s`` payload.
 
     Raises:
-        FramingError: the pattern has another ``%``.
+        FramingError: the pattern contains another ``%``.
     """
     pieces = list(_pieces(pattern))
     if not any(isinstance(piece, str) for piece in pieces):

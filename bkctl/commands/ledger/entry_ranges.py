@@ -1,7 +1,7 @@
-"""Reading entries for the commands: ranges, chunks as they come, the end that still grows.
+"""Reads of entries for the commands: ranges, chunks, and the end of a ledger that grows.
 
-A ledger that was handed over says in its metadata where it is confirmed to, which may be further
-than its bookies have heard: its last writer told them with the last add, not after it.
+The metadata of a ledger that its last writer released contains the last confirmed entry. The
+bookies may know a lower last add confirmed: they learn it only with the next add.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 POLL_S: Final = 2.0
-"""How long a follower waits at the bookies before it looks at the metadata again."""
+"""Seconds that a follower waits at the bookies before it reads the metadata again."""
 
 
 @attrs.frozen
 class Range:
     """Entries to read, both ends included; ``last`` below ``first`` means no entry.
 
-    ``last`` is None where reading goes on beyond what is confirmed, up to the first gap. ``size``
-    is their payload in bytes, where that is known.
+    ``last`` is None if the read goes on after the confirmed entries, up to the first gap. ``size``
+    is the payload of the entries in bytes; None if unknown.
     """
 
     first: int
@@ -43,12 +43,12 @@ class Range:
 async def open_ledger(
     client: Client, ledger_id: LedgerId, *, recover: bool = False, password: bytes | None = None
 ) -> LedgerReader:
-    """Open a ledger for reading; without a password with the one in its metadata."""
+    """Open a ledger for reading; without ``password``, with the password in its metadata."""
     return await client.open_ledger(ledger_id, recover=recover, password=password)
 
 
 def confirmed_end(reader: LedgerReader) -> int:
-    """Return the last entry that is confirmed, as far as anybody has told; -1 for none."""
+    """Return the last entry that is known to be confirmed; -1 for none."""
     if not one_shot_adds.is_handed_over(reader.metadata):
         return reader.last_add_confirmed
     handed_over_last = one_shot_adds.read_handover(reader.ledger_id, reader.metadata).last
@@ -56,7 +56,7 @@ def confirmed_end(reader: LedgerReader) -> int:
 
 
 def note_open_end(session: Session, reader: LedgerReader) -> None:
-    """Say, after entries up to the confirmed end, that an open ledger may have more of them."""
+    """Note, after the confirmed entries, that an open ledger may have more entries."""
     if reader.is_closed or one_shot_adds.is_handed_over(reader.metadata):
         return
     ledger_id = reader.ledger_id
@@ -69,10 +69,10 @@ def note_open_end(session: Session, reader: LedgerReader) -> None:
 def range_of(
     reader: LedgerReader, first: int, last: int | None, *, unconfirmed: bool = False
 ) -> Range:
-    """Return the entries to read.
+    """Return the range of entries to read.
 
     Raises:
-        NothingFoundError: the ledger has no such entries (yet).
+        NothingFoundError: the ledger does not (yet) have these entries.
     """
     end = confirmed_end(reader)
     if unconfirmed and not reader.is_closed:
@@ -92,7 +92,7 @@ def range_of(
 
 
 def entries(session: Session, reader: LedgerReader, wanted: Range) -> Iterator[Entry]:
-    """Yield entries in order, in bounded memory."""
+    """Yield entries in order, with bounded memory."""
     if wanted.last is None:
         yield from _up_to_a_gap(session, reader, wanted.first)
         return
@@ -101,14 +101,15 @@ def entries(session: Session, reader: LedgerReader, wanted: Range) -> Iterator[E
 
 def _between(session: Session, reader: LedgerReader, first: int, last: int) -> Iterator[Entry]:
     if first <= last:
-        # What lies beyond the LAC here was asked for, or the hand-over says that it is confirmed.
+        # Entries after the LAC: the user requested them, or the hand-over says that they are
+        # confirmed.
         chunks = session.iterate(lambda _: reader.read_chunks(first, last, unconfirmed=True))
         for chunk in chunks:
             yield from chunk
 
 
 def _up_to_a_gap(session: Session, reader: LedgerReader, first: int) -> Iterator[Entry]:
-    """Yield what is confirmed, then what bookies have beyond it."""
+    """Yield the confirmed entries, then the entries after them that bookies have."""
     end = confirmed_end(reader)
     yield from _between(session, reader, first, end)
     entry_id = max(first, end + 1)
@@ -125,7 +126,7 @@ async def _entry_if_any(_client: Client, reader: LedgerReader, entry_id: int) ->
 
 
 def tail(session: Session, reader: LedgerReader, count: int, *, follow: bool) -> Iterator[Entry]:
-    """Yield the last ``count`` entries, and with ``follow`` those to come until it is closed."""
+    """Yield the last ``count`` entries; with ``follow``, new entries until the ledger is closed."""
     first = max(0, confirmed_end(reader) + 1 - count)
     if follow:
         for chunk in session.iterate(_follow, reader, first):
@@ -135,7 +136,7 @@ def tail(session: Session, reader: LedgerReader, count: int, *, follow: bool) ->
 
 
 async def _follow(client: Client, reader: LedgerReader, first: int) -> AsyncIterator[list[Entry]]:
-    """Yield entries as they are confirmed, until the ledger is closed and all of it was read."""
+    """Yield entries as they are confirmed, until the ledger is closed and all entries were read."""
     while True:
         end = confirmed_end(reader)
         if end >= first:
@@ -149,10 +150,10 @@ async def _follow(client: Client, reader: LedgerReader, first: int) -> AsyncIter
 
 
 async def _wait_for_more(client: Client, reader: LedgerReader, previous: int) -> None:
-    """Wait at the bookies for a higher LAC, for a while; then see what the metadata says."""
+    """Wait at the bookies for a higher LAC, at most ``POLL_S``; then read the metadata again."""
     try:
         await reader.poll_lac(previous, wait_s=POLL_S)
     except ClientError:
-        # No bookie answers now, or nothing has been written yet.
+        # No bookie answers, or no entry has been written yet.
         await deferLater(client.cluster.clock, POLL_S)
     await reader.refresh()

@@ -1,4 +1,4 @@
-"""Ledger ids as commands take them: on the command line, in a file, on stdin, or all there are."""
+"""Ledger ids as arguments of commands: on the command line, in a file, on stdin, or all ledgers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 _NAMED_MAX: Final = 10
-"""How many ledgers that failed the last line names; a warning has named each before."""
+"""Failed ledgers that the last line names, at most; a warning has named each before."""
 
 
 def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
-    """Yield the ledger ids in a file, or of stdin for ``-``; ``#`` begins a comment.
+    """Yield the ledger ids in a file, or on stdin for ``-``; ``#`` begins a comment.
 
     Raises:
         NothingFoundError: the file cannot be read.
@@ -43,7 +43,7 @@ def ids_from_arguments(
     """Return the ids that a command line names, in its order.
 
     Raises:
-        UsageError: it names none, or all of them and some.
+        UsageError: the command line names no ids, or both ids and all ledgers.
     """
     if everything == bool(given or from_file):
         picked = "".join(f" --filter {shlex.quote(one)}" for one in session.options.filters)
@@ -71,14 +71,14 @@ def for_each_ledger(
     *,
     after: Callable[[Any], object] = lambda _: None,
 ) -> None:
-    """Do ``work`` on one ledger after another, printing what it gives, values of ``kind``.
+    """Call ``work`` for each ledger, and print its results, values of ``kind``.
 
-    In a dry run it gives the step that it would have done, as text. ``after`` looks at a value that
-    has been printed, and raises where that is only a part.
+    In a dry run ``work`` returns the planned step as text. ``after`` is called with each printed
+    value, and raises if the work was done only in part.
 
     Raises:
-        BookKeeperError: the work on the only one failed.
-        PartlyDoneError: that on some of many.
+        BookKeeperError: the work on the only ledger failed.
+        PartlyDoneError: the work on some of several ledgers failed.
     """
     ids = map(LedgerId, session.input.words(given, LEDGER_ID))
     if session.dry_run:
@@ -102,7 +102,7 @@ def outcomes(
     *,
     after: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Any]:
-    """Yield what ``work`` gives for one ledger after another; warn of ``failures`` and go on."""
+    """Yield the result of ``work`` for each ledger; warn of a failure, append it, and go on."""
     for ledger_id in ids:
         try:
             value = work(session, ledger_id)
@@ -114,7 +114,7 @@ def outcomes(
 
 
 def insist_all(session: Session, failures: list[str]) -> None:
-    """Raise ``PartlyDoneError`` if the work on a ledger has failed."""
+    """Raise ``PartlyDoneError`` if there are failures."""
     session.about = ""
     if failures:
         which = [failure.partition(":")[0] for failure in failures]

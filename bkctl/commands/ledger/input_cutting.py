@@ -1,7 +1,7 @@
-"""How `ledger write` and `add` cut a file or a pipe into entries.
+"""The cutting of a file or a pipe into entries, for `ledger write` and `add`.
 
-Cutting does no I/O: a cutter is fed what was read and gives complete entries. What was cut with a
-framing, ``entry_output`` gives back with the same.
+A cutter does no I/O: it accepts the bytes that were read and returns complete entries.
+``entry_output`` joins the entries with the same framing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Framing(enum.Enum):
-    """How a stream of bytes is cut into entries."""
+    """A way to cut a stream of bytes into entries."""
 
     LINES = "lines"
     """One entry a line, without its newline."""
     LENGTH_PREFIXED = "length-prefixed"
     """The length of each entry, 4 bytes big-endian, precedes the entry."""
     WHOLE = "whole"
-    """All of it is one entry."""
+    """The complete input is one entry."""
     CHUNKS = "chunks"
-    """Entries of one size, the last one shorter."""
+    """Entries of one size; only the last is shorter."""
 
 
 class FramingError(CommandError):
@@ -38,10 +38,10 @@ class FramingError(CommandError):
 
 
 class Cutter(Protocol):
-    """Cuts a stream into entries."""
+    """A cutter of one stream into entries."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what comes next; return the entries that are complete by now.
+        """Accept the next bytes; return the entries that are now complete.
 
         Raises:
             FramingError: an entry would be too large.
@@ -49,7 +49,7 @@ class Cutter(Protocol):
         ...
 
     def end(self) -> list[bytes]:
-        """Return what is left at the end.
+        """Return the last entries, after the end of the stream.
 
         Raises:
             FramingError: the stream ends within an entry.
@@ -58,7 +58,7 @@ class Cutter(Protocol):
 
 
 def cutter(framing: Framing, *, entry_bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Cutter:
-    """Return a cutter; entries above ``entry_bytes_max`` are refused."""
+    """Return a cutter that refuses entries above ``entry_bytes_max``."""
     if framing is Framing.LINES:
         return _Lines(entry_bytes_max)
     if framing is Framing.LENGTH_PREFIXED:
@@ -159,5 +159,5 @@ class _Chunks:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Tell whether a beginning of a file is not text: it has a NUL byte."""
+    """Return whether the beginning of a file is binary: it contains a NUL byte."""
     return b"\0" in data

@@ -1,6 +1,6 @@
-"""Ledgers as their metadata has them: `ledger list`, which ones are wanted, and `ledger show`.
+"""`ledger list` and `ledger show`: ledgers from their metadata, and the filter of a list.
 
-A list needs no client: what does is imported where it is needed.
+A list needs no client; modules that need a client are imported where they are used.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class LedgerFilter:
-    """Which ledgers of a list are wanted."""
+    """The conditions for the ledgers of a list."""
 
     state: LedgerState | None = None
     bookie: BookieId | None = None
     created_before_ms: int | None = None
     custom: Mapping[str, bytes] = attrs.field(factory=dict)
     one_rack_of: Mapping[BookieId, str] | None = None
-    """Racks of bookies: only ledgers with an entry whose copies are all in one of the racks."""
+    """The racks of bookies: show only ledgers with an entry whose copies are all in one rack."""
 
     @property
     def is_open(self) -> bool:
-        """Whether every ledger passes, so that no metadata need be read."""
+        """True if every ledger passes, so that no metadata must be read."""
         return self == LedgerFilter()
 
     def passes(self, metadata: LedgerMetadata) -> bool:
-        """Tell whether a ledger is wanted."""
+        """Return whether a ledger passes the filter."""
         before, racks = self.created_before_ms, self.one_rack_of
         return (
             (self.state is None or metadata.state is self.state)
@@ -66,7 +66,7 @@ def print_ledgers(
     count: bool,
     total: bool,
 ) -> None:
-    """Print ledgers in the order of their ids, as they are found; or only their number, or sum.
+    """Print ledgers in the order of their ids, or only their number or sums.
 
     Raises:
         UsageError: ``one_rack``, and no topology script is configured.
@@ -80,7 +80,8 @@ def print_ledgers(
         one_rack_of=racks if one_rack else None,
     )
     options = session.options
-    picks = bool(options.filters or options.sort_by)  # The limit is of what these leave.
+    # The limit counts the ledgers after these filters.
+    picks = bool(options.filters or options.sort_by)
     found = ledgers(
         session,
         wanted,
@@ -98,7 +99,7 @@ def print_ledgers(
 
 
 def _racks(session: Session, *, one_rack: bool) -> Mapping[BookieId, str]:
-    """Return the rack of each bookie; empty where racks are unknown, or nothing shows them."""
+    """Return the rack of each bookie; empty if racks are unknown, or no shown column needs them."""
     if not session.config.topology_script:
         if one_rack:
             from bkctl.errors import UsageError
@@ -129,9 +130,9 @@ def ledgers(
     limit: int | None,
     ids_only: bool,
 ) -> Iterator[list[LedgerSummary]]:
-    """Yield the ledgers that are wanted, ascending, as many at a time as have come together.
+    """Yield lists of the wanted ledgers, in ascending order.
 
-    A ledger whose metadata cannot be read comes without, and is warned of.
+    A ledger whose metadata cannot be read has ``metadata`` None, and a warning names it.
     """
     left = limit
     for found in _ledgers(session, wanted, after, limit, ids_only=ids_only):
@@ -155,7 +156,7 @@ def _ledgers(
         if ids_only:
             yield [LedgerSummary(ledger_id, None) for ledger_id in ids]
             continue
-        # Where each counts, none need be read that is not shown.
+        # Without a filter every ledger counts: do not read more than the limit.
         for some in _pieces(ids, limit if everything else None):
             for stored in session.cluster.view.ledgers(some):
                 found = [LedgerSummary(one.ledger_id, one.metadata) for one in stored]
@@ -178,7 +179,7 @@ def _pieces(ids: Sequence[LedgerId], size: int | None) -> Iterator[Sequence[Ledg
 
 
 def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
-    """Return one ledger after the other."""
+    """Yield the ledgers one by one."""
     return itertools.chain.from_iterable(found)
 
 
@@ -210,7 +211,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
 
 
 def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
-    """Return what the metadata of a ledger that is not closed says about its writer."""
+    """Return the information about the writer in the metadata of a ledger that is not closed."""
     from bkclient.admin.one_shot_adds import is_handed_over
     from bkclient.ledger.handover_state import WRITER_KEY
     from bkclient.log.ledger_list import LOG_KEY
@@ -230,7 +231,7 @@ def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
 
 
 def _details(session: Session, ledger_id: LedgerId) -> LedgerDetails:
-    """Return a ledger with all that is shown."""
+    """Return a ledger with all shown details."""
     from bkclient.admin import operations
 
     session.about = f"ledger {ledger_id}"
@@ -252,9 +253,9 @@ def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:
 
 
 async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSummary]:
-    """Read the metadata of ledgers, many at a time; those that are gone by now are left out.
+    """Read the metadata of ledgers, many at a time; ledgers that no longer exist are left out.
 
-    A ledger whose metadata cannot be read comes without.
+    A ledger whose metadata cannot be read has ``metadata`` None.
     """
     from bkclient.admin.ledger_scan import read_ledgers
 

@@ -1,4 +1,4 @@
-"""What `ledger metadata dump` and `restore` do."""
+"""`ledger metadata dump` and `restore`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def _restored(v: MetadataRestored) -> str:
 
 @shown("ledgers", sentence=_restored)
 class MetadataRestored:
-    """A ledger whose metadata came from a file. ``backup`` has the metadata from before."""
+    """A ledger whose metadata was stored from a file.
+
+    ``backup`` is the file with the old metadata.
+    """
 
     ledger_id: LedgerId = field(LEDGER)
     how: str = field("created, replaced or unchanged.")
@@ -53,10 +56,10 @@ class MetadataRestored:
 
 
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
-    """Write a ledger's metadata to a file that appears when it is complete.
+    """Write a ledger's metadata to a file, which appears only when it is complete.
 
     Raises:
-        RefusedError: stdout is to be written, and is a terminal.
+        RefusedError: the output is stdout, and stdout is a terminal.
     """
     session.about = f"ledger {ledger_id}"
     if path == "-" and session.host.stdout.isatty():
@@ -80,12 +83,12 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
 def restore(
     session: Session, ledger_id: LedgerId, path: str, *, replace: bool, backup: str | None
 ) -> None:
-    """Create a ledger's metadata from a file, or replace it after having shown what changes.
+    """Create a ledger's metadata from a file, or replace it after showing the differences.
 
     Raises:
-        NothingFoundError: the file is not there.
-        RefusedError: it holds no metadata, or the user did not confirm.
-        ConflictError: the ledger exists, or it changed meanwhile.
+        NothingFoundError: the file does not exist.
+        RefusedError: the file contains no metadata, or the user did not confirm.
+        ConflictError: the ledger exists, or its metadata changed meanwhile.
     """
     session.about = f"ledger {ledger_id}"
     new = _read(session, path)
@@ -152,7 +155,7 @@ def _replace(
 
 @attrs.frozen
 class MetadataChange:
-    """One field that changes, as texts for people."""
+    """One field that differs, as texts to print."""
 
     field: str
     old: str
@@ -160,7 +163,7 @@ class MetadataChange:
 
 
 def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataChange]:
-    """Yield what changes, field by field; a password only as that it does."""
+    """Yield the differences, field by field; of a password only that it differs."""
     for one in attrs.fields(LedgerMetadata):
         before, after = getattr(old, one.name), getattr(new, one.name)
         if before == after or one.name in _NOT_COMPARED:
@@ -174,8 +177,9 @@ def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataCh
 
 
 _NOT_COMPARED = {"ctime_ms", "store_ctime", "creator_token"}
-"""The store knows when a ledger was created, also where its metadata does not say so. The token is
-of the attempt to create it, and never looked at again."""
+"""Fields that are ignored. The store knows when a ledger was created, even if its metadata does not
+say so. The token belongs to the attempt to create the ledger; no client reads it later.
+"""
 
 
 def _of_fragments(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataChange]:

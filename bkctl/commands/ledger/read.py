@@ -109,7 +109,7 @@ def _print(
     out: str | None,
     size: int | None,
 ) -> None:
-    """Print entries as records or in a form, to stdout or into a file."""
+    """Print entries as records or in a form, to stdout or to a file."""
     with session.progress(f"reading ledger {ledger_id}", total=size) as progress:
         as_records = session.options.output in _RECORD_FORMS
         if as_records and out is None:
@@ -135,9 +135,9 @@ def tail(
     delimiter: str | None,
     pattern: str | None,
 ) -> None:
-    """Print the last entries of a ledger, and with ``follow`` those confirmed from now on.
+    """Print the last entries of a ledger; with ``follow``, also entries that are confirmed later.
 
-    ``last`` is ``count`` under its older name.
+    ``last`` is the older name of ``count``.
     """
     from bkctl.commands.ledger import entry_ranges
     from bkctl.commands.ledger.list_and_show import metadata_of
@@ -168,7 +168,7 @@ def choose_form(
     *,
     to_file: bool,
 ) -> Form:
-    """Return the form that the options ask for, or the one that suits ledger and reader."""
+    """Return the form that the options select, or the default for this ledger and output."""
     from bkctl.commands.ledger import entry_output
     from bkctl.commands.ledger.write import FRAMING_KEY
     from bkctl.errors import UsageError
@@ -202,7 +202,7 @@ _FORM_OF_FRAMING = {b"chunks": "raw", b"whole": "raw"}
 
 
 def _entry_form(entry_format: str | None) -> str | None:
-    """Return the form that ``--entry-format`` stands for where no records are printed."""
+    """Return the form that ``--entry-format`` means if no records are printed."""
     forms = {"string": "lines", "json": "lines", "hex": "hex", "base64": "base64", "raw": "raw"}
     return forms[entry_format] if entry_format else None
 
@@ -230,7 +230,10 @@ def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
 
 
 def payload_value(payload: bytes, entry_format: str | None) -> Any:
-    """Return a payload as ``--entry-format`` puts it into a record; None for base64."""
+    """Return a payload as the value that ``--entry-format`` selects for a record.
+
+    None for base64.
+    """
     if entry_format == "hex":
         return payload.hex()
     if entry_format in {"string", "raw"}:
@@ -254,7 +257,7 @@ def print_entries(
     *,
     flush_each: bool = False,
 ) -> None:
-    """Write entries in a form, as they come."""
+    """Write entries in a form, as they arrive."""
     sys.stdout.flush()
     for entry in entries:
         stream.write(form(ledger_id, entry.entry_id, entry.payload))
@@ -264,7 +267,7 @@ def print_entries(
 
 
 def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
-    """Write entries to a file as ``-o`` says."""
+    """Write entries to a file in the form of ``-o``."""
     from bkctl.environment_and_streams import Host
     from bkctl.output.results import Emitter
 
@@ -278,7 +281,7 @@ def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry])
 
 
 def _counted(found: Iterable[Entry], progress: Any) -> Iterator[Entry]:
-    """Pass entries through and tell the progress display of them."""
+    """Yield the entries, and report them to the progress display."""
     count = size = 0
     for entry in found:
         yield entry
@@ -288,13 +291,13 @@ def _counted(found: Iterable[Entry], progress: Any) -> Iterator[Entry]:
 
 
 def _may_draw(session: Session, out: str | None) -> bool:
-    """Tell whether a bar would not get between the payloads."""
+    """Return whether a progress bar can be drawn without mixing with payloads."""
     return out is not None or not session.host.stdout.isatty()
 
 
 @contextlib.contextmanager
 def _output(session: Session, out: str | None) -> Iterator[BinaryIO]:
-    """Give stdout, or a file that takes its name when everything is in it."""
+    """Yield stdout, or a file that gets its name only when it is complete."""
     if out is None:
         yield session.host.stdout.buffer
         return

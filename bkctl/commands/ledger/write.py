@@ -1,7 +1,7 @@
-"""``bkctl ledger add`` and ``write``: arguments, files and pipes into a ledger.
+"""``bkctl ledger add`` and ``write``: arguments, files and pipes are added to a ledger.
 
-The main thread reads and cuts the input; the reactor's thread adds. What is on its way is bounded,
-so a gigabyte takes no more memory than a megabyte.
+The main thread reads and cuts the input; the reactor's thread adds. The data in flight is bounded,
+so a gigabyte needs no more memory than a megabyte.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 256 * 1024
 FRAMING_KEY: Final = "bkctl.framing"
-"""Custom metadata of ledgers that ``write`` made: how ``read`` puts the input together again."""
+"""Custom metadata of ledgers that ``write`` made: the framing that ``read`` uses to join the
+entries.
+"""
 
 _FRAME_OVERHEAD_BYTES: Final = 1024
-"""What a frame holds besides the payload, generously: headers, digest, master key."""
+"""Bytes of a frame besides the payload, at most: headers, digest, master key."""
 
 
 def _added_sentence(added: EntriesAdded) -> str:
@@ -59,7 +61,7 @@ def _added_sentence(added: EntriesAdded) -> str:
 
 @shown("additions", id="last", sentence=_added_sentence)
 class EntriesAdded:
-    """What one ``ledger add`` added. ``first`` and ``last`` are None when that was nothing."""
+    """The result of one ``ledger add``. ``first`` and ``last`` are None if no entry was added."""
 
     ledger_id: LedgerId = field(LEDGER)
     first: EntryId | None = field("First entry added.")
@@ -77,7 +79,7 @@ class LedgerWritten:
     entries: int = field(ENTRIES)
     size: int = field(SIZE)
     seconds: float = field(SECONDS)
-    complete: bool = field("Whether the ledger holds all input.", default=True)
+    complete: bool = field("Whether the ledger contains all input.", default=True)
 
 
 def add(
@@ -100,10 +102,10 @@ def add(
 
 
 def insist_given(data: Sequence[str], path: str | None, command: str) -> None:
-    """Refuse where nothing is to be added, or DATA and a file; ``command`` adds.
+    """Refuse if neither DATA nor a file is given, or both. ``command`` is for the hint.
 
     Raises:
-        UsageError: it is so.
+        UsageError: neither or both are given.
     """
     if (path is not None) == bool(data):
         from bkctl.errors import UsageError
@@ -121,17 +123,17 @@ def given_source(
     framing: str | None,
     chunk_bytes: int | None,
 ) -> EntrySource:
-    """Return the entries that are given: DATA, a file, or stdin for ``-``; see ``open_source``."""
+    """Return the source of the entries: DATA, a file, or stdin for ``-``; see ``open_source``."""
     if path is None and tuple(data) != ("-",):
         return ArgumentSource(session, data)
     return open_source(session, path, framing, chunk_bytes)
 
 
 def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
-    """Return why a ledger can be added to.
+    """Return the reason that a client can add to a ledger.
 
     Raises:
-        ClientError: it cannot.
+        ClientError: no client can add to the ledger.
     """
     from bkctl.session import shell_writers
 
@@ -195,7 +197,9 @@ def _write(session: Session, new: Any, source: StreamSource) -> Any:
         writer = session.call(create_for_writing, new)
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
-        if source.size is None:  # The rest may come for hours, and a kill says nothing.
+        # The pipe may stay open for hours, and a killed process prints nothing: name the ledger
+        # now.
+        if source.size is None:
             session.note(f"ledger {ledger_id} is open; it gets the entries of the pipe")
         else:
             session.verbose(f"ledger {ledger_id} created")
@@ -252,7 +256,7 @@ def _undo_if_fenced_before(
 async def _delete_unchanged(client: Client, writer: LedgerWriter) -> bool:
     """Delete a ledger that only its writer has changed; return whether it was deleted."""
     stored = await client.read_metadata(writer.ledger_id)
-    token = stored.value.creator_token  # Each change of the metadata sets it to 0.
+    token = stored.value.creator_token  # Each change of the metadata sets the token to 0.
     is_unchanged = token != 0 and token == writer.metadata.creator_token
     if not is_unchanged or stored.value.state is not LedgerState.OPEN:
         return False
@@ -265,21 +269,23 @@ def _recover(ledger_id: LedgerId) -> str:
 
 
 class EntryPump:
-    """Moves entries from a source to a writer on the reactor, and counts them."""
+    """A pump of entries from a source to a writer on the reactor, which counts them."""
 
     def __init__(self, session: Session, writer: Any, source: EntrySource, what: str) -> None:
         self._session, self._writer, self._source, self._what = session, writer, source, what
         self.entries = 0
         self.size = 0
-        """Bytes of payload."""
+        """The bytes of payload."""
 
     def run(self, stop: Stop) -> None:
-        """Add everything the source has, or what it had when the stop came; wait until confirmed.
+        """Add all entries of the source, or those read before the stop.
 
-        An error leaves the writer as it is: the ledger has no writer any more.
+        Wait until they are confirmed.
+
+        An error ends the writer; the ledger then has no writer.
 
         Raises:
-            Interrupted: the stop came, and then an add failed.
+            Interrupted: the stop was requested, and then an add failed.
         """
         session = self._session
         session.failed = (
@@ -306,9 +312,10 @@ class EntryPump:
 
 
 class EntryFeed:
-    """Gives batches to a writer in order; lives on the reactor's thread.
+    """The batches of one writer, added in order on the reactor's thread.
 
-    A batch is taken while the next one is being read; the writer itself bounds what is in flight.
+    The writer accepts a batch while the next one is read; the writer itself bounds the data in
+    flight.
     """
 
     def __init__(self, writer: LedgerWriter) -> None:
@@ -317,7 +324,7 @@ class EntryFeed:
         self._last_given: int = writer.last_add_pushed
 
     async def push(self, payloads: Sequence[bytes]) -> None:
-        """Begin to add a batch, once all of the one before has been taken.
+        """Begin to add a batch, after the writer has accepted all of the batch before.
 
         Raises:
             ClientError: an add has failed.
@@ -327,7 +334,7 @@ class EntryFeed:
         self.writer.add_many(payloads).addErrback(self._fail)
 
     async def drain(self) -> None:
-        """Wait until all of it is confirmed.
+        """Wait until all entries are confirmed.
 
         Raises:
             ClientError: an add has failed.
@@ -337,7 +344,10 @@ class EntryFeed:
         self._raise()
 
     async def _all_taken(self) -> None:
-        """Wait until everything has its entry id: or two batches could change places."""
+        """Wait until each entry has its entry id.
+
+        Otherwise two batches could change their order.
+        """
         self._raise()
         while self.writer.last_add_pushed < self._last_given:
             await self.writer.wait_for_space()
@@ -356,13 +366,13 @@ class EntryFeed:
 
 
 class EntrySource(abc.ABC):
-    """Entries in batches, from wherever. A context manager, which closes what it opened."""
+    """Entries in batches. A context manager, which closes the file that it opened."""
 
     framing_name = "arguments"
     size: int | None = None
-    """Bytes there are to read, where that is known."""
+    """The bytes to read; None if unknown."""
     position = 0
-    """Bytes read so far."""
+    """The bytes read so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -371,24 +381,24 @@ class EntrySource(abc.ABC):
         self.close()
 
     def progress(self, session: Session, what: str) -> Progress:
-        """Return the display of how far the work is."""
+        """Return the progress display."""
         return session.progress(what, total=self.size)
 
     @abc.abstractmethod
     def batches(self, stop: Stop) -> Iterator[list[bytes]]:
-        """Yield entries, whatever is there together; end early when the stop comes."""
+        """Yield entries, as many at a time as are available; end early at the stop."""
 
     @abc.abstractmethod
     def rest(self, pump: EntryPump, command: str) -> str:
-        """Return what to do to add what was not added."""
+        """Return a hint how to add the remaining entries."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the input."""
 
 
 class ArgumentSource(EntrySource):
-    """The entries are the arguments themselves."""
+    """The command-line arguments as entries."""
 
     def __init__(self, session: Session, data: Sequence[str]) -> None:
         self._entries = [os.fsencode(text) for text in data]
@@ -412,7 +422,7 @@ class ArgumentSource(EntrySource):
 
 
 class StreamSource(EntrySource):
-    """The entries are cut from a file or a pipe."""
+    """The entries that are cut from a file or a pipe."""
 
     def __init__(
         self, stream: BinaryIO, name: str, framing: Framing, by: Cutter, start: bytes
@@ -424,7 +434,7 @@ class StreamSource(EntrySource):
         self._last_byte = b""
 
     def progress(self, session: Session, what: str) -> Progress:
-        # A bar would be drawn over the line that is being typed.
+        # A bar would overwrite the line that the user types.
         return Progress() if self._stream.isatty() else super().progress(session, what)
 
     def close(self) -> None:
@@ -452,10 +462,10 @@ class StreamSource(EntrySource):
         return f"{source} from entry {pump.entries + 1} on | {command}"
 
     def read_whole(self) -> None:
-        """Read all there is, as one entry: whether it can be one is known only then.
+        """Read the complete input as one entry. Only the end shows whether it is too large.
 
         Raises:
-            FramingError: it is too large.
+            FramingError: the input is too large.
         """
         data = self._start
         while data:
@@ -474,12 +484,12 @@ class StreamSource(EntrySource):
 def open_source(
     session: Session, path: str | None, framing: str | None, chunk_bytes: int | None
 ) -> StreamSource:
-    """Open a file, or take stdin, and look at its beginning to find out how to cut it.
+    """Open a file or stdin, and choose the framing from the options or the first bytes.
 
     Raises:
-        NothingFoundError: there is no such file.
+        NothingFoundError: the file does not exist.
         OSError: the file cannot be read.
-        FramingError: the framing asked for cannot be.
+        FramingError: the input does not fit the framing.
     """
     from pathlib import Path
 
@@ -518,14 +528,14 @@ def open_source(
 
 
 def read_some(stream: Any) -> bytes:
-    """Read what has come, and wait only where nothing has; empty at the end."""
+    """Read the available bytes; wait only if there are none. Empty at the end."""
     read = getattr(stream, "read1", stream.read)
     data: bytes = read(READ_BYTES)
     return data
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """Return the size of a regular file; a pipe has none."""
+    """Return the size of a regular file; None for a pipe."""
     try:
         return os.fstat(stream.fileno()).st_size or None
     except OSError:

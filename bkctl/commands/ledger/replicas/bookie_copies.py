@@ -1,4 +1,4 @@
-"""What `ledger read --bookie` does: one bookie's copies of a ledger, or all copies compared."""
+"""`ledger read --bookie`: one bookie's copies of a ledger, or a comparison of all copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 class CopiesOfBookie:
-    """What one bookie has of a ledger: its entries, and afterwards what it lacked."""
+    """One bookie's copies of a ledger, and then the missing and damaged ones."""
 
     def __init__(
         self, session: Session, ledger_id: LedgerId, metadata: LedgerMetadata, bookie_id: BookieId
@@ -32,9 +32,9 @@ class CopiesOfBookie:
         self._is_empty = False
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the copies of these entries, both ends included, ascending.
+        """Yield the bookie's copies of these entries, both ends included, ascending.
 
-        Where no fragment lists the bookie, it is asked for every entry: it may have kept some.
+        If no fragment lists the bookie, it is asked for every entry: it may have kept some.
         """
         if self._is_listed:
             its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
@@ -62,10 +62,11 @@ class CopiesOfBookie:
         return self._bookie_id in self._metadata.all_bookies()
 
     def insist_whole(self) -> None:
-        """Tell what the bookie should have had.
+        """Raise if the bookie lacks copies that it should have.
 
         Raises:
-            PartlyDoneError: something, or it has no entry of those that were asked for.
+            PartlyDoneError: a copy is missing or damaged, or the bookie has none of the requested
+                entries.
         """
         if not (self._found or self._bad.count or self._is_empty):
             unlisted = f"no fragment of ledger {self._ledger_id} lists it"

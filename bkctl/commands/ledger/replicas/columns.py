@@ -1,4 +1,4 @@
-"""Columns of what `ledger verify` and `ledger read --bookie all` print."""
+"""The columns of `ledger verify` and `ledger read --bookie all`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, ENTRY, LEDGER, NEVER, WIDE, Column, Kind, declare_view
 
 _RANGES_MAX: Final = 6
-"""Ranges of entries that a sentence names."""
+"""Ranges of entries that a sentence names, at most."""
 
 
 def _ranges(bad: BadCopies) -> list[str]:
@@ -65,7 +65,7 @@ declare_view(
     "ledgers",
     LEDGER,
     Column("sound", "Whether every copy exists and is intact."),
-    Column("entries", "Entries looked at."),
+    Column("entries", "Entries checked."),
     Column("copies", "Number of copies that the write quorum asks for."),
     Column("size", "Bytes of payload of all copies read.", kind=Kind.BYTES),
     Column(
@@ -83,11 +83,11 @@ declare_view(
 
 
 _SHA256_CHARS: Final = 16
-"""Of a table; JSON has all of it."""
+"""Characters of the SHA-256 in a table; JSON has all of it."""
 
 
 def word_of(copy: EntryCopy) -> str:
-    """Return ``intact``, or what is wrong with a copy."""
+    """Return ``intact``, or the flaw of a copy."""
     return "intact" if copy.flaw is None else copy.flaw.value
 
 
@@ -130,7 +130,13 @@ declare_view(
         rank=1,
         cell=lambda v: (_sha256(v) or "-")[:_SHA256_CHARS],
     ),
-    Column("why", "What was wrong.", lambda v: v.why or None, rank=5, if_any=True),
+    Column(
+        "why",
+        "The reason, if the copy is not intact.",
+        lambda v: v.why or None,
+        rank=5,
+        if_any=True,
+    ),
     Column("payload_b64", "The payload in base64.", "payload", rank=NEVER),
     id="bookie_id",
 )

@@ -1,4 +1,4 @@
-"""What `ledger map` does, and the drawing of fragments by bookies."""
+"""`ledger map`: the bookies of a ledger, and the drawing of fragments by bookies."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
         "replicas.is_intact",
         Kind.FLAG,
     ),
-    Column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
+    Column("verdict", "The health of the replicas in words.", lambda v: verdict(v.replicas)),
     Column(
         "bookies",
         "The ledger's bookies, with their registered state.",
@@ -102,7 +102,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
     kw_only=True,
 )
 class LedgerMap:
-    """A ledger's replicas, and the state of its bookies by their registrations."""
+    """The replicas of a ledger, and the registered state of its bookies."""
 
     replicas: ReplicaMap
     states: Mapping[BookieId, str]
@@ -118,9 +118,9 @@ def _place_range(v: LedgerPlace) -> str:
 
 @shown("places", attrs.evolve(LEDGER, rank=WIDE), kw_only=True)
 class LedgerPlace:
-    """A bookie that a ledger, or one entry of it, is on, and its place there.
+    """A bookie of a ledger or of one entry, and its index in the ensemble.
 
-    ``last`` is None where the fragment may still grow.
+    ``last`` is None if the fragment may still grow.
     """
 
     bookie_id: BookieId = field(BOOKIE)
@@ -131,7 +131,7 @@ class LedgerPlace:
     last: EntryId | None = field(
         "Last entry of the fragment, if known.", name="last_entry", rank=WIDE
     )
-    index: int = field("Place in the ensemble.", rank=1)
+    index: int = field("Index in the ensemble.", rank=1)
     address: str | None = field("Address that the bookie listens on.", rank=2, default=None)
     rack: str | None = field("Network location of the bookie.", rank=WIDE, default=None)
     entry_id: EntryId | None = field("The entry asked for.", rank=WIDE, default=None)
@@ -148,7 +148,7 @@ def show_map(
 
     Raises:
         ProblemsError: a replica is not known to be intact, and ``fail_if_any``.
-        NothingFoundError: the ledger ends before the entry.
+        NothingFoundError: the ledger has no such entry.
     """
     session.about = f"ledger {ledger_id}"
     if entry_id is not None:
@@ -174,7 +174,7 @@ async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
 
 
 def verdict(found: ReplicaMap) -> str:
-    """Return in a few words how intact a ledger is."""
+    """Return a short sentence about the health of a ledger's replicas."""
     if found.is_intact:
         return f"every bookie lists its entries; `bkctl ledger verify {found.ledger_id}` reads them"
     lost = [one for one in found.fragments if one.copies == 0]
@@ -188,7 +188,7 @@ def verdict(found: ReplicaMap) -> str:
 
 
 def _loss(lost: Sequence[MappedFragment]) -> str:
-    """Return what is lost of fragments that have entries without a copy."""
+    """Return a sentence about the entries without a copy in these fragments."""
     entries = 0
     for one in lost:
         if one.last is None or any(place.health is not Health.MISSING for place in one.places):
@@ -263,13 +263,13 @@ def _legend_of_bookies(
 
 
 def _state_seen(registered: str, places: Sequence[ReplicaPlace]) -> str:
-    """Return a bookie's state as it is registered, or that a registered bookie did not answer."""
+    """Return a bookie's registered state, or that a registered bookie did not answer."""
     is_silent = any(place.health is Health.UNREACHABLE for place in places)
     return "unreachable" if is_silent and registered in {"writable", "read-only"} else registered
 
 
 def _places_of(places: Sequence[ReplicaPlace]) -> str:
-    """Return what a bookie holds of all it should, or why that is not known."""
+    """Return the listed and the expected entries of a bookie, or why they are unknown."""
     expected = sum(place.expected or 0 for place in places)
     if all(place.held is not None for place in places):
         held = sum(min(place.held or 0, place.expected or 0) for place in places)
@@ -278,7 +278,7 @@ def _places_of(places: Sequence[ReplicaPlace]) -> str:
 
 
 def _cells(found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas) -> Iterator[str]:
-    """Yield fragments as rows and bookies as columns, in blocks where they are too many."""
+    """Yield fragments as rows and bookies as columns, in blocks if one row is too wide."""
     ranges = {one.first: _range(one) for one in found.replicas.fragments}
     widest = max(*map(len, ranges.values()), len("ENTRIES"))
     cell = max(_CELL, *(len(name) + 2 for name in names.values()))
@@ -315,7 +315,7 @@ def _cell(health: Health | None, width: int, canvas: Canvas) -> str:
 
 
 def _copies(fragment: MappedFragment, metadata: LedgerMetadata) -> str:
-    """Return the number of intact replicas of the entry with the fewest, of how many."""
+    """Return intact replicas / write quorum, for the entry with the fewest replicas."""
     if fragment.last is not None and fragment.last < fragment.first:
         return "-"
     return f"{'?' if fragment.copies is None else fragment.copies}/{metadata.write_quorum}"
@@ -339,7 +339,7 @@ async def places(client: Client, ledger_id: LedgerId, entry_id: EntryId) -> list
     """Return the bookies of an entry's write set, in its order.
 
     Raises:
-        NothingFoundError: the ledger ends before the entry.
+        NothingFoundError: the ledger has no such entry.
     """
     metadata = (await client.read_metadata(ledger_id)).value
     known = {one.bookie_id: one for one in await ask_bookies.bookies(client, None, ask=False)}

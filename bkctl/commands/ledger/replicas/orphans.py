@@ -1,4 +1,4 @@
-"""What `ledger orphans` does: the ledgers that no file and no log names."""
+"""`ledger orphans`: the ledgers that neither a file nor a log names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wire.ledger_metadata import LedgerMetadata
 
 
 def _of_summary(name: str, **changes: Any) -> Column:
-    """Return a field of ``ledger list``."""
+    """Return a column of ``ledger list``."""
     field = next(one for one in LEDGER_COLUMNS if one.name == name)
     return attrs.evolve(field, **changes)
 
@@ -37,14 +37,14 @@ def _of_summary(name: str, **changes: Any) -> Column:
     Column("owner", "The owner that the ledger's metadata names.", lambda v: v.owner or None),
 )
 class Orphan:
-    """A ledger without a known owner, and what it says about its owner."""
+    """A ledger without a known owner, and the owner that its metadata names."""
 
     ledger_id: LedgerId = field(LEDGER)
     metadata: LedgerMetadata
 
     @property
     def owner(self) -> str:
-        """Its custom metadata, without ours; applications write there who they are."""
+        """The custom metadata, without our own keys; applications write their name there."""
         return " ".join(
             f"{key}={value.decode(errors='backslashreplace')}"
             for key, value in sorted(self.metadata.custom.items(), key=_hints_first)
@@ -91,7 +91,7 @@ def _orphans(
 
 
 async def _of_logs(client: Client) -> set[LedgerId]:
-    """Return the ledgers that logs are made of."""
+    """Return the ledgers that belong to logs."""
     found: set[LedgerId] = set()
     for name in await client.store.list_logs():
         record = (await LedgerList(client, name).read()).record

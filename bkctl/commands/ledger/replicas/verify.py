@@ -1,4 +1,4 @@
-"""What `ledger verify` does: the copies of entries compared, ledger by ledger.
+"""`ledger verify`: the copies of entries are compared, ledger by ledger.
 
 The sentences about damaged copies are in ``columns``.
 """
@@ -38,13 +38,13 @@ def verify(
 ) -> None:
     """Verify a ``share`` of the entries of ledgers one by one, printing each.
 
-    ``state`` selects from ``everything``. A ledger of everything that was deleted meanwhile is
-    passed over. Where several ledgers are named, one that does not exist is reported, and one whose
-    metadata cannot be read, and the others are verified.
+    ``state`` selects from ``everything``. With ``everything``, a ledger that was deleted meanwhile
+    is ignored. If several ledgers are named, ledgers that do not exist and ledgers with unreadable
+    metadata are reported, and the others are verified.
 
     Raises:
-        NothingFoundError: no ledger is named, or none that is named exists.
-        PartlyDoneError: some that are named do not exist.
+        NothingFoundError: no ledger is named, or none of the named ledgers exists.
+        PartlyDoneError: some named ledgers do not exist.
         ProblemsError: a copy is bad, or could not be read.
     """
     if state is None:
@@ -66,7 +66,7 @@ def verify(
         )
     session.about = ""
     if found.ledgers > 1 or (everything and not found.ledgers):
-        session.finish()  # The table comes first.
+        session.finish()  # Print the table before the totals.
         session.note(
             f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry')}, "
             f"{found.entries_lost} of them without a readable copy"
@@ -92,26 +92,26 @@ def verify(
 @attrs.define
 class _VerifyCounts:
     is_selection: bool
-    """Whether the cluster was asked which ledgers there are."""
+    """True if the ids come from the cluster's list of ledgers."""
     is_list: bool
-    """Whether several were named, perhaps by a file or stdin."""
+    """True if the ids are a list: several arguments, a file or stdin."""
     gone: list[LedgerId] = attrs.field(factory=list)
-    """Ledgers that were named and do not exist."""
+    """The named ledgers that do not exist."""
     ledgers: int = 0
     bad: int = 0
     entries: int = 0
     entries_lost: int = 0
     lost: list[LedgerId] = attrs.field(factory=list)
-    """Ledgers with entries of which no copy can be read."""
+    """The ledgers with entries of which no copy can be read."""
     silent: set[BookieId] = attrs.field(factory=set)
-    """Bookies that did not answer."""
+    """The bookies that did not answer."""
     is_refused: bool = False
-    """Whether a bookie refused the client."""
+    """True if a bookie refused the client."""
     repairable: tuple[LedgerId, BookieId] | None = None
-    """The first ledger with a bad copy on a bookie that answers, and this bookie."""
+    """The first ledger with a bad copy on a bookie that answers, and that bookie."""
 
     def count(self, values: Iterable[LedgerVerification]) -> Iterator[LedgerVerification]:
-        """Pass values through and count them."""
+        """Yield the values, and count them."""
         for one in values:
             self.ledgers += 1
             self.bad += not one.sound
@@ -127,7 +127,7 @@ class _VerifyCounts:
 
     @property
     def losses(self) -> str:
-        """How many ledgers cannot be read completely, for the end of a sentence."""
+        """The number of ledgers with unreadable entries, as the end of a sentence."""
         if not self.lost:
             return ""
         have = "has" if len(self.lost) == 1 else "have"
@@ -135,7 +135,7 @@ class _VerifyCounts:
 
     @property
     def remedy(self) -> str:
-        """What helps: a login, a bookie that is down, a disk with the entries, or another copy."""
+        """The hint: a login, a bookie that is down, a disk with the entries, or another copy."""
         if self.is_refused:
             return f"a bookie refuses this client: {LOGIN_NEEDED}"
         if self.silent:
@@ -173,7 +173,7 @@ def _verified(
                 if isinstance(step, LedgerVerification):
                     yield step
                 else:
-                    # What the ledgers after this one hold is not known.
+                    # The number of entries in the later ledgers is unknown.
                     total = None if tally.is_selection or tally.is_list else step.total
                     progress.update(tally.entries + step.done, total=total)
         except NoSuchLedgerError:
