@@ -1,7 +1,7 @@
-"""``bkctl bookie``: the commands that ask a running bookie over its HTTP admin API.
+"""``bkctl bookie``: the commands that use a running bookie's HTTP admin API.
 
-``admin_requests`` carries them out; ``bkctl.bookies.admin_api`` turns answers into values and masks
-passwords.
+``admin_requests`` sends the requests; ``bkctl.bookies.admin_api`` turns answers into values and
+masks passwords.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WHERE: Final = (
         help="The bookie's HTTP server.  [default: as published]",
     ),
 )
-"""Where a bookie's HTTP server listens, and by what right it is asked."""
+"""The options for the address of a bookie's HTTP server, and for its token."""
 
 _ALL: Final = flag("--all", "every", help="Every registered bookie, instead of BOOKIE_ID.")
 
@@ -248,4 +248,4 @@ ADMIN: Final = (
         replaces="curl http://BOOKIE:8080/metrics; remote JMX",
     ),
 )
-"""For the group they hang in."""
+"""The commands of this module, for the group ``bookie``."""

@@ -1,7 +1,7 @@
-"""What the commands that ask a running bookie do: the steps between options and printed values.
+"""The bodies of the commands that use a running bookie's HTTP admin API.
 
-To change settings, ``/api/v1`` is asked, of a bookie of ours as well: it takes many settings, all
-of them or none.
+Settings are changed over ``/api/v1``, also on bookied: this path accepts many settings, and changes
+all of them or none.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
 
 
 def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
-    """Check that a bookie is registered and serves."""
+    """Check that a bookie is registered and ready."""
     session.emit(admin_api.ready(_admin(session, bookie_id, where), bookie_id))
 
 
 def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
-    """Make a bookie read-only or writable, or show which it is."""
+    """Make a bookie read-only or writable, or show its mode."""
     if session.dry_run and wanted != "status":
         session.plan([f"turn read-only mode of bookie {bookie_id} {wanted}"])
         return
@@ -68,7 +68,7 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
 def gc(
     session: Session, bookie_id: BookieId, *, major: bool, minor: bool, wait: bool, **where: Any
 ) -> None:
-    """Start a bookie's garbage collection now; with ``wait`` return when it has ended."""
+    """Start a bookie's garbage collection; with ``wait`` return when it has ended."""
     if session.plans_only([f"collect garbage on bookie {bookie_id}"]):
         return
     admin = _admin(session, bookie_id, where)
@@ -117,7 +117,7 @@ def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
 
 
 def damaged_logs(count: int) -> str:
-    """Return what a collection does with damaged entry logs, and what helps."""
+    """Return a warning about damaged entry logs, with the command that helps."""
     kept = "1 damaged entry log is" if count == 1 else f"{count} damaged entry logs are"
     return (
         f"{kept} kept, without freeing space; on the bookie's host `bkctl disk check --deep` names "
@@ -141,7 +141,7 @@ def compaction(
 
 
 def config(session: Session, words: tuple[str, ...], *, every: bool, **where: Any) -> None:
-    """Show the settings that bookies run with."""
+    """Show the current settings of bookies."""
     if "set" in words[:2] or any("=" in word for word in words):
         raise UsageError(
             "this only shows settings",
@@ -156,9 +156,9 @@ def config(session: Session, words: tuple[str, ...], *, every: bool, **where: An
 
 
 def _names_setting(session: Session, word: str, address: str | None) -> bool:
-    """Return whether a word is a setting, or a part of one, and no registered bookie.
+    """Return whether a word is a setting, or a part of one, and not a registered bookie.
 
-    With the ``address`` of a bookie the metadata is not asked.
+    With the ``address`` of a bookie the metadata is not read.
     """
     from bookied.config.bookie import BookieConfig
 
@@ -210,10 +210,10 @@ def config_set(session: Session, words: tuple[str, ...], *, every: bool, **where
 def _bookies(
     session: Session, words: tuple[str, ...], *, every: bool, address: str | None, **_where: Any
 ) -> tuple[list[BookieId], tuple[str, ...]]:
-    """Return the bookies that are meant, and the words after them.
+    """Return the named bookies, and the words after them.
 
     Raises:
-        UsageError: none is named, or an address stands for several.
+        UsageError: no bookie is named, or an address is combined with several bookies.
         NothingFoundError: no bookie is registered.
     """
     if every and address is not None:
@@ -234,7 +234,7 @@ def _bookies(
 
 
 class _Each:
-    """Bookies that are asked one after the other; one that fails is left out from then on."""
+    """Bookies that are asked one after another. A bookie that fails is not asked again."""
 
     def __init__(self, session: Session, bookies: list[BookieId], where: dict[str, Any]) -> None:
         self.bookies = bookies
@@ -243,10 +243,11 @@ class _Each:
         self._errors: list[BookKeeperError] = []
 
     def of_each(self, ask: Callable[[AdminClient, BookieId], T]) -> list[T]:
-        """Return what each answers.
+        """Return the answer of each bookie.
 
         Raises:
-            BookKeeperError: no bookie answers. Of several, those that do not are warned about.
+            BookKeeperError: no bookie answers. Of several bookies, a warning names those that
+                failed.
         """
         found, left = [], []
         failed: dict[str, list[BookieId]] = {}
@@ -265,7 +266,7 @@ class _Each:
             self._session.about = ""
         self.bookies = left
         if failed and not left and len(failed) == 1:
-            raise self._errors[-1]  # All say the same.
+            raise self._errors[-1]  # All bookies failed with one error.
         for why, some in failed.items():
             about = f"bookie {', '.join(some)}"
             self._session.warn(why if why.startswith(about) else f"{about}: {why}")
@@ -274,10 +275,10 @@ class _Each:
         return found
 
     def finish(self) -> None:
-        """Say how many bookies failed.
+        """Report the number of bookies that failed.
 
         Raises:
-            PartlyDoneError: some did.
+            PartlyDoneError: a bookie failed.
         """
         if self._errors:
             failed = f"{len(self._errors)} of {counted(self._count, 'bookie')} failed"
@@ -303,7 +304,7 @@ _CONFIG: Final = "/api/v1/config/server_config"
 
 @shown("changes", kw_only=True, id="key")
 class ChangedSetting:
-    """One setting of a running bookie before and after; ``was`` is None where none was set."""
+    """One setting of a running bookie before and after; ``was`` is None if it was not set."""
 
     bookie_id: BookieId = field(BOOKIE)
     key: str = field("The setting.")
@@ -314,12 +315,12 @@ class ChangedSetting:
 def planned(
     admin: AdminClient, bookie_id: BookieId, pairs: Sequence[tuple[str, str]]
 ) -> list[ChangedSetting]:
-    """Return what would be changed; a bookie of ours need not be asked whether it would.
+    """Return the planned changes. Settings of bookied are checked here, without a request for it.
 
     Raises:
-        UsageError: something is set twice, or to an invalid value.
-        NothingFoundError: there is no such setting.
-        ConflictError: one cannot be changed while the bookie runs.
+        UsageError: a setting is given twice, or has an invalid value.
+        NothingFoundError: a setting does not exist.
+        ConflictError: a setting cannot be changed while the bookie runs.
     """
     given = dict(pairs)
     if len(given) != len(pairs):
@@ -342,10 +343,10 @@ def planned(
 def change(
     admin: AdminClient, pairs: Sequence[tuple[str, str]], plan: Sequence[ChangedSetting]
 ) -> list[ChangedSetting]:
-    """Change settings as planned; return what they are then by the bookie's own word.
+    """Change settings as planned; return the values that the bookie then reports.
 
     Raises:
-        ConflictError: one cannot be changed while the bookie runs; none is changed then.
+        ConflictError: a setting cannot be changed while the bookie runs; none is changed then.
     """
     admin.ask("PUT", _CONFIG, dict(pairs))
     after = all_settings(admin)
@@ -356,7 +357,7 @@ def change(
 
 
 def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting], bookies: int = 1) -> str:
-    """Return which lines keep changes over a restart, and in which file."""
+    """Return the lines that keep changes over a restart, and the file that needs them."""
     lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
     if bookies > 1:
         return (
@@ -388,7 +389,7 @@ def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> N
         read_settings,
     )
 
-    # What is not set is told as an empty text.
+    # A setting that is not set is reported as an empty text.
     known = {key: text for key in changeable() if (text := before.get(key))}
     try:
         changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)

@@ -1,4 +1,4 @@
-"""What `bookie show` and `bookie test` do: the steps between options and printed values."""
+"""The bodies of `bookie show` and `bookie test`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _uptime_s(v: BookieDetails) -> float | None:
     healthy=lambda v: v.bookie.state == "writable",
 )
 class BookieDetails:
-    """A bookie as `bookie list` has it, with its endpoints, cookie, ledgers and metrics."""
+    """A row of `bookie list`, with the bookie's endpoints, cookie, ledgers and metrics."""
 
     bookie: BookieSummary
     endpoints: tuple[Endpoint, ...] = ()
@@ -135,9 +135,11 @@ class BookieDetails:
     ledgers: int | None = None
     not_closed: int | None = None
     size_bytes: int | None = None
-    """Payload of its copies in closed ledgers, as if all entries of a ledger had one size."""
+    """The payload of the bookie's copies in closed ledgers, if all entries of a ledger had
+    equal size.
+    """
     figures: LoadFigures | None = None
-    """What its metrics say, where they were asked for and it has some."""
+    """The figures from the bookie's metrics; None if they were not requested or are unknown."""
 
     @property
     def bookie_id(self) -> BookieId:
@@ -145,10 +147,10 @@ class BookieDetails:
 
 
 def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
-    """Return the bookies that a command line names; ``-`` stands for those on stdin.
+    """Return the bookies that a command line names; ``-`` reads ids from stdin.
 
     Raises:
-        NothingFoundError: some were to be named, and none is.
+        NothingFoundError: stdin contains no id.
     """
     found = tuple(map(BookieId, session.input.words(given, BOOKIE_ID)))
     if given and not found:
@@ -157,10 +159,10 @@ def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
 
 
 def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
-    """Print bookies whole; all of them where none is named, with the sum of their space.
+    """Print the details of bookies; without ids, of all bookies, with the sum of their space.
 
     Raises:
-        NothingFoundError: one that is named is neither registered nor has a cookie.
+        NothingFoundError: a named bookie is not registered and has no cookie.
     """
     wanted = named(session, bookie_ids)
     if len(wanted) == 1:
@@ -177,10 +179,10 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
 
 
 def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> None:
-    """Print one bookie whole, with what its metrics say.
+    """Print the details of one bookie, with the figures of its metrics.
 
     Raises:
-        NothingFoundError: it is neither registered nor has a cookie.
+        NothingFoundError: the bookie is not registered and has no cookie.
     """
     session.about = f"bookie {bookie_id}"
     found = _asked(session, [bookie_id], count_ledgers=count_ledgers)
@@ -197,9 +199,11 @@ def _asked(
 
 
 def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[BookieDetails]:
-    """Return bookies with what their metrics say, all asked at once; warn where they say nothing.
+    """Return bookies with the figures of their metrics, asked in parallel.
 
-    A bookie without figures passes no filter on them, so the warning has the reason.
+    Warn if they are unknown.
+
+    A filter on figures drops a bookie without figures, so the warning has the reason.
     """
     answers = ask_bookies.figures_of(session, [one.bookie for one in found])
     complete = []
@@ -231,7 +235,7 @@ def space(found: Sequence[BookieSummary]) -> tuple[int, int]:
 async def details(
     client: Client, wanted: Sequence[BookieId], *, count_ledgers: bool, within_s: float
 ) -> list[BookieDetails]:
-    """Return bookies whole, asking those that are up; in the order wanted, else by id."""
+    """Return the details of bookies, asking those in service; in the order wanted, else by id."""
     known = {one.bookie_id: one for one in await operations.list_bookies(client)}
     missing = [bookie_id for bookie_id in wanted if bookie_id not in known]
     if missing:
@@ -248,7 +252,7 @@ async def details(
 
 
 async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[BookieDetails]:
-    """Count the ledgers that list each bookie, and its bytes, in one walk over all."""
+    """Count the ledgers and bytes of each bookie, in one walk over all ledgers."""
     ledgers: Counter[BookieId] = Counter()
     not_closed: Counter[BookieId] = Counter()
     sizes: Counter[BookieId] = Counter()
@@ -283,10 +287,10 @@ async def _details(
 
 
 def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
-    """Test one bookie; without an id the one of the settings.
+    """Test one bookie; without an id, the bookie of the settings.
 
     Raises:
-        NothingFoundError: it is not registered.
+        NothingFoundError: the bookie is not registered.
     """
     if session.plans_only([f"write, read and delete a ledger of {counted(entries, 'entry')}"]):
         return

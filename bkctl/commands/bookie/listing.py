@@ -1,6 +1,6 @@
-"""What `bookie list` does. What metadata alone knows is printed without asking bookies.
+"""`bookie list`. If metadata alone is enough, no bookie is asked.
 
-Its columns are the fields of ``bkctl.bookies.bookie_columns.BookieSummary``.
+The columns are the fields of ``bkctl.bookies.bookie_columns.BookieSummary``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from bkctl.bookies.bookie_columns import BookieSummary, listed_bookies
 from bkctl.session.session import Session
 
 _ORDER: Final = attrgetter("bookie_id")
-"""What rows are sorted by."""
+"""The sort key of the rows."""
 
 
 def print_bookies(session: Session, *, state: str, ask: bool) -> None:
-    """Print the bookies in a state, with their free space if they are to be asked."""
+    """Print the bookies in a state; with ``ask``, also their free space."""
     wanted = None if state == "all" else state
     ids_only = session.options.ids_only
     if ids_only or (not ask and not session.config.topology_script):
@@ -35,7 +35,7 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
     session.emit_all(found, BookieSummary)
     silent = [one for one in found if one.unreachable]
     if silent:
-        session.finish()  # The table comes first.
+        session.finish()  # Print the table before the warnings.
     for one in silent:
         how = "refuses this client" if one.refuses else "is registered and does not answer"
         session.warn(f"{one.bookie_id} {how}: {one.unreachable}")

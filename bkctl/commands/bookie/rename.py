@@ -1,8 +1,9 @@
-"""What `bookie rename` and `disk expand` do.
+"""`bookie rename` and `disk expand`.
 
-A flip goes in an order that can be cut short anywhere and run again: the new cookie is stored, the
-ledgers are renamed, the VERSION files are rewritten, the old cookie is removed. A file tells
-meanwhile which flip was begun: then a cookie under the new id is our own, else another bookie's.
+A rename can be interrupted at any step and run again. Its order is: the new cookie is stored, the
+ledgers are changed, the VERSION files are rewritten, the old cookie is removed. Meanwhile a file
+contains both ids: with this file, a cookie under the new id is the bookie's own, otherwise another
+bookie's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from wire.ids import BookieId
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 FLIPPING: Final = "bkctl.flipping"
-"""Beside ``current`` of the first directory, while a bookie gets another id: both ids."""
+"""The file beside ``current`` of the first directory, with both ids, during a rename."""
 
 _PAIR: Final = 2
 """An old id and a new one."""
@@ -48,13 +49,13 @@ _PAIR: Final = 2
 
 @attrs.frozen
 class Flip:
-    """From one id to another."""
+    """The change of a bookie's id."""
 
     old: BookieId
     new: BookieId
 
     def encode(self) -> bytes:
-        """Return what the file says."""
+        """Return the contents of the file ``FLIPPING``."""
         return f"{self.old} {self.new}\n".encode()
 
 
@@ -72,13 +73,13 @@ def _flipped(v: IdFlipped) -> str:
 
 @shown("bookies", sentence=_flipped)
 class IdFlipped:
-    """A bookie that goes by another id now."""
+    """A bookie with a new id."""
 
     bookie_id: BookieId = field(BOOKIE)
     was: BookieId = field(_WAS)
-    directories: int = field("VERSION files.")
+    directories: int = field("VERSION files rewritten.")
     ledgers: int | None = field("Ledgers renamed.")
-    """How many list it under the new id; None where they were left alone."""
+    """The ledgers that list the new id; None if ledgers were not changed."""
 
 
 def _expanded(v: StorageExpanded) -> str:
@@ -107,10 +108,10 @@ def rename(
     ledgers: bool,
     **options: Any,
 ) -> None:
-    """Give the bookie of the settings their id; or rename OLD to NEW in ledgers alone.
+    """Rename the bookie of the settings to their id; or rename OLD to NEW only in ledgers.
 
     Raises:
-        UsageError: there is one id too few or too many.
+        UsageError: the number of ids is wrong.
     """
     pair = [*ids, *filter(None, (old, new))]
     if not pair or pair in (["hostname"], ["ip"]):
@@ -122,11 +123,11 @@ def rename(
 
 
 def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
-    """Show what would change, ask, and give the bookie the id of its settings.
+    """Show the changes, ask, and rename the bookie to the id of its settings.
 
     Raises:
-        RefusedError: it runs, or has that id already, or another bookie has it.
-        PartlyDoneError: some ledgers list both ids.
+        RefusedError: the bookie runs, or has that id already, or another bookie has it.
+        PartlyDoneError: some ledgers still list the old id.
     """
     bookie = stopped_bookie(session)
     _insist_kind(bookie, kind)
@@ -148,7 +149,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
         [f"To rename {flip.old} to {flip.new}:", *(f"  {one}" for one in steps)], "Go on?"
     )
     with lock_existing(session, bookie.found, bookie.config), repeatable(session, "run it again"):
-        if rename:  # It may have run, and got ledgers, while the question waited.
+        if rename:  # The bookie may have run and got ledgers while the question waited.
             ledgers = session.call(bookie_ids.ledgers_listing, flip.old)
         _flip(session, bookie, flip, cookie, ledgers)
     session.emit(
@@ -181,10 +182,10 @@ def _flip(
 
 
 def _begun(bookie: StoppedBookie) -> Flip | None:
-    """Return the flip that was cut short, if there is one.
+    """Return the interrupted rename; None without one.
 
     Raises:
-        ConflictError: it was to another id than that of the settings.
+        ConflictError: its new id is not that of the settings.
     """
     try:
         words = RealFiles().read(bookie.found.roots[0] / FLIPPING).decode().split()
@@ -210,7 +211,7 @@ def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
 
 
 def _id_in_files(bookie: StoppedBookie) -> BookieId:
-    """Return the id that all VERSION files have."""
+    """Return the id that all VERSION files contain."""
     ids = set()
     for directory in bookie.found.all_dirs:
         try:
@@ -230,11 +231,11 @@ def _id_in_files(bookie: StoppedBookie) -> BookieId:
 async def _new_cookie(
     client: Client, bookie: StoppedBookie, flip: Flip, *, resumed: bool
 ) -> Cookie:
-    """Return the cookie of the new id, if all that is stored fits but for the id.
+    """Return the new id's cookie, if the stored cookies differ from the settings only in the id.
 
     Raises:
-        RefusedError: a stored cookie says something else, or another bookie has the new id.
-        NothingFoundError: the old id has none.
+        RefusedError: a stored cookie differs in another field, or another bookie has the new id.
+        NothingFoundError: the old id has no cookie.
     """
     master = master_cookie(bookie.config, flip.new, await client.store.instance_id())
     old, new = await _stored(client, flip.old), await _stored(client, flip.new)
@@ -279,7 +280,8 @@ def _steps(bookie: StoppedBookie, flip: Flip, ledgers: int | None) -> list[str]:
 async def _store_new(client: Client, bookie_id: BookieId, text: bytes) -> None:
     try:
         await client.store.write_cookie(bookie_id, text, NEW)
-    except CookieExistsError:  # From a run that was cut short: ``_new_cookie`` has compared it.
+    # The cookie is from an interrupted run: ``_new_cookie`` has compared it.
+    except CookieExistsError:
         return
 
 
@@ -294,10 +296,10 @@ async def _remove_old(client: Client, bookie_id: BookieId) -> None:
 
 
 def expand_storage(session: Session) -> None:
-    """Stamp the directories that are new in the settings.
+    """Write VERSION files to the directories that are new in the settings.
 
     Raises:
-        NothingFoundError: the bookie has no cookie: it is new, or not of this cluster.
+        NothingFoundError: the bookie has no cookie: it is new, or belongs to another cluster.
         RefusedError: it runs, a directory is not empty or was in use before, or cookies do not fit.
     """
     bookie = stopped_bookie(session)

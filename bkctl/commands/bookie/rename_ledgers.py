@@ -1,4 +1,7 @@
-"""`bookie rename OLD NEW`: a new id in the ledgers that list the old one. ``rename`` uses it."""
+"""`bookie rename OLD NEW`: the new id in ledgers that list the old one.
+
+``rename`` uses the module.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _updated(v: BookieUpdated) -> str:
     sentence=_updated,
 )
 class BookieUpdated:
-    """What became of the ledgers that listed ``old``."""
+    """The result for the ledgers that listed ``old``."""
 
     old: BookieId = field("The old id.")
     new: BookieId = field("The new id.")
@@ -57,12 +60,12 @@ def update_bookie(
     rate: float,
     force: Collection[str],
 ) -> None:
-    """Show how many ledgers would change, ask, and change them.
+    """Show the number of ledgers to change, ask, and change them.
 
     Raises:
         UsageError: the ids are equal.
-        RefusedError: a safety check says no, or the user did not confirm.
-        PartlyDoneError: some were left as they are.
+        RefusedError: a safety check refuses, or the user did not confirm.
+        PartlyDoneError: some ledgers were not changed.
     """
     if old == new:
         raise UsageError("both ids are the same")
@@ -119,7 +122,7 @@ def rename_all(
     verify: bool,
     rate: float = 100.0,
 ) -> list[LedgerRename]:
-    """Rename in many ledgers, telling of each that is skipped; return those."""
+    """Rename in many ledgers, warning of each that is skipped; return the skipped ones."""
     skipped: list[LedgerRename] = []
     before, session.resume = (
         session.resume,

@@ -1,4 +1,4 @@
-"""``bkctl cluster``: make a cluster, look at it as a whole, and take it away."""
+"""``bkctl cluster``: create, inspect and remove a cluster."""
 
 from __future__ import annotations
 

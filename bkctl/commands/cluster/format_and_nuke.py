@@ -1,4 +1,4 @@
-"""What `cluster format` and `cluster nuke` do: show what would be lost, ask, and take it away."""
+"""`cluster format` and `cluster nuke`: show the loss, ask, and remove the metadata."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def _formatted(v: ClusterFormatted) -> str:
     return f"{said}\nTo undo instead, while no bookie runs: {shlex.join(undo)}"
 
 
-_LEDGERS_GONE: Final = Column("ledgers", "Ledgers that are gone.")
+_LEDGERS_GONE: Final = Column("ledgers", "Deleted ledgers.")
 
 
 @shown("clusters", id="instance_id", sentence=_formatted)
 class ClusterFormatted:
-    """A cluster that has forgotten everything; ``was`` is its former instance id.
+    """A formatted cluster; ``was`` is its former instance id.
 
-    ``backup`` is the file with the metadata from before, if one was written.
+    ``backup`` is the file with the old metadata, if one was written.
     """
 
     uri: str = field(_URI)
     instance_id: str = field("The new instance id.")
     was: str | None = field(_WAS)
     ledgers: int = field(_LEDGERS_GONE)
-    backup: str | None = field("File with the metadata from before.", default=None)
+    backup: str | None = field("Backup file with the old metadata.", default=None)
 
 
 def _removed(v: ClusterRemoved) -> str:
@@ -66,7 +66,7 @@ def _removed(v: ClusterRemoved) -> str:
 
 @shown("clusters", id="was", sentence=_removed)
 class ClusterRemoved:
-    """A cluster that is gone; ``was`` is None where there was none."""
+    """A removed cluster; ``was`` is None if there was no cluster."""
 
     uri: str = field(_URI)
     was: str | None = field(_WAS)
@@ -81,15 +81,15 @@ def format_cluster(
     no_backup: bool,
     option: str = "--force",
 ) -> None:
-    """Show what would be lost, ask, write a backup, and format the cluster's metadata.
+    """Show the loss, ask, write a backup, and format the cluster's metadata.
 
-    ``backup_to`` names the backup; without it a name in the working directory is chosen. Without
-    ``keep`` there is no backup.
+    ``backup_to`` is the path of the backup; by default a new name in the working directory. With
+    ``no_backup`` no backup is written.
 
     Raises:
-        RefusedError: a safety check says no, or the user did not confirm.
-        ConflictError: it is another cluster than was shown.
-        CommandError: the backup cannot be written; the cluster is as it was.
+        RefusedError: a safety check refuses, or the user did not confirm.
+        ConflictError: the cluster is not the one that was shown.
+        CommandError: the backup cannot be written; the cluster is unchanged.
     """
     found = session.cluster.with_store(read_contents)
     if found is not None:
@@ -118,7 +118,10 @@ def format_cluster(
 
 
 def _kept(session: Session, found: MetadataContents, backup_to: str | None) -> str | None:
-    """Write all metadata to a file; return its path, None where no layout says how to read it."""
+    """Write all metadata to a file.
+
+    Return its path, or None without a layout: it cannot be read.
+    """
     if not found.has_layout:
         return None
     if backup_to == "-":
@@ -140,7 +143,7 @@ def metaformat(
     backup_to: str | None,
     no_backup: bool,
 ) -> None:
-    """Format a cluster as ``format_cluster`` does, asked for with Java's options."""
+    """Format a cluster as ``format_cluster`` does, with Java's options."""
     session.options.no_input |= non_interactive
     session.options.yes |= java_force
     format_cluster(
@@ -149,10 +152,10 @@ def metaformat(
 
 
 def _insist_root(session: Session, root: str | None) -> None:
-    """Refuse where the service URI names another root than is meant, if one is said to be meant.
+    """Refuse if ``root`` is given and the service URI has another root.
 
     Raises:
-        ConflictError: it is another one.
+        ConflictError: the roots differ.
     """
     _, _, path = session.uri.partition("://")[2].partition("/")
     has = f"/{path}".rstrip("/")
@@ -166,12 +169,12 @@ def _insist_root(session: Session, root: str | None) -> None:
 def nuke(
     session: Session, *, instance_id: str | None, root: str | None, force: Collection[str]
 ) -> None:
-    """Show what would be lost, ask unless the cluster's id is given, and remove the cluster.
+    """Show the loss, ask unless the cluster's id is given, and remove the cluster.
 
     Raises:
-        RefusedError: a safety check says no, or the user did not confirm.
-        ConflictError: it is another cluster than was named or shown.
-        ClusterInUseError: there is what is not the cluster's.
+        RefusedError: a safety check refuses, or the user did not confirm.
+        ConflictError: the cluster is not the one that was named or shown.
+        ClusterInUseError: the root has nodes that do not belong to the cluster.
     """
     _insist_root(session, root)
     found = session.cluster.with_store(read_contents)
@@ -200,10 +203,10 @@ def nuke(
 
 
 async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> None:
-    """Make sure that the cluster was not made, formatted or removed since it was shown.
+    """Check that the cluster was not created, formatted or removed since it was shown.
 
     Raises:
-        ConflictError: another client has.
+        ConflictError: another client changed it.
     """
     try:
         found = await store.instance_id()

@@ -1,4 +1,4 @@
-"""A new cluster, and the id that it gets: `cluster init`, `id`."""
+"""`cluster init` and `cluster id`: a new cluster, and its instance id."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ClusterCreated:
 
 
 def init(session: Session, *, layout: str | None) -> None:
-    """Make a new cluster where the session's URI points.
+    """Create a cluster at the session's URI.
 
     Raises:
-        AlreadyInitializedError: there is one.
+        AlreadyInitializedError: a cluster exists.
     """
     if session.plans_only([f"make a cluster at {session.uri}"]):
         return
@@ -50,7 +50,7 @@ def print_id(session: Session) -> None:
     """Print the cluster's instance id.
 
     Raises:
-        NothingFoundError: it has none.
+        NothingFoundError: the cluster has no instance id.
     """
     session.emit(session.call(cluster_id))
 
@@ -59,7 +59,7 @@ async def cluster_id(client: Client) -> ClusterId:
     """Return the cluster's instance id.
 
     Raises:
-        NothingFoundError: it has none.
+        NothingFoundError: the cluster has no instance id.
     """
     found = await client.store.instance_id()
     if found is None:

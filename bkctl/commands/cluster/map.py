@@ -1,4 +1,4 @@
-"""What `cluster map` draws: racks, the bookies in them, how full they are."""
+"""`cluster map`: a drawing of the racks, their bookies, and the space on their disks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PERCENT_WIDTH: Final = 6
 _FREE_WIDTH: Final = 16
 _STATE_WIDTH: Final = 11
 _NAMED_MAX: Final = 5
-"""Ledgers that a box names."""
+"""Ledgers that a box names, at most."""
 _REPORT_EVERY: Final = 1000
-"""Ledgers between two signs of progress."""
+"""Ledgers between two progress reports."""
 
 
 @attrs.frozen
@@ -38,10 +38,10 @@ class Rack:
     name: str
     bookies: tuple[BookieSummary, ...]
     ledgers_only_here: LedgerSample | None = None
-    """Ledgers with entries of which every copy is here; None where they were not counted."""
+    """Ledgers with entries that have all copies in this rack; None if not counted."""
 
     def machine(self) -> dict[str, Any]:
-        """Return it as machine forms have it."""
+        """Return the rack as a value for machine forms."""
         only = self.ledgers_only_here
         return {
             "rack": self.name or None,
@@ -123,8 +123,8 @@ async def read_map(
 ) -> ClusterMap:
     """Return all bookies in their racks.
 
-    With ``ask`` they are asked for their space, and where there are several racks a walk over all
-    ledgers counts those that each rack's loss would take entries from.
+    With ``ask``, bookies are asked for their space. If there are several racks, a walk over all
+    ledgers counts those that would lose entries with each rack.
     """
     found = await ask_bookies.bookies(client, None, ask=ask, within_s=within_s)
     losses = RackLosses.of(found) if ask else RackLosses()
@@ -161,7 +161,7 @@ async def _count(client: Client, losses: RackLosses, report: Callable[[int], Non
 
 
 def glyph(state: str, canvas: Canvas) -> str:
-    """Return the sign for a bookie's state; its word stands beside it or in a legend."""
+    """Return the sign for a bookie's state. The state's word is beside it or in a legend."""
     signs = {
         "writable": ("●", "+"), "read-only": ("◐", "-"), "down": ("✗", "x"),
         "unreachable": ("✗", "x"),
@@ -191,7 +191,7 @@ def drawing(found: ClusterMap, canvas: Canvas) -> Iterator[str]:
 
 
 def box(title: str, rows: Sequence[str], canvas: Canvas) -> Iterator[str]:
-    """Yield rows, each as wide as the canvas less four, in a box with a title."""
+    """Yield rows in a box with a title. Each row is four columns narrower than the canvas."""
     line, side = canvas.pick("─", "-"), canvas.pick("│", "|")
     corners = canvas.pick("┌┐└┘", "++++")
     title = canvas.fitted(title, min(display_width(title), canvas.width - 6))
@@ -203,7 +203,7 @@ def box(title: str, rows: Sequence[str], canvas: Canvas) -> Iterator[str]:
 
 
 def _loss(only: LedgerSample, canvas: Canvas) -> Iterator[str]:
-    """Yield what the loss of a rack would take."""
+    """Yield the lines about the ledgers that a rack's loss would damage."""
     room = canvas.width - 4
     ids = ", ".join(map(str, only.first[:_NAMED_MAX]))
     more = ", ..." if only.count > _NAMED_MAX else ""
@@ -213,7 +213,7 @@ def _loss(only: LedgerSample, canvas: Canvas) -> Iterator[str]:
 
 
 def _rows(bookies: Sequence[BookieSummary], names: int, canvas: Canvas) -> Iterator[str]:
-    """Yield a line for each bookie; ``names`` is how wide the widest of all ids is."""
+    """Yield a line for each bookie; ``names`` is the width of the widest id."""
     room = canvas.width - 4
     names = min(names, room - 2 - 1 - _STATE_WIDTH - 1 - _PERCENT_WIDTH)
     left = room - 2 - names - 1 - _STATE_WIDTH - 1 - _PERCENT_WIDTH - 1
@@ -229,7 +229,7 @@ def _rows(bookies: Sequence[BookieSummary], names: int, canvas: Canvas) -> Itera
 
 
 def _disks(one: BookieSummary, bar: int, canvas: Canvas, *, with_free: bool) -> tuple[str, int]:
-    """Return what is drawn of a bookie's disks, and how wide that is."""
+    """Return the drawing of a bookie's disks, and its width."""
     room = _PERCENT_WIDTH + 1 + max(bar, 0) + (_FREE_WIDTH if with_free else 0)
     if one.free is None or not one.total:
         words = one.unreachable or ("" if one.state == "down" else "not asked")
@@ -244,7 +244,7 @@ def _disks(one: BookieSummary, bar: int, canvas: Canvas, *, with_free: bool) -> 
 
 
 def branches(node: Mapping[str, Any], canvas: Canvas, leaf: Any, lead: str = "") -> Iterator[str]:
-    """Yield the lines below one node of a tree; ``leaf`` gives what is written for a child."""
+    """Yield the lines below one node of a tree; ``leaf`` returns the text for a child."""
     tee, last, bar = (
         canvas.pick("├─ ", "|- "), canvas.pick("└─ ", "`- "), canvas.pick("│  ", "|  ")
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``bkctl cluster``: the commands that look into its metadata, and keep copies of it."""
+"""``bkctl cluster``: the commands that show, back up and restore the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster's metadata holds: shown before it is formatted, removed or restored."""
+"""The contents of a cluster's metadata: shown before it is formatted, removed or restored."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from bkclient.metadata.tree.store import MetadataStore
 
 _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
-"""What Java's init makes before the layout."""
+"""The nodes that Java's init creates before the layout."""
 
 
 @attrs.frozen(kw_only=True)
 class MetadataContents:
-    """What a cluster's metadata holds, and who uses it."""
+    """The contents of a cluster's metadata, and its registered bookies."""
 
     instance_id: str | None
     ledgers: int
@@ -37,16 +37,16 @@ class MetadataContents:
     logs: tuple[str, ...]
     registered: tuple[BookieId, ...]
     has_layout: bool = True
-    """False where an init was cut short: nothing but the instance id is there."""
+    """False after an interrupted init: only the instance id exists."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be lost: no ledger, mark, cookie or log, and no bookie runs."""
+        """True if nothing would be lost: no ledger, mark, cookie, log or registered bookie."""
         contents = self.ledgers, self.marks, self.cookies, self.logs, self.registered
         return not any(contents)
 
     def lines(self) -> list[str]:
-        """Return what would be lost, for people."""
+        """Return what would be lost, as texts to print."""
         ledgers = f"{counted(self.ledgers, 'ledger')} with {human_bytes(self.size_bytes)}"
         rest = [
             f"{number} {what}"
@@ -69,10 +69,10 @@ def _counted_names(names: Collection[str], what: str) -> list[str]:
 
 
 async def read_contents(store: MetadataStore) -> MetadataContents | None:
-    """Return what the cluster holds; None where there is no cluster. Walks over all ledgers.
+    """Return the contents of a cluster; None without a cluster. Walks over all ledgers.
 
     Raises:
-        ConflictError: there is a root without a layout, and more in it than a cut init leaves.
+        ConflictError: the root has no layout, but more nodes than an interrupted init leaves.
     """
     try:
         await store.layout()
@@ -101,7 +101,7 @@ async def read_contents(store: MetadataStore) -> MetadataContents | None:
 
 
 async def _without_layout(store: MetadataStore) -> MetadataContents | None:
-    """Return the counts where no layout says how ledgers are kept: they cannot be counted."""
+    """Return the contents of a root without a layout, whose ledgers cannot be counted."""
     try:
         nodes = set(await store.dump())
     except NotInitializedError:

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster's tree are, by their paths, and what their values say."""
+"""The decoding of a cluster's metadata nodes: their kinds by path, and their values."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _SWITCHES: Final = {
 
 @attrs.frozen(kw_only=True)
 class KnownNode:
-    """What a node is, and its value in our terms: a record, a text, a number, or None.
+    """The kind of a node, and its decoded value: a record, a text, a number, or None.
 
-    ``problem`` says why a value that should be known cannot be read.
+    ``problem`` is the reason that a value cannot be decoded.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class KnownNode:
 
 
 def known(path: str, value: bytes, layout: str) -> KnownNode:
-    """Return what a node is; its kind is ``unknown`` where it does not belong to a cluster."""
+    """Return a decoded node; its kind is ``unknown`` if it does not belong to a cluster."""
     found = _place(path, layout)
     try:
         return attrs.evolve(found, value=_decoded(found, path, value))
@@ -69,7 +69,7 @@ def known(path: str, value: bytes, layout: str) -> KnownNode:
 
 
 def _place(path: str, layout: str) -> KnownNode:
-    """Return what a node is by its path alone."""
+    """Return the kind of a node, from its path alone."""
     parent, name = zk_paths.parent(path), path.rpartition("/")[2]
     if path in _INNER:
         return KnownNode(kind=_INNER[path])

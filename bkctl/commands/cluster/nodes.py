@@ -1,4 +1,4 @@
-"""What `cluster tree` and `cluster show` show: nodes of the metadata, decoded."""
+"""`cluster tree` and `cluster show`: the nodes of the metadata, decoded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEXT_MAX: Final = 60
 
 
 def summary(node: MetadataNode) -> str:
-    """Return in a few words what a node is."""
+    """Return a short description of a node."""
     what, value = node.known, node.known.value
     if what.problem:
         return f"{what.kind} that cannot be read: {what.problem}"
@@ -61,7 +61,7 @@ def summary(node: MetadataNode) -> str:
 
 
 def _decoded(v: MetadataNode) -> Any:
-    """Return what a node says; where its bytes are held back, so are the passwords in them."""
+    """Return a node's decoded value; without passwords if its raw bytes are not shown."""
     value = plain(v.known.value, secrets=v.raw is not None)
     return value if value is None or isinstance(value, dict) else {"value": value}
 
@@ -74,7 +74,7 @@ def _decoded_cell(v: MetadataNode) -> str:
     "nodes",
     Column("path", "Path below the root."),
     Column("kind", "Kind of the node.", "known.kind"),
-    Column("summary", "The same in a few words.", summary, rank=1),
+    Column("summary", "Short description of the node.", summary, rank=1),
     Column("version", "Number of changes to the node.", "stored.version", Kind.COUNT, rank=2),
     Column("children", "Number of direct children.", "stored.children", Kind.COUNT, rank=2),
     Column(
@@ -96,7 +96,7 @@ def _decoded_cell(v: MetadataNode) -> str:
     ),
     Column(
         "value_b64",
-        "The value in base64; absent if the value holds a password.",
+        "The value in base64; absent if the value contains a password.",
         "raw",
         rank=NEVER,
         cell=lambda v: (v.raw or b"").decode(errors="backslashreplace"),
@@ -104,7 +104,7 @@ def _decoded_cell(v: MetadataNode) -> str:
     kw_only=True,
 )
 class MetadataNode:
-    """One node and what it is; ``raw`` is None where it would show a password."""
+    """A node and its decoded value; ``raw`` is None if it would show a password."""
 
     stored: StoredNode
     known: KnownNode
@@ -116,10 +116,10 @@ class MetadataNode:
 
 
 def show_tree(session: Session, path: str, depth: int, limit: int) -> None:
-    """Print a node and what is below it.
+    """Print a node and the nodes below it.
 
     Raises:
-        NothingFoundError: there is no such node.
+        NothingFoundError: the node does not exist.
     """
     top = normal(path)
     session.about = f"node {top or '/'}"
@@ -143,20 +143,20 @@ def show_node(session: Session, path: str) -> None:
     """Print one node.
 
     Raises:
-        NothingFoundError: there is none.
+        NothingFoundError: the node does not exist.
     """
     top = normal(path)
     session.about = f"node {top or '/'}"
-    # Logs lie beside the root and not below it, hence with it.
+    # Logs are beside the root, not below it, so the walk over the root yields them, too.
     found = session.iterate(nodes, top, 0, secrets=session.options.show_secrets)
     session.emit(next(one for one in found if one.stored.path == top))
 
 
 def normal(path: str) -> str:
-    """Return a path as the store has it: from the root, without a slash at its end.
+    """Return a path in the form of the store: from the root, without a slash at its end.
 
     Raises:
-        UsageError: it leads back up, which no store takes.
+        UsageError: it contains ``.`` or ``..``.
     """
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise UsageError(f"{path}: '.' and '..' are not valid names of nodes")
@@ -169,10 +169,10 @@ def normal(path: str) -> str:
 async def nodes(
     client: Client, path: str, depth: int, *, secrets: bool
 ) -> AsyncIterator[MetadataNode]:
-    """Yield a node and what is below it, parents first.
+    """Yield a node and the nodes below it, parents first.
 
     Raises:
-        NothingFoundError: there is no such node.
+        NothingFoundError: the node does not exist.
     """
     layout = (await client.store.layout()).name
     try:
@@ -190,9 +190,9 @@ async def nodes(
 
 
 async def _missing(client: Client, path: str) -> NothingFoundError:
-    """Return the error for a node that is not there, with what was perhaps meant."""
+    """Return the error for a missing node, with the path that was perhaps meant."""
     said = f"there is no node {path or '/'}"
-    # As ZooKeeper's own tools name it: with the cluster's root in front.
+    # The path as ZooKeeper's own tools print it: with the cluster's root in front.
     below = path
     while "/" in below[1:]:
         below = below[below.index("/", 1) :]
@@ -213,7 +213,7 @@ async def _missing(client: Client, path: str) -> NothingFoundError:
 
 
 async def _below(client: Client, path: str) -> Mapping[str, str] | None:
-    """Return the names and paths of what is below a node; None where it is not there."""
+    """Return the names and paths of the children of a node; None if the node does not exist."""
     try:
         found = [one.path async for some in client.store.nodes(path, depth=1) for one in some]
     except NotFoundError:
@@ -231,7 +231,7 @@ def _short(value: Any) -> str:
 
 
 def plain(value: Any, *, secrets: bool) -> Any:
-    """Return a decoded value as machine forms have it, without passwords unless wanted."""
+    """Return a decoded value for machine forms, without passwords unless ``secrets``."""
     if attrs.has(type(value)):
         return {
             field.name: plain(getattr(value, field.name), secrets=secrets)
@@ -254,12 +254,12 @@ def _text(value: bytes) -> str:
 
 
 def drawing(found: Sequence[MetadataNode], top: str, canvas: Canvas) -> Iterator[str]:
-    """Yield the lines of the tree below ``top``; what is deeper is told by its number."""
+    """Yield the lines of the tree below ``top``; deeper nodes are only counted."""
     shown = {node.stored.path for node in found}
     below: dict[str, Any] = {}
     levels: dict[str, dict[str, Any]] = {top: below}
     by_path = {node.stored.path: node for node in found}
-    # Without colour: what is too long for a line is cut, and escapes cannot be.
+    # No colour: long lines are cut, and an escape sequence must not be cut.
     canvas = attrs.evolve(canvas, color=False)
     yield canvas.fitted(f"{top or '/'}  {safe(summary(by_path[top]))}", canvas.width).rstrip()
     for node in sorted(found, key=lambda one: one.stored.path):

@@ -1,4 +1,4 @@
-"""What `cluster status`, `ping`, `test` and `health-check` do, and what they print."""
+"""`cluster status`, `ping`, `test` and `health-check`, and their columns."""
 
 from __future__ import annotations
 
@@ -82,29 +82,29 @@ def _counts(found: Mapping[str, int]) -> str:
     id="instance_id",
 )
 class ClusterStatus:
-    """A cluster as it is now, and what is not as it should be."""
+    """The state of a cluster, and its problems."""
 
     uri: str = field("The metadata service.")
     instance_id: str | None = field("The cluster's id.")
     layout: str | None = field("Layout of the metadata.")
-    writable: int = field("Bookies that take adds.")
+    writable: int = field("Bookies that accept adds.")
     read_only: int = field("Bookies that only serve reads.")
     down: int = field("Bookies with a cookie that are not registered.")
     versions: Mapping[str, int] = field(
         "Number of bookies with each version, of the bookies that report a version.",
         cell=lambda v: _counts(v.versions),
     )
-    """How many bookies run what; those that do not tell are in none."""
+    """The number of bookies with each version; bookies that do not report one are left out."""
     free: int = field("Free space on all disks; a shared disk counts once.", kind=Kind.BYTES)
     total: int = field("Size of all disks; a shared disk counts once.", kind=Kind.BYTES)
-    """Bytes; disks that bookies share count once."""
+    """In bytes."""
     racks: Mapping[str, int] = field(
         "Number of registered bookies in each rack.", cell=lambda v: _counts(v.racks)
     )
-    """How many registered bookies are in each; empty if racks are unknown."""
-    ensemble_size: int = field("The ensemble that must find enough bookies.")
-    headroom: int = field("Writable bookies that may go before an ensemble cannot be made.")
-    """How many writable bookies may go before there are fewer than ``ensemble_size``."""
+    """Empty if racks are unknown."""
+    ensemble_size: int = field("Ensemble size for which enough bookies must be writable.")
+    headroom: int = field("Writable bookies that may fail before an ensemble cannot be formed.")
+    """The writable bookies above ``ensemble_size``."""
     autorecovery: autorecovery_admin.Status
     ledgers: int | None = field(
         "Ledgers, if counted.",
@@ -120,7 +120,7 @@ class ClusterStatus:
 
 @shown("peers", kw_only=True)
 class Pong:
-    """What came of asking one peer; ``error`` is empty where it answered.
+    """The answer of one service; ``error`` is empty if it answered.
 
     ``peer`` is ``metadata`` or a bookie's id.
     """
@@ -151,7 +151,7 @@ class Pong:
 
 @attrs.define
 class _LedgerCounts:
-    """What a walk over all ledgers counts."""
+    """The counts of a walk over all ledgers."""
 
     ledgers: int = 0
     not_closed: int = 0
@@ -159,10 +159,10 @@ class _LedgerCounts:
 
 
 def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: bool) -> None:
-    """Print how the cluster is.
+    """Print the state of the cluster.
 
     Raises:
-        ProblemsError: there are problems, and ``fail_if_any``.
+        ProblemsError: the cluster has problems, and ``fail_if_any``.
     """
     bookies = ask_bookies.with_figures(session, ask_bookies.asked_bookies(session, None))
     found = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
@@ -180,7 +180,7 @@ async def _status(
 ) -> ClusterStatus:
     store = client.store
     identity = await operations.read_identity(client)
-    # Without the layout ledgers cannot be found.
+    # Without the layout, ledgers cannot be found.
     walked = await _walk(client) if count_ledgers and identity.layout is not None else None
     if walked is not None:
         ensemble_size = max(ensemble_size, walked.ensemble_max)
@@ -221,7 +221,10 @@ async def _walk(client: Client) -> _LedgerCounts:
 
 
 def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: str) -> list[str]:
-    """Return what is not as it should be, the worst first; bookies are kept apart by ``domain``."""
+    """Return the problems, the worst first.
+
+    ``domain`` is the placement domain: rack, region or zone.
+    """
     silent = sum(bool(one.unreachable) for one in bookies)
     full = sum(
         one.total is not None and one.free is not None and one.free < one.total * (1 - _FULL_AT)
@@ -250,10 +253,10 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: st
 
 
 def ping(session: Session, *, registered: bool) -> None:
-    """Print who answers, and how soon.
+    """Print the services that answer, and the seconds to each answer.
 
     Raises:
-        CommandError: a bookie does not; status 5.
+        CommandError: a bookie does not answer; status 5.
     """
     with session.waiting_for_bookies():
         found = session.call(pong_of_all, registered=registered, within_s=session.answers_within_s)
@@ -276,7 +279,7 @@ def ping(session: Session, *, registered: bool) -> None:
 
 
 async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> list[Pong]:
-    """Return the metadata service's answer, and each bookie's, over connections of their own."""
+    """Return the answers of the metadata service and of each bookie, over new connections."""
     clock = client.cluster.clock
     began_s = clock.seconds()
     await operations.read_identity(client)
@@ -336,10 +339,10 @@ def test(
     keep: bool,
     fail_if: Sequence[str],
 ) -> None:
-    """Write a ledger, read it, and delete it unless it is to be kept; print how long each took.
+    """Write a ledger, read it, and delete it unless ``keep``; print the duration of each step.
 
     Raises:
-        ProblemsError: a threshold of ``fail_if`` is broken.
+        ProblemsError: a threshold of ``fail_if`` is exceeded.
     """
     limits = thresholds(fail_if, sanity_checks.ClusterCheck)
     if session.dry_run:
@@ -388,11 +391,11 @@ declare_view(
     LEDGER,
     Column("ensemble", "Bookies that stored the test ledger."),
     Column("write_quorum", "Copies of each entry."),
-    Column("ack_quorum", "Copies before an add counts."),
+    Column("ack_quorum", "Copies before an add is acknowledged."),
     Column("entries", "Number of entries."),
     Column("entry_bytes", "Bytes of each entry."),
     _took("create", "Seconds to create the ledger."),
-    _took("add", "Seconds until all were confirmed."),
+    _took("add", "Seconds until all entries were confirmed."),
     _took("read_open", "Time to read the entries while the ledger was open."),
     _took("close", "Time to close the ledger."),
     _took("read", "Time to read the entries of the closed ledger."),
@@ -406,14 +409,14 @@ declare_view(
     sentence=lambda v: f"the health check of bookies is {'enabled' if v.enabled else 'disabled'}",
 )
 class HealthCheck:
-    """Whether clients may quarantine bookies that fail."""
+    """The cluster's switch: clients may quarantine bookies that fail."""
 
-    enabled: bool = field("Whether bookies may take adds only after a health check.")
+    enabled: bool = field("Whether clients may put failing bookies into quarantine.")
     changed: bool = field("Whether the command changed the state.")
 
 
 def switch_health_check(session: Session, *, switch: str | None) -> None:
-    """Print or switch whether clients may quarantine bookies."""
+    """Print or change the cluster's switch for quarantines by clients."""
     if switch is not None and session.dry_run:
         session.plan([f"{switch} the health check"])
         return
@@ -422,7 +425,7 @@ def switch_health_check(session: Session, *, switch: str | None) -> None:
 
 
 async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # noqa: FBT001  # a value
-    """Return whether clients may quarantine bookies, after switching it where that is wanted."""
+    """Return the cluster's switch for quarantines by clients, after changing it to ``wanted``."""
     store = client.store
     enabled = await store.health_check_enabled()
     if wanted is None or wanted is enabled:

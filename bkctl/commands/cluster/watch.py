@@ -1,4 +1,4 @@
-"""What `cluster watch` does: look again whenever something may have changed, and tell what has."""
+"""`cluster watch`: read the state again after each possible change, and print the differences."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def _event(v: ClusterEvent) -> str:
 
 @shown("events", kw_only=True, id="event", sentence=_event, dated=True)
 class ClusterEvent:
-    """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
+    """One change. ``event`` is a stable word; ``was`` and ``now`` are the old and the new state."""
 
     time_ms: int = field("Time of the event.", name="time")
     event: str = field("bookie, auditor, autorecovery, under-replicated or metadata.")
-    bookie_id: BookieId | None = field("Which bookie.", header="BOOKIE", default=None)
+    bookie_id: BookieId | None = field("The bookie.", header="BOOKIE", default=None)
     now: str = field("The new state.", kind=Kind.STATE)
     was: str | None = field("The old state.", default=None)
 
 
 @attrs.frozen(kw_only=True)
 class ClusterSnapshot:
-    """What is watched, at one look."""
+    """The watched state at one time."""
 
     bookies: Mapping[BookieId, str]
     auditor: BookieId | None
@@ -56,7 +56,7 @@ class ClusterSnapshot:
 
 
 def watch(session: Session, *, for_s: float | None, interval: float) -> None:
-    """Print events as they come."""
+    """Print events as they arrive."""
     session.options.no_pager = True
     found = session.iterate(events, for_s, interval)
     session.emit_all(flush_each(session, found), ClusterEvent)
@@ -65,7 +65,7 @@ def watch(session: Session, *, for_s: float | None, interval: float) -> None:
 async def events(
     client: Client, for_s: float | None, interval_s: float
 ) -> AsyncIterator[ClusterEvent]:
-    """Yield what changes, after how things are; for a time, or without end."""
+    """Yield the initial state, then the changes; for ``for_s`` seconds, or without end."""
     clock = client.cluster.clock
     end_s = None if for_s is None else clock.seconds() + for_s
     wake = _Wake(client)
@@ -81,7 +81,7 @@ async def events(
             try:
                 now = await read_snapshot(client)
             except MetadataUnavailableError:
-                pass  # The session's events tell it.
+                pass  # The session's events report the loss.
             else:
                 for event in changes(before, now, wall_ms(clock)):
                     yield event
@@ -93,7 +93,7 @@ async def events(
 
 
 class _Wake:
-    """Ends a wait when it is called, and so when something was heard."""
+    """A wait that ends when this callback is called."""
 
     def __init__(self, client: Client) -> None:
         self._clock = client.cluster.clock
@@ -111,12 +111,12 @@ class _Wake:
         self()
 
     def sessions(self) -> list[str]:
-        """Return what the session went through since the last call."""
+        """Return the session's events since the last call."""
         words, self._words = self._words, []
         return words
 
     async def wait(self, seconds: float) -> None:
-        """Return after a time, or as soon as something was heard since the last wait."""
+        """Return after a time, or as soon as an event has arrived since the last wait."""
         if not self._heard:
             self._waiter = Deferred()
             timer = self._clock.callLater(seconds, self)
@@ -130,7 +130,7 @@ class _Wake:
 
 
 async def read_snapshot(client: Client) -> ClusterSnapshot:
-    """Look once."""
+    """Read the watched state once."""
     store = client.store
     states = dict.fromkeys(await store.known_bookies(), "down")
     states |= dict.fromkeys(await store.read_only_bookies(), "read-only")
@@ -147,7 +147,7 @@ async def read_snapshot(client: Client) -> ClusterSnapshot:
 def changes(
     before: ClusterSnapshot | None, now: ClusterSnapshot, time_ms: int
 ) -> Iterator[ClusterEvent]:
-    """Yield what has changed from one look to the next; from nothing, how it is."""
+    """Yield the differences between two snapshots; without ``before``, the initial state."""
 
     def event(word: str, is_now: str, was: str | None) -> ClusterEvent:
         return ClusterEvent(time_ms=time_ms, event=word, now=is_now, was=was)

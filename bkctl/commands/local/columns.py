@@ -24,7 +24,7 @@ class LocalZooKeeper:
     """A ZooKeeper server that runs on this machine."""
 
     address: str = field("Address that ZooKeeper listens on.")
-    uri: str = field("For `bkctl -u URI cluster init`.")
+    uri: str = field("Service URI for `bkctl -u URI cluster init`.")
     directory: str = field("The directory of the cluster.")
     pid: int = field("Process id of ZooKeeper.")
 

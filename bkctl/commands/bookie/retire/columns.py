@@ -1,4 +1,4 @@
-"""Columns of what `bookie recover` and `bookie decommission` print."""
+"""The columns of `bookie recover` and `bookie decommission`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkctl recover`` and ``bkctl decommission``: what a bookie held goes to the others."""
+"""``bkctl bookie recover`` and ``decommission``: a bookie's ledgers are moved to other bookies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bkctl.session.safety_check_names import (
 )
 
 AT_ONCE: Final = 4
-"""Ledgers that are moved at a time."""
+"""Ledgers that are moved in parallel."""
 
 _RECOVERY: Final = (
     option(
@@ -170,4 +170,4 @@ decommission_status = Command(
 )
 
 RETIRE: Final = (recover, decommission, decommission_status)
-"""For the group they hang in."""
+"""The commands of this module, for the group ``bookie``."""

@@ -1,4 +1,4 @@
-"""What `bookie decommission` and `bookie decommission-status` do."""
+"""`bookie decommission` and `bookie decommission-status`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from bkctl.suggest import similar_bookie
 from wire.ids import BookieId, LedgerId
 
 _DRAINED_AT_ONCE: Final = 4
-"""Ledgers that ``--drain`` moves at a time."""
+"""Ledgers that ``--drain`` moves in parallel."""
 
 
 ENABLE: Final = "`bkctl autorecovery enable` switches it on"
@@ -85,7 +85,7 @@ def _cancelled(v: DecommissionCancelled) -> str:
     sentence=_cancelled,
 )
 class DecommissionCancelled:
-    """A bookie that stays: the marks that named it alone are gone."""
+    """A bookie that stays in service: the marks that named it alone were removed."""
 
     bookie_id: BookieId = field(BOOKIE)
     ledgers: tuple[LedgerId, ...]
@@ -103,12 +103,14 @@ def run(
     cancel: bool,
     **where: Any,
 ) -> None:
-    """Take a bookie out, empty it first, or take that back; ``where`` is its HTTP server.
+    """Decommission a bookie, drain it first, or cancel.
+
+    ``where`` is the address of its HTTP server.
 
     Raises:
-        UsageError: options that do not go together.
+        UsageError: the options cannot be combined.
         NothingFoundError: nothing in the cluster has that id.
-        RefusedError: it runs, there are too few others, or the user did not confirm.
+        RefusedError: the bookie runs, too few others are left, or the user did not confirm.
     """
     if cancel and (drain or keep_cookie):
         raise UsageError("--cancel cannot be combined with --drain or --keep-cookie")
@@ -146,7 +148,7 @@ def run(
 def _take_out(
     session: Session, bookie_id: BookieId, force: Collection[str], *, runs: bool, keep_cookie: bool
 ) -> None:
-    """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
+    """Show a bookie's remaining ledgers, ask, wait until none is left, and remove its cookie."""
     if runs:
         is_empty = next(session.iterate(ledgers_on_bookies, [bookie_id]), None) is None
         drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
@@ -220,7 +222,7 @@ def _objections(
 def _heed_racks(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
 ) -> None:
-    """Refuse where racks forbid every other bookie; warn of ledgers on too few racks."""
+    """Refuse if racks forbid every other bookie; warn of ledgers on too few racks."""
     racks = forecast_racks(session, [bookie_id], found)
     if racks.nowhere:
         step = f"start a bookie in another {session.call(placement_domain)}"
@@ -230,7 +232,7 @@ def _heed_racks(
 async def _only_copies(
     client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> list[Objection]:
-    """Return an objection for ledgers without another copy: they would never be moved."""
+    """Return an objection for ledgers without another copy: no worker can move them."""
     alive = await client.store.registered_bookies()
     only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
     if not only:
@@ -243,7 +245,7 @@ async def _only_copies(
 
 
 async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
-    """Return what is free on these together; None where one does not tell."""
+    """Return the free bytes of these bookies together; None if a bookie does not answer."""
     try:
         asked = await run_together(operations.bookie_info(client, one) for one in bookies)
     except ClientError:
@@ -308,7 +310,7 @@ def _wait(
 
 
 def _why(session: Session, one: LedgerRepairState) -> str:
-    """Return what a ledger waits for, and since when a worker has it."""
+    """Return the reason that a ledger waits, and how long a worker has had its lock."""
     if one.worker_since_ms is None:
         return one.why
     age_s = max(0.0, session.host.clock_s() - one.worker_since_ms / 1000)
@@ -316,7 +318,7 @@ def _why(session: Session, one: LedgerRepairState) -> str:
 
 
 def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
-    """Return what tells, once, of a mark that cannot be read."""
+    """Return a function that warns once of each mark that cannot be read."""
     told: set[LedgerId] = set()
 
     def warn(ledger_id: LedgerId, why: object) -> None:
@@ -337,10 +339,10 @@ def _drain(
     force: Collection[str],
     bytes_per_s: int | None,
 ) -> None:
-    """Make a bookie read-only and copy off it what does not grow.
+    """Make a bookie read-only, and copy the ledgers that do not grow to other bookies.
 
     Raises:
-        PartlyDoneError: something is left on it.
+        PartlyDoneError: some ledgers are left on the bookie.
         RefusedError: the bookie's admin token is missing or wrong.
     """
     from bkctl.bookies import admin_api
@@ -387,10 +389,10 @@ def _drain(
 
 
 def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, runs: bool) -> None:
-    """Remove the marks of a bookie that runs again, and let it take adds.
+    """Remove the marks of a bookie that runs again, and make it writable.
 
     Raises:
-        RefusedError: it does not run: its ledgers do lack replicas.
+        RefusedError: the bookie does not run, so its ledgers lack replicas.
     """
     if not runs:
         raise RefusedError(
@@ -419,7 +421,7 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
 
 
 def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
-    """Show what a bookie still holds."""
+    """Show the ledgers and the cookie that a bookie still has."""
     session.about = f"bookie {bookie_id}"
     left = session.call(ledgers_left, bookie_id)
     if detail:
@@ -433,7 +435,7 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
 
 
 def _warn_of_unknown(session: Session, bookie_id: BookieId) -> None:
-    """Say where an id that nothing has is nearly that of a bookie: it may be mistyped."""
+    """Warn if an unknown id is similar to a bookie's id: it may be mistyped."""
     similar = similar_bookie(
         bookie_id, [one.bookie_id for one in session.call(operations.list_bookies)]
     )

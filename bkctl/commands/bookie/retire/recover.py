@@ -1,6 +1,6 @@
-"""What `bookie recover` does: the steps between options and results.
+"""`bookie recover`: the ledgers of lost bookies are moved to other bookies.
 
-``--rate`` is declared in ``commands``; ``bkclient.replication.recover_bookies`` keeps to it.
+``commands`` declares ``--rate``; ``bkclient.replication.recover_bookies`` enforces it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 _ENTRY_WORK_BYTES: Final = 8192
-"""Copying an entry takes as long as copying so many bytes, besides its payload: measured."""
+"""The work per entry besides its payload, in bytes whose copying takes as long (measured)."""
 
 
 def recover(
@@ -61,12 +61,12 @@ def recover(
     to: BookieId | None,
     at_once: int,
 ) -> None:
-    """List what bookies hold, or plan or do the moving of it.
+    """List the ledgers of bookies, or plan their move, or move them.
 
     Raises:
-        UsageError: ``to`` is one of several bookies, or is to lose its cookie.
-        NothingFoundError: there is no such bookie or ledger, or ``to`` takes no adds.
-        RefusedError: the user did not confirm, or cookies are to go and a bookie runs.
+        UsageError: ``to`` is one of several recovered bookies, or its cookie is to be deleted.
+        NothingFoundError: a bookie or ledger does not exist, or ``to`` is not writable.
+        RefusedError: the user did not confirm, or cookies are to be deleted and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
     """
     bookies = tuple(dict.fromkeys(bookies))
@@ -134,7 +134,7 @@ def recover(
 def _check_target(
     session: Session, to: BookieId, bookies: Collection[BookieId], *, delete_cookie: bool
 ) -> None:
-    """Refuse a bookie that cannot take over what ``bookies`` hold."""
+    """Refuse a target bookie that cannot store the ledgers of ``bookies``."""
     if to in bookies and (len(bookies) > 1 or delete_cookie):
         raise UsageError(
             f"--to {to} is a recovered bookie itself: recover no other bookie with "
@@ -156,7 +156,7 @@ def _not_moved(left: Sequence[LedgerId], total: int) -> str:
 def _remove_marks(
     session: Session, ledger_ids: Sequence[LedgerId], bookies: Sequence[BookieId]
 ) -> None:
-    """Remove the marks that autorecovery has no work for any more."""
+    """Remove the marks of ledgers that need no repair any more."""
     if session.dry_run:
         return
     gone = session.call(remove_marks_of_moved, ledger_ids, bookies)
@@ -167,7 +167,7 @@ def _remove_marks(
 
 
 def resume_text(session: Session) -> str:
-    """Return what an interrupted move leaves, and what to type to go on."""
+    """Return the state after an interrupted move, and the command to continue."""
     return (
         "finished ledgers stay moved; ledgers in progress start again; to continue: "
         f"{session.options.again()}"
@@ -175,10 +175,10 @@ def resume_text(session: Session) -> str:
 
 
 def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[LedgerId]) -> None:
-    """List what lists the bookies, as it is found; then say which of them nothing knows.
+    """List the ledgers of the bookies as they are found; then refuse unknown bookies.
 
     Raises:
-        NothingFoundError: there is no such bookie, or no such ledger.
+        NothingFoundError: a bookie or a ledger does not exist.
     """
     listed: set[BookieId] = set()
     left = {*ledger_ids}
@@ -200,7 +200,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[L
         session.call(operations.read_metadata, ledger_id)
     _insist_known(session, bookies, listed)
     for error in unreadable.values():
-        session.warn(str(error))  # It names the ledger.
+        session.warn(str(error))  # The error names the ledger.
     if unreadable:
         raise PartlyDoneError(
             f"the metadata of {counted(len(unreadable), 'ledger')} cannot be read: "
@@ -212,7 +212,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_ids: Sequence[L
 def recover_named(
     session: Session, /, bookie_ids: Sequence[str], *, plan: bool, **options: Any
 ) -> None:
-    """Recover the bookies that are named, on the command line or on stdin; see ``recover``."""
+    """Recover the bookies that the command line or stdin names; see ``recover``."""
     session.options.dry_run |= plan
     recover(session, bookie_work.named(session, bookie_ids), **options)
 
@@ -221,7 +221,7 @@ def recover_either(session: Session, /, names: Sequence[str], **options: Any) ->
     """Recover bookies, or one ledger: a number is a ledger's id.
 
     Raises:
-        UsageError: there are ledgers and bookies, or options that are not a ledger's.
+        UsageError: both ledgers and bookies are named, or an option does not apply to a ledger.
     """
     ctx = click.get_current_context()
     if not any(map(_is_ledger_id, names)):
@@ -249,10 +249,10 @@ def _is_ledger_id(text: str) -> bool:
 def insist_known(
     session: Session, bookies: Collection[BookieId], found: Collection[BookieLedger]
 ) -> None:
-    """Refuse an id that nothing in the cluster has: mistyped, it would pass for one that is out.
+    """Refuse an unknown id. A mistyped id would otherwise look like a removed bookie.
 
     Raises:
-        NothingFoundError: no ledger of these lists one of the bookies, and it has no cookie.
+        NothingFoundError: no ledger in ``found`` lists one of the bookies, and it has no cookie.
     """
     listed = frozenset[BookieId]().union(*(one.metadata.all_bookies() for one in found))
     _insist_known(session, bookies, listed)
@@ -280,7 +280,7 @@ def forecast_racks(
     found: Collection[BookieLedger],
     to: BookieId | None = None,
 ) -> RackForecast:
-    """Return what the move makes of the racks, and warn of ledgers that will span too few."""
+    """Return the racks after the move, and warn of ledgers that will span too few."""
     racks = session.call(rack_forecast, leaving, found, to=to)
     if racks.too_few:
         already = len(racks.already)
@@ -293,13 +293,13 @@ def forecast_racks(
 
 
 def too_few_racks(racks: RackForecast) -> str:
-    """Return which ledgers no bookie may take over, and why."""
+    """Return the ledgers that no bookie may take over, and the reason."""
     ledgers = counted(len(racks.nowhere), "ledger")
     return f"{ledgers} cannot be moved ({some_names(racks.nowhere)}): {racks.why}"
 
 
 def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
-    """Warn of the ledgers that a move has left on too few racks, also another client's move."""
+    """Warn of ledgers on too few racks after a move, also after another client's move."""
     thin = session.call(on_too_few_racks, moved)
     if thin:
         session.warn(
@@ -319,7 +319,7 @@ def _plan(session: Session, bookies: Sequence[BookieId], options: RecoverOptions
 
 
 def _total(moves: Sequence[LedgerMove]) -> str:
-    """Return the plan in one line."""
+    """Return the totals of the plan in one line."""
     fragments = sum(len(move.fragments) for move in moves)
     copies = sum(move.copies for move in moves)
     size = human_bytes(sum(move.size_bytes or 0 for move in moves))
@@ -376,7 +376,7 @@ def _grows_there(one: BookieLedger, bookies: Collection[BookieId]) -> bool:
 
 
 def copying_work(size_bytes: int, entries: int) -> int:
-    """Return how much work it is to copy entries, in bytes that take as long."""
+    """Return the work to copy entries, in bytes whose copying takes as long."""
     return size_bytes + entries * _ENTRY_WORK_BYTES
 
 
@@ -398,10 +398,10 @@ def move(
             nonlocal entries, done_bytes
             entries += one.copies
             done_bytes += one.copies * one.payload_bytes
-            # Ledgers that are not closed are not in the total, and grow it.
+            # The total leaves out ledgers that are not closed; their copies increase it.
             all_bytes, all_entries = max(size, done_bytes), max(copies, entries)
             work = copying_work(done_bytes, entries), copying_work(all_bytes, all_entries)
-            # A limit is on bytes: entries take no time of their own then.
+            # With a limit on bytes the number of entries does not affect the duration.
             progress.update(
                 done_bytes, entries, all_bytes, work=None if options.bytes_per_s else work
             )

@@ -1,6 +1,6 @@
-"""What `bookie recover BOOKIE --to BOOKIE` does: bad copies are written again in place.
+"""`bookie recover BOOKIE --to BOOKIE`: bad copies are written again on the same bookie.
 
-Java has nothing like it. Where each writable bookie has a copy already, no other repair works.
+Java has no equivalent. If each writable bookie has a copy already, no other repair works.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ async def rewrite_copies(
 ) -> None:
     """Write confirmed entries of a ledger again on a bookie of their write sets.
 
-    The entries are read from the bookies that have them intact. No writer is fenced, and the
-    metadata does not change. ``entries`` are ranges, both ends included; others than those that are
-    striped to the bookie are left out. ``bytes_per_s``: limit on copying; ``None`` is the client's
-    setting. ``report`` hears of each entry.
+    The entries are read from the bookies with intact copies. No writer is fenced, and the metadata
+    does not change. ``entries`` are ranges, both ends included; entries that are not striped to the
+    bookie are left out. ``bytes_per_s`` limits copying; ``None`` is the client's setting.
+    ``report`` is called with each copied entry.
 
     Raises:
-        NoSuchLedgerError: there is no such ledger.
+        NoSuchLedgerError: the ledger does not exist.
         UnreadableEntryError: no bookie has an intact copy of an entry.
-        ClientError: the bookie does not take an entry.
+        ClientError: the bookie refuses an entry.
     """
     ledger = with_handover_end(await view_ledger(client, ledger_id))
     config = client.config
@@ -75,7 +75,7 @@ async def rewrite_copies(
 def _striped(
     fragment: LedgerFragment, index: int, entries: Sequence[tuple[EntryId, EntryId]]
 ) -> Iterator[EntryId]:
-    """Give the entries of these ranges that are striped to a place of a fragment."""
+    """Yield the entries of these ranges that are striped to ``index`` of a fragment's ensemble."""
     for first, last in entries:
         for entry_id in range(max(first, fragment.first), min(last, fragment.last) + 1):
             if fragment.holds(entry_id, index):
@@ -83,7 +83,7 @@ def _striped(
 
 
 _REWRITTEN: Final = {Flaw.MISSING, Flaw.DAMAGED, Flaw.UNREADABLE}
-"""Flaws of copies that are written again; of copies that differ it is not known which is right."""
+"""Flaws of copies that are written again. If copies differ, it is unknown which one is right."""
 
 
 def _rewritten(v: CopiesRewritten) -> str:
@@ -93,7 +93,7 @@ def _rewritten(v: CopiesRewritten) -> str:
 
 @shown("rewrites", sentence=_rewritten)
 class CopiesRewritten:
-    """Copies that were written again on the bookie that lacked them or had them damaged."""
+    """Copies that were written again on a bookie where they were missing or damaged."""
 
     bookie_id: BookieId = field(BOOKIE)
     ledgers: int = field("Ledgers with missing or damaged copies.")
@@ -103,7 +103,7 @@ class CopiesRewritten:
 
 @attrs.frozen
 class _BadEntries:
-    """Entries of a ledger whose copies on the bookie are missing or damaged, as ranges."""
+    """The entries of a ledger with missing or damaged copies on the bookie, as ranges."""
 
     ledger_id: LedgerId
     ranges: tuple[tuple[EntryId, EntryId], ...]
@@ -122,9 +122,9 @@ def rewrite(
     unreadable: Mapping[LedgerId, ClientError],
     bytes_per_s: int | None,
 ) -> None:
-    """Read all copies of ledgers; write those again that the bookie lacks or has damaged.
+    """Read all copies of ledgers; write missing and damaged copies again on the bookie.
 
-    ``unreadable`` are ledgers whose metadata cannot be read: the bookie may hold them or not.
+    ``unreadable`` are ledgers whose metadata cannot be read; the bookie may have entries of them.
 
     Raises:
         NothingFoundError: the bookie does not answer.
@@ -132,7 +132,7 @@ def rewrite(
         PartlyDoneError: ledgers are unreadable, or no bookie has an intact copy of an entry.
     """
     for unread in unreadable.values():
-        session.warn(str(unread))  # It names the ledger.
+        session.warn(str(unread))  # The error names the ledger.
     bad = _bad(session, bookie_id, ledger_ids, bytes_per_s)
     if session.plans_only([f"write again on {bookie_id}: {one.text}" for one in bad]):
         return
@@ -166,7 +166,7 @@ def rewrite(
                 session.warn(str(error))
                 left.append(one.ledger_id)
             except NoSuchLedgerError:
-                continue  # Deleted meanwhile.
+                continue  # The ledger was deleted meanwhile.
             else:
                 ledgers += 1
     session.about = ""
@@ -188,7 +188,7 @@ def _bad(
             read = session.iterate(
                 verify, ledger_id, 1.0, random.Random(0), bytes_per_s=bytes_per_s or 0
             )
-            with contextlib.suppress(NoSuchLedgerError):  # Deleted meanwhile.
+            with contextlib.suppress(NoSuchLedgerError):  # The ledger was deleted meanwhile.
                 for step in read:
                     if isinstance(step, LedgerVerification):
                         done += step.entries

@@ -1,4 +1,4 @@
-"""What `cluster backup` does: all metadata into a file."""
+"""`cluster backup`: all metadata is written to a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _written(v: BackupWritten) -> str:
 
 @shown("backups", *INFO_COLUMNS, kw_only=True, sentence=_written)
 class BackupWritten:
-    """A file that holds a cluster's metadata."""
+    """A file with a cluster's metadata."""
 
     file: str = field("Path of the backup file.")
     info: BackupInfo
@@ -42,10 +42,10 @@ class BackupWritten:
 
 
 def backup(session: Session, file: Path) -> None:
-    """Write everything that lasts to a file, and print what was written; `-` is stdout.
+    """Write all persistent metadata to a file, and print a summary; `-` is stdout.
 
     Raises:
-        RefusedError: stdout is a terminal; see ``write`` for what else is raised.
+        RefusedError: stdout is a terminal; see ``write`` for other errors.
     """
     to_stdout = str(file) == "-"
     if to_stdout and session.host.stdout.isatty():
@@ -66,12 +66,12 @@ def backup(session: Session, file: Path) -> None:
 
 
 def write(session: Session, file: Path) -> BackupWritten:
-    """Write everything that lasts to a file; return what was written.
+    """Write all persistent metadata to a file; return a summary.
 
     Raises:
         ConflictError: the file exists.
         NothingFoundError: its directory is missing.
-        CommandError: it cannot be written.
+        CommandError: the file cannot be written.
     """
     _insist_writable(file)
     began_s = time.monotonic()
@@ -108,11 +108,11 @@ async def _about(client: Client) -> BackupInfo:
 
 
 async def _lasting(client: Client) -> AsyncIterator[tuple[StoredNode, ...]]:
-    """Yield the nodes that no session owns, but for what makes ids and for the root itself."""
+    """Yield the persistent nodes, without the root and without the nodes that generate ids."""
     async for some in client.store.nodes():
         lasting = tuple(node for node in some if _lasts(node))
         for node in lasting:
-            if node.unreadable:  # A backup without the node would lose what it holds.
+            if node.unreadable:  # A backup without the node would lose its value.
                 raise MetadataAccessError(node.unreadable)
         yield lasting
 

@@ -1,7 +1,7 @@
-"""The file of a backup of metadata.
+"""The file format of a backup of metadata.
 
-It is JSON lines: a head, a node a line with parents before children, and an end with how many there
-were and the SHA-256 of every byte before it. So a file that was cut is noticed.
+It is JSON lines: a head, one node a line with parents before children, and an end with the number
+of nodes and the SHA-256 of every byte before it. The end shows whether the file is complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT_VERSION: Final = 1
 _NODES_AT_ONCE: Final = 500
 _NUMBER_MAX: Final = 2**63 - 1
 _COUNTED_IDS_END: Final = 1 << 62
-"""Ids from here on were chosen by users: no counter gets there, and few ids are left behind."""
+"""The first id that only users choose: no counter gets there, and few ids are left after it."""
 
 _KINDS: Final = ("ledger", "cookie", "mark", "log")
 _NO_IDS: Final[Mapping[str, Collection[object]]] = MappingProxyType({})
@@ -39,7 +39,10 @@ _NO_IDS: Final[Mapping[str, Collection[object]]] = MappingProxyType({})
 
 @attrs.frozen(kw_only=True)
 class BackupInfo:
-    """What a backup is of, and what it has. Times are milliseconds since the epoch."""
+    """The cluster of a backup, and the counts of its nodes.
+
+    Times are milliseconds since the epoch.
+    """
 
     uri: str
     instance_id: str | None
@@ -47,12 +50,12 @@ class BackupInfo:
     time_ms: int
     nodes: int = 0
     kinds: Mapping[str, int] = attrs.field(factory=dict)
-    """How many ledgers, cookies, marks and logs."""
+    """The number of ledgers, cookies, marks and logs."""
     highest_ledger: LedgerId | None = None
-    """Of the ids that a counter gives."""
+    """The highest ledger id that a counter generated."""
 
     def lines(self, ids: Mapping[str, Collection[object]] = _NO_IDS) -> list[str]:
-        """Return what it has, for people; ``ids`` are those of some kinds."""
+        """Return the counts as texts; ``ids`` are the ids of some kinds."""
         return [
             counted(self.kinds[kind], kind)
             + (f" ({some_names(ids[kind])})" if ids.get(kind) else "")
@@ -86,7 +89,7 @@ class BackupDamagedError(CommandError):
 
 @attrs.define
 class BackupCounts:
-    """What the nodes of a backup come to."""
+    """The counts of the nodes of a backup."""
 
     info: BackupInfo
     nodes: int = 0
@@ -94,7 +97,7 @@ class BackupCounts:
     highest: LedgerId | None = None
 
     def add(self, path: str) -> KnownNode:
-        """Count one node; return what it is."""
+        """Count one node; return its decoded path."""
         self.nodes += 1
         found = known(path, b"", self.info.layout)
         if found.kind in _KINDS:
@@ -105,7 +108,7 @@ class BackupCounts:
         return found
 
     def result(self) -> BackupInfo:
-        """Return the info with all that was counted."""
+        """Return the info with the counts."""
         return attrs.evolve(
             self.info, nodes=self.nodes, kinds=dict(self.kinds), highest_ledger=self.highest
         )
@@ -117,7 +120,7 @@ def write_nodes(
     found: Iterator[Sequence[StoredNode]],
     tell: Callable[[int], object] = lambda _: None,
 ) -> BackupInfo:
-    """Write a backup; return what was written. ``tell`` is called with the number of nodes."""
+    """Write a backup; return its summary. ``tell`` is called with the number of nodes."""
     digest, tally = hashlib.sha256(), BackupCounts(info)
 
     def put(line: Mapping[str, Any]) -> None:
@@ -156,11 +159,11 @@ def _node_line(node: StoredNode) -> dict[str, Any]:
 
 
 def read(file: Path) -> BackupInfo:
-    """Read a backup through; return what it has.
+    """Read a complete backup, and check it; return its summary.
 
     Raises:
         BackupDamagedError: the file is not a backup, or not complete.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
     with file.open("rb") as stream:
@@ -178,7 +181,7 @@ def read(file: Path) -> BackupInfo:
 
 
 def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[StoredNode]]:
-    """Yield the nodes of a backup that was read through, some at a time, in its order.
+    """Yield the nodes of a checked backup, some at a time, in its order.
 
     ``only``: the paths to yield; all if empty.
     """
@@ -200,7 +203,7 @@ def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[Stored
 
 
 def is_backup(file: Path) -> bool:
-    """Return whether a file begins as a backup; False if it cannot be read."""
+    """Return whether a file starts like a backup; False if it cannot be read."""
     start = f'{{"{FORMAT}":'.encode()
     try:
         with file.open("rb") as stream:
@@ -247,7 +250,7 @@ def _text(found: object) -> str:
 
 
 def _whole(found: object) -> int:
-    """Return a time or a version, as the drivers can store it."""
+    """Return a time or a version that the drivers can store."""
     if type(found) is not int or not 0 <= found <= _NUMBER_MAX:
         raise ValueError("not a whole number of 63 bits")
     return found
@@ -262,7 +265,10 @@ def _path(found: Mapping[str, object]) -> str:
 
 
 def _is_end(line: bytes, nodes: int, digest: str) -> bool:
-    """Return whether a line is the end; raise ``BackupDamagedError`` for one that does not fit."""
+    """Return whether a line is the end.
+
+    Raise ``BackupDamagedError`` for an end that does not match.
+    """
     try:
         found = json.loads(line)
         if not found.get("end"):

@@ -1,4 +1,4 @@
-"""What `cluster restore` does: metadata of a backup back into a root."""
+"""`cluster restore`: the metadata of a backup is written to a root."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 IDS_SPARED: Final = 1000
-"""Ids after the highest in a backup that are not given again: of ledgers that it does not have.
+"""Ids after a backup's highest id that are not generated again: later ledgers may have used them.
 
-Only where the counter of the ids was lost: a counter beyond that id has not forgotten any.
+Only if the counter of the ids was lost: a counter above that id is still correct.
 """
 
 _REMOVED_LOG: Final = hash(TOMBSTONE)
@@ -56,28 +56,28 @@ _ALL: Final = (
 
 @attrs.frozen(kw_only=True)
 class _Missing:
-    """What a root lacks of a backup."""
+    """The nodes of a backup that a root lacks."""
 
     nodes: int
     lines: tuple[str, ...]
-    """How many of each kind; of ledgers and cookies also which ones."""
+    """The number of nodes of each kind; for ledgers and cookies also their ids."""
     ledger_ids: tuple[LedgerId, ...]
     existing: int
-    """How many nodes of the backup the root has."""
+    """The number of nodes of the backup that exist in the root."""
     existing_lines: tuple[str, ...]
-    """How many of each kind."""
+    """The number of existing nodes of each kind."""
     differing: tuple[str, ...]
-    """Paths of existing nodes that have another value than in the backup."""
+    """The paths of existing nodes whose value differs from the backup."""
 
     @property
     def text(self) -> str:
-        """What is missing, for people."""
+        """The missing nodes, as a text to print."""
         kinds = ", ".join(self.lines)
         return f"{counted(self.nodes, 'node')}{': ' if kinds else ''}{kinds}"
 
     @property
     def staying(self) -> str:
-        """What exists and stays, for the end of a sentence."""
+        """The existing nodes, which are not changed, as the end of a sentence."""
         if not self.existing:
             return ""
         stay = "exists and stays" if self.existing == 1 else "exist and stay"
@@ -86,7 +86,7 @@ class _Missing:
 
 
 def _kept(paths: Collection[str]) -> str:
-    """Return what a person reads of nodes that exist with another value."""
+    """Return a sentence about existing nodes whose value differs."""
     verb = "differs and stays as it is" if len(paths) == 1 else "differ and stay as they are"
     return f"{counted(len(paths), 'node')} {verb}: {some_names(paths)}"
 
@@ -109,13 +109,16 @@ def _restored(v: ClusterRestored) -> str:
     sentence=_restored,
 )
 class ClusterRestored:
-    """A cluster whose metadata is back. ``kept`` nodes were there with another value, and stay."""
+    """A cluster with restored metadata.
+
+    ``kept`` nodes existed with another value and were not changed.
+    """
 
     uri: str
     info: BackupInfo
     kept: tuple[str, ...] = ()
     added: _Missing | None = None
-    """What the root lacked; None for a root that was empty."""
+    """The added nodes; None if the root was empty."""
 
     @property
     def added_nodes(self) -> int:
@@ -124,7 +127,7 @@ class ClusterRestored:
 
 @attrs.frozen
 class _RestoreTarget:
-    """What is where a backup is to go: whether there is anything, and of which cluster."""
+    """The root that a backup is restored to: the number of its nodes, and its cluster."""
 
     nodes: int
     instance_id: str | None
@@ -136,11 +139,11 @@ def restore(
     """Check a backup, ask, and restore it; with ``ledger_ids`` only the metadata of these ledgers.
 
     Raises:
-        NothingFoundError: there is no such file, or a ledger is not in the backup.
+        NothingFoundError: the file does not exist, or a ledger is not in the backup.
         BackupDamagedError: the file is not a complete backup.
         RefusedError: the root is not empty, or the user did not confirm.
-        ConflictError: there is another cluster, which is not empty, or none for single ledgers.
-        PartlyDoneError: the entries of restored ledgers are gone.
+        ConflictError: the root has another cluster that is not empty, or, for single ledgers, none.
+        PartlyDoneError: the entries of restored ledgers were deleted.
     """
     session.about = str(file)
     plan = _planned(session, file, force, ledger_ids)
@@ -164,14 +167,14 @@ def restore(
 
 @attrs.frozen(kw_only=True)
 class _RestorePlan:
-    """What is to be restored; ``only`` are the paths of single ledgers, if not all is."""
+    """The planned restore; ``only`` are the paths of single ledgers, empty for all nodes."""
 
     info: BackupInfo
     only: Collection[str]
     replaced: str | None
-    """The empty cluster that is removed first."""
+    """The instance id of the empty cluster that is removed first."""
     missing: _Missing | None
-    """What the root lacks of the backup; None for a root that is empty."""
+    """The nodes that the root lacks; None if the root is empty."""
 
     @property
     def has(self) -> str:
@@ -186,14 +189,14 @@ class _RestorePlan:
         return [] if self.replaced is None else [f"remove the empty cluster {self.replaced}"]
 
     def steps(self) -> list[str]:
-        """Return what a dry run says."""
+        """Return the steps that a dry run prints."""
         if self.missing is not None:
             return [f"add {self.missing.text}{self.missing.staying}"]
         nodes = counted(self.info.nodes, "node")
         return [*self._first, f"restore {nodes} of cluster {self.info.instance_id}: {self.has}"]
 
     def text(self, *, utc: bool) -> Iterator[str]:
-        """Yield what is said before the question."""
+        """Yield the lines before the question."""
         made = human_time(self.info.time_ms, utc=utc)
         if self.only:
             yield f"Chosen from the backup of {made}: {self.has}."
@@ -247,15 +250,16 @@ def _missing_now(session: Session, file: Path, info: BackupInfo, only: Collectio
 def _carry_out(
     session: Session, file: Path, plan: _RestorePlan
 ) -> tuple[_Missing, list[str], LedgerId | None]:
-    """Restore; return what was restored, the nodes that stay, and the last id that was reserved."""
+    """Restore; return the restored nodes, the unchanged nodes, and the last reserved id."""
     if plan.replaced is not None:
         session.cluster.with_store(partial(_remove_empty, instance_id=plan.replaced))
     restored = (
         _missing(file, plan.info, {})
         if plan.missing is None
-        else _missing_now(session, file, plan.info, plan.only)  # As it is after the answer.
+        # Read again: the root may have changed during the question.
+        else _missing_now(session, file, plan.info, plan.only)
     )
-    # The layout comes last: what breaks off is not a cluster, and can be gone on with.
+    # The layout is written last: an interrupted restore is not yet a cluster, and can be continued.
     session.resume = session.failed = (
         "the same command continues"
         if plan.only
@@ -266,12 +270,13 @@ def _carry_out(
             lambda store: _put(store, file, plan.info, progress, plan.only, restored.ledger_ids)
         )
     session.resume = session.failed = ""
-    # The election's value names the auditor of that time, and a SQLite file does not compare it.
+    # The election's value names the auditor at the time of the backup. A SQLite file does not
+    # compare it.
     return restored, [path for path in kept if path != zk_paths.ELECTION], reserved
 
 
 def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:
-    """Return the paths of the metadata of ledgers, with the parents of each."""
+    """Return the paths of the metadata of ledgers, and all their parents."""
     paths: set[str] = set()
     for ledger_id in ledger_ids:
         path = zk_paths.LAYOUTS[info.layout].path_of(ledger_id)
@@ -304,10 +309,10 @@ def _part_of(
 
 
 def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupInfo) -> None:
-    """Refuse single ledgers where their cluster is not.
+    """Refuse to restore single ledgers into a root without their cluster.
 
     Raises:
-        ConflictError: there is no cluster, or another one.
+        ConflictError: the root has no cluster, or another cluster.
     """
     layout = session.cluster.with_store(_layout)
     if (target.instance_id, layout) != (info.instance_id, info.layout):
@@ -321,10 +326,10 @@ def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupI
 
 
 def _look_for_entries(session: Session, restored: _Missing) -> None:
-    """Look for restored ledgers that bookies in service have deleted meanwhile.
+    """Check whether bookies in service have deleted the entries of restored ledgers.
 
     Raises:
-        PartlyDoneError: there are some.
+        PartlyDoneError: restored ledgers without entries were found.
     """
     lost: list[LedgerId] = []
     away: set[BookieId] = set()
@@ -351,10 +356,12 @@ def _look_for_entries(session: Session, restored: _Missing) -> None:
 
 
 def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> str | None:
-    """Return the id of another cluster that is empty, as one just formatted is; None without one.
+    """Return the id of another, empty cluster in the root (it was just formatted).
+
+    None without one.
 
     Raises:
-        ConflictError: there is another cluster, and it holds something.
+        ConflictError: the root has another cluster that is not empty.
     """
     if target.instance_id in {None, info.instance_id}:
         return None
@@ -373,17 +380,17 @@ def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> 
 
 
 async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
-    """Remove the cluster, if it is still the one that was shown, and empty.
+    """Remove the cluster if it is unchanged and empty.
 
     Raises:
-        ConflictError: it is another one now, or holds something.
+        ConflictError: the root has another cluster, or the cluster is not empty.
     """
     found = await read_contents(store)
     if found is None or found.instance_id != instance_id or not found.is_empty:
         raise ConflictError(
             "another process changed the cluster a moment ago; this command changed nothing"
         )
-    # Who wrote to a log before the format may live on, and must not overwrite the restored one.
+    # A writer from before the format may still run, and must not overwrite its restored log.
     await store.nuke(keep_versions=True)
 
 
@@ -397,9 +404,9 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
 
 
 async def _existing(store: MetadataStore, only: Collection[str]) -> dict[str, int]:
-    """Return the hashes of the values of existing nodes; of those in ``only``, unless empty.
+    """Return the hash of each existing node's value; only of the paths ``only``, unless empty.
 
-    The values of a large cluster would take several times the memory.
+    The values themselves need several times the memory in a large cluster.
     """
     found: dict[str, int] = {}
     for path in only or ("",):
@@ -412,7 +419,7 @@ async def _existing(store: MetadataStore, only: Collection[str]) -> dict[str, in
 def _missing(
     file: Path, info: BackupInfo, existing: Mapping[str, int], only: Collection[str] = ()
 ) -> _Missing:
-    """Return what a backup, or the part with the paths ``only``, has beyond existing paths."""
+    """Return the nodes of a backup that do not exist; only of the paths ``only``, unless empty."""
     tally, staying = BackupCounts(info), BackupCounts(info)
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
@@ -423,7 +430,7 @@ def _missing(
                 staying.add(node.path)
                 if node.path != zk_paths.ELECTION and existing[node.path] not in {
                     hash(node.value),
-                    _REMOVED_LOG,  # ``add_nodes`` replaces it.
+                    _REMOVED_LOG,  # ``add_nodes`` replaces this value.
                 }:
                     differing.append(node.path)
             else:
@@ -462,7 +469,7 @@ async def _target(store: MetadataStore) -> _RestoreTarget:
 
 
 async def _layout(store: MetadataStore) -> str | None:
-    """Return the layout's name; None without one, as where a restore has broken off."""
+    """Return the layout's name; None without a layout, as after an interrupted restore."""
     try:
         return (await store.layout()).name
     except NotInitializedError:
@@ -477,10 +484,11 @@ async def _put(
     only: Collection[str],
     missing: Collection[LedgerId],
 ) -> tuple[list[str], LedgerId | None]:
-    """Make the nodes; return those that stay as they are, and the last id that was reserved.
+    """Create the nodes; return the unchanged nodes, and the last reserved id.
 
-    The layout comes last, so that half of it is not a cluster that gives out ids. A cluster with a
-    layout does so already: ids are reserved before its ``missing`` ledgers are added.
+    The layout is written last: a partly restored root is then not a cluster that generates ids. A
+    cluster with a layout generates them already: ids are reserved before its ``missing`` ledgers
+    are added.
     """
     kept: list[str] = []
     last: list[StoredNode] = []
@@ -502,7 +510,7 @@ async def _put(
 async def _reserve_ids(
     store: MetadataStore, info: BackupInfo, *, is_cluster: bool
 ) -> LedgerId | None:
-    """Return the last id that is reserved; None where the counter is beyond the backup's ids."""
+    """Return the last reserved id; None if the counter is above the backup's ids."""
     highest = info.highest_ledger
     if highest is None or (is_cluster and await store.allocate_ledger_id() > highest):
         return None
