@@ -1,6 +1,6 @@
 """``bkctl disk``: look into a bookie's directories, check them, repair them.
 
-The commands here work on files alone: those of a stopped bookie, ours or Java's.
+The commands of this group only need the files of a stopped bookie, bookied's or Java's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files and directories as the commands take them: by id, by name or by path."""
+"""Parameter types for files and directories: by id, by name or by path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FileRef(NamedTuple):
-    """One journal or entry log: its id, or the path of the file itself."""
+    """One journal or entry log: its id or its path."""
 
     number: int | None
     path: Path | None
@@ -24,7 +24,7 @@ class FileRef(NamedTuple):
 
 
 def _file_type(suffix: str, name: str, id_max: int) -> ParsedType:
-    """Return the type of an id (decimal, or ``0x…``), a file's name (hexadecimal) or a path."""
+    """Return the type for an id (decimal, or ``0x…``), a file name (hexadecimal) or a path."""
 
     def parse(text: str) -> FileRef:
         from pathlib import Path
@@ -61,4 +61,4 @@ JOURNAL: Final = _file_type(".txn", "journal", 2**63 - 1)
 ENTRY_LOG: Final = _file_type(".log", "entry log", 2**31 - 1)
 
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED)
-"""What every command that reads directories can exit with."""
+"""Exit statuses of every command that reads directories."""

@@ -1,4 +1,4 @@
-"""Columns of what ``bkctl disk`` prints of files."""
+"""The columns of the files that ``bkctl disk`` prints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _used(use: DirectoryUse) -> float:
 
 
 def _problem_sentence(problem: DiskFinding) -> str:
-    """Return a problem as people read it: what, where, and what to do, a line each."""
+    """Return a problem as text: the problem, the file, and the repair, on one line each."""
     about = "" if problem.ledger_id is None else f"ledger {problem.ledger_id}"
     if problem.entry_id is not None:
         last = problem.last_entry
@@ -61,7 +61,7 @@ declare_view(
     Column("size", "Size of the file.", kind=Kind.BYTES, rank=5),
     Column(
         "wrong_digests",
-        "Number of entries that differ from their writer's.",
+        "Number of entries that fail their digest.",
         "wrong_count",
         rank=WIDE,
     ),
@@ -108,9 +108,9 @@ declare_view(
         "number",
         cell=lambda v: "-" if v.number is None else str(v.number),
     ),
-    Column("id_hex", "The same in hexadecimal.", _hex_of, rank=5),
+    Column("id_hex", "The id in hexadecimal.", _hex_of, rank=5),
     Column("size", "Size of the file.", kind=Kind.BYTES),
-    Column("allocated", "Space that the file takes on the disk.", kind=Kind.BYTES, rank=4),
+    Column("allocated", "Space that the file uses on the disk.", kind=Kind.BYTES, rank=4),
     Column("modified", "Time of the last write.", "modified_ms", rank=2),
     Column("path", "Path of the file.", lambda v: str(v.path), rank=WIDE),
     id="name",
@@ -120,12 +120,12 @@ declare_view(
 declare_view(
     DirectoryUse,
     "directories",
-    Column("directory", "The root.", lambda v: str(v.root)),
+    Column("directory", "The directory.", lambda v: str(v.root)),
     Column("journals", "Size of the journals.", kind=Kind.BYTES),
     Column("logs", "Size of the entry logs.", kind=Kind.BYTES),
     Column("indexes", "Size of the index.", kind=Kind.BYTES),
     Column("free", "Free space on the file system.", kind=Kind.BYTES),
-    Column("total", "Size of that.", kind=Kind.BYTES, rank=2),
+    Column("total", "Size of the file system.", kind=Kind.BYTES, rank=2),
     Column(
         "used",
         "Share of the file system in use.",
@@ -146,8 +146,8 @@ declare_view(
     Column("path", "The file.", lambda v: None if v.path is None else str(v.path), rank=3),
     Column("offset", "Offset in the file.", rank=2),
     LEDGER,
-    attrs.evolve(ENTRY, doc="The entry, the first of several."),
-    Column("last_entry", "The last of several.", rank=4),
+    attrs.evolve(ENTRY, doc="The entry, or the first of a range."),
+    Column("last_entry", "The last entry of a range.", rank=4),
     Column("entries", "Number of damaged entries.", rank=WIDE),
     Column("message", "Description of the finding.", rank=5),
     Column("fix", "Command or step that repairs the finding.", lambda v: v.fix or None, rank=6),

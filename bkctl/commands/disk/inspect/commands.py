@@ -1,4 +1,4 @@
-"""``bkctl disk``: the commands that look into directories."""
+"""``bkctl disk``: the commands that only read directories."""
 
 from __future__ import annotations
 
@@ -281,4 +281,4 @@ LOOKS: Final = (
         replaces="bookkeeper shell ledger [-meta] LEDGER_ID",
     ),
 )
-"""For the group they hang in."""
+"""The commands for the group ``bkctl disk``."""

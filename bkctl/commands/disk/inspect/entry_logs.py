@@ -1,4 +1,4 @@
-"""What ``bkctl disk entrylog`` does, on values of ``bookied.offline.entry_logs``."""
+"""`disk entrylog`: prints values of ``bookied.offline.entry_logs``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def entrylog(
 
 @attrs.frozen
 class RecordChoice:
-    """Which records of a log are wanted; offsets are those of length fields."""
+    """A filter for the records of a log; ``start`` and ``end`` are offsets of length fields."""
 
     ledger_id: int | None
     entries: tuple[int, int | None] | None
@@ -79,7 +79,7 @@ class RecordChoice:
 
 @attrs.frozen
 class FoundLog:
-    """One entry log; with ``shard`` its index is at hand."""
+    """One entry log; ``shard`` has its index, or is None if a path named the log."""
 
     path: Path
     shard: Shard | None
@@ -87,14 +87,14 @@ class FoundLog:
 
 @attrs.frozen
 class LiveShare:
-    """What a log holds of one ledger, and how much of that is wanted; None if not asked."""
+    """The records of one ledger in a log; ``live_bytes`` is None without ``--live``."""
 
     share: LedgerShare
     live_bytes: int | None
 
 
 def _ledger_lines(contents: LogContents) -> str:
-    """Return what a log holds of each ledger as a small table."""
+    """Return a small table of the ledgers in a log."""
     with_live = contents.live_bytes is not None and bool(contents.ledgers)
     titles = [("LEDGER", 0, False), ("BYTES", 0, True), ("ENTRIES", 0, True)]
     table = Table([*titles, ("LIVE", 0, True)] if with_live else titles, width=None)
@@ -146,7 +146,7 @@ LOG_COLUMNS: Final = (
     id="log",
 )
 class LogContents:
-    """One entry log as a whole."""
+    """The summary of one entry log."""
 
     summary: EntryLogSummary
     ledgers: tuple[LiveShare, ...]
@@ -159,11 +159,11 @@ class LogContents:
 
 @contextlib.contextmanager
 def find_log(session: Session, wanted: FileRef, dirs: Dirs, *, live: bool) -> Iterator[FoundLog]:
-    """Give the log that a command is about.
+    """Yield the log that the command names.
 
     Raises:
-        NothingFoundError: there is none.
-        UsageError: there are several, or a path was given and the index is needed.
+        NothingFoundError: the log does not exist.
+        UsageError: several logs match, or a path names the log and ``live`` needs the index.
     """
     if wanted.path is not None:
         if live:
@@ -204,7 +204,7 @@ def log_rows(
     payload: bool,
     live: bool,
 ) -> Iterator[LogRow]:
-    """Give the chosen records of a log."""
+    """Yield the chosen records of a log."""
     with contextlib.closing(logs.open_scan(RealFiles(), found.path)) as scan:
         with session.progress(f"reading {found.path.name}", total=scan.size) as progress:
             shown = progress if disk_records.may_draw(session) else None
@@ -224,7 +224,7 @@ def _packets(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:
-    """Return a record as a value."""
+    """Return a record as a stored entry."""
     return StoredEntry(
         path=path,
         offset=layout.split_location(record.location)[1] - layout.LENGTH.size,
@@ -236,7 +236,7 @@ def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:
 
 
 def is_live(shard: Shard | None, record: logs.EntryLogRecord) -> bool:
-    """Whether the index finds an entry at this very place."""
+    """Return whether the index has the location of this record for its entry."""
     assert shard is not None
     try:
         return shard.index.location(record.ledger_id, record.entry_id) == record.location
@@ -247,7 +247,7 @@ def is_live(shard: Shard | None, record: logs.EntryLogRecord) -> bool:
 def contents(
     session: Session, found: FoundLog, damage: DamagedRecords, *, live: bool
 ) -> LogContents:
-    """Return what a log holds of each ledger."""
+    """Return the summary of a log, with the bytes of each ledger."""
     files = RealFiles()
     total = files.size(found.path)
     with session.progress(f"reading {found.path.name}", total=total) as progress:
@@ -273,7 +273,7 @@ def _live_bytes(found: FoundLog) -> dict[int, int]:
                 size = layout.LENGTH.size + len(record.body)
                 sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
     except CorruptError:
-        pass  # Told with the summary.
+        pass  # The summary reports the damage.
     finally:
         scan.close()
     return sizes

@@ -1,4 +1,4 @@
-"""Which files a bookie has, and which process uses them: `disk files`, `disk lock-status`."""
+"""`disk files` and `disk lock-status`: a bookie's files, and the process that uses them."""
 
 from __future__ import annotations
 

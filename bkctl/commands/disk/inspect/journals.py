@@ -1,4 +1,4 @@
-"""Journals of a stopped bookie, and the marks replay begins at: `disk journal`, `lastmark`."""
+"""`disk journal` and `disk lastmark`: journals of a stopped bookie, and marks."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def journal(
 def find_journals(
     session: Session, wanted: FileRef | None, directory: str | None, dirs: Dirs
 ) -> list[Path]:
-    """Return the journals that a command is about; all of them where it names none.
+    """Return the journals that the command names, or all journals if it names none.
 
     Raises:
-        NothingFoundError: there is no such journal, or no such directory.
-        UsageError: nothing says which directories.
+        NothingFoundError: the journal or the directory does not exist.
+        UsageError: no option names the directories.
     """
     if wanted is not None and wanted.path is not None and wanted.path.is_dir():
         dirs = {**dirs, "bookie_dirs": (str(wanted.path), *dirs.get("bookie_dirs", ()))}
@@ -108,7 +108,7 @@ def journal_rows(
     *,
     payload: bool,
 ) -> Iterator[JournalRow]:
-    """Give the records of journals; ``offset`` is for the first."""
+    """Yield the records of journals; ``offset`` applies to the first journal."""
     files = RealFiles()
     bookie = OfflineBookie(files, Directories((), (), ()))
     digests = LedgerDigests(lambda: _packets(bookie, paths), damage)
@@ -136,7 +136,7 @@ def _packets(bookie: OfflineBookie, paths: list[Path]) -> Iterator[tuple[int, by
 def verdicts(
     session: Session, paths: list[Path], damage: DamagedRecords
 ) -> Iterator[JournalVerdict]:
-    """Give for each journal what reading it to its end has shown."""
+    """Read each journal to its end; yield whether it is intact."""
     files = RealFiles()
     for path in paths:
         with session.progress(f"verifying {path.name}", total=files.size(path)) as progress:
@@ -154,7 +154,7 @@ def _wrong_digest(verdict: JournalVerdict) -> CorruptError:
 
 
 def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
-    """Print the marks: entries before them are in entry logs and index, the rest is replayed."""
+    """Print the marks. Entries before a mark are in entry logs and index; the rest is replayed."""
     damage = DamagedRecords(session)
     found = marks(session, dirs, damage, check=check)
     session.emit_all(found, MarkRow)
@@ -164,7 +164,7 @@ def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> No
 
 @shown(
     "marks",
-    Column("path", "The copy.", lambda v: str(v.stored.path)),
+    Column("path", "Path of the mark's copy.", lambda v: str(v.stored.path)),
     Column(
         "journal",
         "Number of the journal directory, from 0.",
@@ -173,11 +173,13 @@ def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> No
         rank=3,
     ),
     Column("journal_file", "The journal that the mark names.", header="FILE"),
-    Column("journal_id", "The same as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2),
+    Column(
+        "journal_id", "Id of the journal as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2
+    ),
     Column(
         "offset", "Offset in the journal at which replay begins.", "stored.mark.offset", Kind.COUNT
     ),
-    Column("counts", "Whether the mark is the highest, which counts."),
+    Column("counts", "Whether the copy has the highest mark, at which replay begins."),
     Column(
         "problem",
         "The error that --check found.",
@@ -187,7 +189,7 @@ def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> No
     ),
 )
 class MarkRow:
-    """One copy of a mark. ``problem`` is what a check of the one that counts has found."""
+    """One copy of a mark. ``problem`` is a finding of ``--check`` about the highest mark."""
 
     stored: StoredMark
     counts: bool
@@ -199,7 +201,7 @@ class MarkRow:
 
 
 def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) -> list[MarkRow]:
-    """Return all copies; the highest of a journal directory counts."""
+    """Return all copies of the marks; the highest copy of a journal directory counts."""
     bookie = open_bookie(session, **dirs)
     rows = []
     for stored in bookie.marks(report=damage):
@@ -215,7 +217,7 @@ def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
     """End with status 10 if replay cannot begin at the mark, or a copy is damaged.
 
     Raises:
-        ProblemsError: one is.
+        ProblemsError: a mark has a problem, or a copy is damaged.
     """
     for row in found:
         problem = row.problem

@@ -1,4 +1,4 @@
-"""What ``bkctl disk ledger``, ``ledgers`` and ``index`` do, on values of ``bookied.offline``."""
+"""`disk ledger`, `disk ledgers` and `disk index`: print values of ``bookied.offline``."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def ledger(
     with_journal: bool,
     **dirs: tuple[str, ...],
 ) -> None:
-    """Print the entries of LEDGER_ID that this bookie has, and where each of them is.
+    """Print the entries of LEDGER_ID that this bookie has, and the place of each.
 
     Raises:
-        UsageError: more than one range is given.
+        UsageError: more than one range was named.
     """
     session.about = f"ledger {ledger_id}"
     entries, *more = [one for one in range_and_dirs if not isinstance(one, str)] or [(0, None)]
@@ -79,7 +79,7 @@ def ledgers(
 def index(
     session: Session, /, *, ledger_id: LedgerId, meta: bool, holes: bool, **dirs: tuple[str, ...]
 ) -> None:
-    """Print where the entries of LEDGER_ID are, according to the index."""
+    """Print the places of the entries of LEDGER_ID, according to the index."""
     session.about = f"ledger {ledger_id}"
     if meta and holes:
         raise UsageError("--meta or --holes: only one of them can be")
@@ -93,7 +93,7 @@ def index(
 
 
 def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
-    """Return a getter that gives None for a ledger of which nothing can be read."""
+    """Return a getter that returns None for an unreadable ledger."""
     return lambda row: get(row.ledger) if row.ledger.is_known else None
 
 
@@ -169,7 +169,7 @@ _BYTES: Final = Column("bytes", "Bytes in the entry logs, dead copies too.", "si
 
 @shown("ledgers", *_LOCAL, _BYTES, id="ledger_id")
 class SizedLedgerRow(LedgerRow):
-    """And what the entry logs hold of it."""
+    """One ledger of a list, with its bytes in the entry logs."""
 
     size_bytes: int = 0
 
@@ -191,7 +191,7 @@ class SizedLedgerRow(LedgerRow):
     id="entry_id",
 )
 class IndexRow:
-    """Where the index says that an entry is; ``offset`` is that of its length field."""
+    """The place of an entry in the index; ``offset`` is the offset of the length field."""
 
     ledger_id: int
     entry_id: int
@@ -213,7 +213,7 @@ class IndexRow:
     id="first",
 )
 class MissingEntries:
-    """A range of entries that the index does not have, both ends included."""
+    """A range of entries that the index does not have; both ends are missing, too."""
 
     ledger_id: int = field(LEDGER)
     first: int = field("First missing entry.")
@@ -223,14 +223,18 @@ class MissingEntries:
 @shown(
     "ledgers",
     LEDGER,
-    Column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
+    Column(
+        "ledger_id_hex",
+        "The ledger id in hexadecimal, as in file names.",
+        lambda v: f"{v.ledger_id:x}",
+    ),
     Column("path", "Path of the ledger's index file, or of the database.", lambda v: str(v.path)),
     Column("kind", "index files, or RocksDB."),
     Column("version", "Format version.", "stored.header.version", Kind.COUNT),
     Column(
         "master_key", "Whether the ledger has a master key; with --show-secrets the key.", "key"
     ),
-    Column("fenced", "Adds are refused.", "stored.header.is_fenced", Kind.FLAG),
+    Column("fenced", "Whether ordinary adds are refused.", "stored.header.is_fenced", Kind.FLAG),
     Column(
         "limbo",
         "Whether the ledger is in limbo: the bookie may have lost entries.",
@@ -244,12 +248,14 @@ class MissingEntries:
         lambda v: lac_of(v.stored.header.explicit_lac),
         Kind.COUNT,
     ),
-    Column("entries", "Entries that have a place."),
+    Column("entries", "Number of entries in the index."),
     Column("first_entry", "The ledger's lowest entry."),
-    Column("last_entry", "The highest, -1 for none.", "stored.last_entry", Kind.COUNT),
+    Column(
+        "last_entry", "The ledger's highest entry, -1 for none.", "stored.last_entry", Kind.COUNT
+    ),
 )
 class IndexMeta:
-    """What is stored of a ledger itself."""
+    """The header of a ledger in the index, and the number of its entries."""
 
     path: Path
     kind: str
@@ -282,11 +288,11 @@ class FoundIndex:
 
 @contextlib.contextmanager
 def open_index(session: Session, ledger_id: LedgerId, dirs: Dirs) -> Iterator[FoundIndex]:
-    """Give the index of a ledger.
+    """Yield the index of a ledger.
 
     Raises:
         NothingFoundError: the index does not have the ledger.
-        ProblemsError: it is damaged.
+        ProblemsError: the index is damaged.
     """
     damage = records.DamagedRecords(session)
     bookie = open_bookie(session, **dirs)
@@ -311,7 +317,7 @@ def _no_ledger(ledger_id: int, bookie: OfflineBookie) -> NothingFoundError:
 
 
 def _index_meta(session: Session, found: FoundIndex) -> IndexMeta:
-    """Return what is stored of a ledger itself, and how many entries it has."""
+    """Return the header of a ledger in the index, and the number of its entries."""
     index = found.shard.index
     entries, first = 0, None
     for entry_id, _ in entries_of(index, found.ledger_id):
@@ -333,7 +339,7 @@ def _index_meta(session: Session, found: FoundIndex) -> IndexMeta:
 def ledger_rows(
     session: Session, dirs: Dirs, damage: DamagedRecords, *, with_bytes: bool, with_journal: bool
 ) -> Iterator[LedgerRow]:
-    """Give all ledgers, by id."""
+    """Yield all ledgers, by id."""
     bookie = open_bookie(session, **dirs)
     tail = _tail(session, bookie, damage) if with_journal else JournalTail()
     sizes = _sizes(session, bookie, damage) if with_bytes else None
@@ -350,7 +356,7 @@ def _tail(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> Jo
 
 
 def _sizes(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> dict[int, int]:
-    """Add up what the entry logs hold of each ledger, dead copies included."""
+    """Return the bytes of each ledger in the entry logs, dead copies included."""
     sizes: dict[int, int] = {}
     for summary in log_summaries(session, bookie, list(bookie.entry_logs()), damage):
         for share in summary.ledgers:
@@ -368,10 +374,10 @@ def placed_rows(
     payload: bool,
     with_journal: bool,
 ) -> Iterator[PlacedRow]:
-    """Give the entries of a ledger with their places.
+    """Yield the entries of a ledger with their places.
 
     Raises:
-        NothingFoundError: there is none.
+        NothingFoundError: the bookie has no entry of the range.
     """
     bookie = open_bookie(session, **dirs)
     total = bytes_to_replay(bookie) if with_journal else None

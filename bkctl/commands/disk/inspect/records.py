@@ -1,4 +1,4 @@
-"""Records of journals and entry logs as ``bkctl disk`` prints them, and damage told on the way."""
+"""Records of journals and entry logs as ``bkctl disk`` prints them, and their damage."""
 
 from __future__ import annotations
 
@@ -34,16 +34,18 @@ _WIDTH: Final = 120
 _OTHER_COLUMNS: Final = 60
 _PREVIEW_MIN: Final = 20
 UNKNOWN: Final = "unknown"
-"""The digest of an entry that fits none: of a ledger with MAC or without digests, or damaged."""
+"""The digest of an entry that matches no CRC: its ledger uses MAC or no digest, or it is
+damaged.
+"""
 WRONG: Final = "wrong"
 _DIGEST_WORDS: Final = {"CRC32C": "crc32c", "CRC32": "crc32"}
 
 
 @attrs.frozen
 class DiskRecord:
-    """One record of a file. ``size`` is that of its body, without the length field.
+    """One record of a file. ``size`` is the size of its body, without the length field.
 
-    ``payload`` is None where it was not asked for, or cannot be told from the digest.
+    ``payload`` is None if the command does not print payloads.
     """
 
     path: Path
@@ -143,11 +145,14 @@ class LogRow(DiskRecord):
     id="entry_id",
 )
 class PlacedRow(DiskRecord):
-    """An entry of a ledger, wherever it is."""
+    """An entry of a ledger, in a journal or an entry log."""
 
 
 class DamagedRecords:
-    """What was found damaged while records were printed; the end of the command tells it."""
+    """The damage found while records are printed.
+
+    ``finish`` reports it at the end of the command.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -158,21 +163,21 @@ class DamagedRecords:
         self._session.warn(str(error))
 
     def note(self, error: CorruptError) -> None:
-        """Remember damage that the output itself tells."""
+        """Remember damage that the command's output shows."""
         self.errors.append(error)
 
     def passing(self, values: Iterable[T]) -> Iterator[T]:
-        """Give values up to damage, which is told."""
+        """Yield values until damage, and report the damage."""
         try:
             yield from values
         except CorruptError as error:
             self(error)
 
     def finish(self) -> None:
-        """End the command with its own status if there was damage.
+        """End the command with status 10 if records were damaged.
 
         Raises:
-            ProblemsError: there was.
+            ProblemsError: records were damaged.
         """
         if self.errors:
             self._session.finish()
@@ -185,17 +190,17 @@ class DamagedRecords:
 
 
 class LedgerDigests:
-    """The digests that the entries of each ledger show by their own bytes."""
+    """The digest type of each ledger, found from the bytes of its entries."""
 
     def __init__(
         self, read: Callable[[], Iterable[tuple[int, bytes]]], damage: DamagedRecords
     ) -> None:
-        """``read`` gives ledger ids and packets; it is called once an entry fits no digest."""
+        """``read`` yields ledger ids and packets. It is called after an entry matches no digest."""
         self._read, self._damage = read, damage
         self._found: dict[int, DigestType] | None = None
 
     def checked(self, row: R) -> R:
-        """Return ``row``; as damaged, and noted, if other entries of its ledger have a digest."""
+        """Return ``row``, as damaged if other entries of its ledger match a digest."""
         if row.digest != UNKNOWN:
             return row
         if self._found is None:
@@ -209,7 +214,7 @@ class LedgerDigests:
         return attrs.evolve(row, digest=WRONG, detail=what)
 
     def _digests(self) -> Iterator[tuple[int, DigestType]]:
-        # The damage that ends the reading ends the reading that prints the records too.
+        # Damage also ends the reading that prints the records, and is reported there.
         with contextlib.suppress(CorruptError):
             for ledger_id, packet in self._read():
                 kind = find_digest(packet)
@@ -220,7 +225,7 @@ class LedgerDigests:
 def log_summaries(
     session: Session, bookie: OfflineBookie, paths: Sequence[Path], damage: DamagedRecords
 ) -> Iterator[EntryLogSummary]:
-    """Yield what each entry log holds, with progress; without the logs that cannot be read."""
+    """Yield the summary of each entry log, with progress; skip logs that cannot be read."""
     total, done = sum(map(bookie.files.size, paths)), 0
     with session.progress("reading entry logs", total=total) as progress:
         for path in paths:
@@ -239,7 +244,7 @@ def log_summaries(
 def packet_fields(
     session: Session, packet: bytes, *, payload: bool, digest: bool = False
 ) -> dict[str, Any]:
-    """Return what an entry's own bytes say: LAC and length, its digest, and its ``payload``."""
+    """Return the fields in an entry's bytes: LAC, length, digest type and ``payload``."""
     if len(packet) < ENTRY_HEADER_BYTES:
         return {"detail": f"{len(packet)} bytes: too short for an entry"}
     head = header(packet)
@@ -261,7 +266,7 @@ def packet_fields(
 
 
 def _shown(session: Session, data: bytes) -> dict[str, Any]:
-    """Return a payload; in a table it is shortened to the width of the output."""
+    """Return the fields for a payload; a table shortens the payload to the width of the output."""
     if session.options.output == "wide":
         return {"detail": preview(data, None)}
     if session.options.output in {None, "table"}:
@@ -271,7 +276,7 @@ def _shown(session: Session, data: bytes) -> dict[str, Any]:
 
 
 def journal_row(session: Session, entry: JournalEntry, *, payload: bool) -> JournalRow:
-    """Return a journal's record as it is printed."""
+    """Return the printed form of a journal's record."""
     from bookied.offline.bookie import RecordKind
 
     more: dict[str, Any] = {}
@@ -289,7 +294,7 @@ def journal_row(session: Session, entry: JournalEntry, *, payload: bool) -> Jour
 
 
 def log_row(session: Session, entry: StoredEntry, *, payload: bool) -> LogRow:
-    """Return an entry log's record as it is printed."""
+    """Return the printed form of an entry log's record."""
     more = packet_fields(session, entry.packet, payload=payload)
     return LogRow(
         entry.path, entry.offset, "entry", entry.ledger_id, entry.entry_id, len(entry.packet),
@@ -298,7 +303,7 @@ def log_row(session: Session, entry: StoredEntry, *, payload: bool) -> LogRow:
 
 
 def placed_row(session: Session, entry: PlacedEntry, *, payload: bool) -> PlacedRow:
-    """Return an entry of a ledger as it is printed."""
+    """Return the printed form of a ledger's entry."""
     kind = "journal" if entry.is_journal else "entry log"
     if entry.packet is None:
         return PlacedRow(
@@ -312,7 +317,7 @@ def placed_row(session: Session, entry: PlacedEntry, *, payload: bool) -> Placed
 
 
 def key_words(key: bytes | None, *, secrets: bool) -> str:
-    """Return what people are told of a master key: it lets its holder add, so it is a secret."""
+    """Return a description of a master key. The key itself is a secret: its holder can add."""
     if not key:
         return "no key"
     if not key.strip(b"\0"):
@@ -326,7 +331,7 @@ def lac_of(packet: bytes | None) -> int | None:
 
 
 def counted(rows: Iterable[T], progress: Any, position: Any) -> Iterator[T]:
-    """Pass rows through and tell a progress display where ``position`` says that they are."""
+    """Yield rows, and update a progress display with their ``position``."""
     for count, row in enumerate(rows, 1):
         yield row
         if progress is not None and count % TICK_RECORDS == 0:
@@ -334,5 +339,5 @@ def counted(rows: Iterable[T], progress: Any, position: Any) -> Iterator[T]:
 
 
 def may_draw(session: Session) -> bool:
-    """Tell whether a bar would not get between the rows."""
+    """Return whether a progress bar would not appear between the rows."""
     return not session.host.stdout.isatty()

@@ -1,4 +1,4 @@
-"""How much of a bookie's files is live: `disk usage`."""
+"""`disk usage`: the live bytes of a bookie's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
-"""Keys and defaults of the thresholds of compactions."""
+"""The keys and defaults of the compaction thresholds."""
 
 _NOTHING_LEFT: Final = 1e-12
 
@@ -37,7 +37,7 @@ def usage(
     by_ledger: bool,
     **dirs: tuple[str, ...],
 ) -> None:
-    """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
+    """Print for each entry log the bytes of ledgers in the bookie's index."""
     if directories:
         session.emit_all(_directories(session, dirs), DirectoryUse)
         return
@@ -63,7 +63,7 @@ def usage(
 
 
 def _directories(session: Session, dirs: Mapping[str, tuple[str, ...]]) -> Iterator[DirectoryUse]:
-    """Give size and use of each directory."""
+    """Yield size and use of each directory."""
     bookie = open_bookie(session, **dirs)
     yield from offline_files.directory_uses(bookie.files, bookie.found)
 
@@ -76,9 +76,9 @@ def _logs(
     *,
     existing: bool,
 ) -> list[LogUse]:
-    """Return how much of each log is live, those with most to free first.
+    """Return the live bytes of each log; logs with the most bytes to free come first.
 
-    Put the ledgers that count as live into ``living``.
+    Add the ledgers that count as live to ``living``.
     """
     with bookie.shards() as shards:
         shard_of = {path: id(shard) for shard in shards for path in shard.entry_logs()}
@@ -95,7 +95,7 @@ def _logs(
 
 @shown("ledgers", id="ledger_id")
 class LedgerUse:
-    """What all entry logs of a bookie hold of one ledger."""
+    """The bytes of one ledger in all entry logs of a bookie."""
 
     ledger_id: LedgerId = field(LEDGER)
     size: int = field("Size of the ledger's records in entry logs.", kind=Kind.BYTES)
@@ -104,7 +104,7 @@ class LedgerUse:
 
 
 def _by_ledger(found: Iterable[LogUse], alive: Container[int]) -> list[LedgerUse]:
-    """Return what each ledger uses, the largest first."""
+    """Return the bytes of each ledger, the largest first."""
     sizes: Counter[int] = Counter()
     logs: Counter[int] = Counter()
     for one in found:
@@ -126,7 +126,7 @@ def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:
 
 
 def _existing(session: Session, alive: dict[int, frozenset[int]]) -> dict[int, frozenset[int]]:
-    """Return which of the ledgers the cluster's metadata has."""
+    """Return the ledgers that exist in the cluster's metadata, by shard."""
     left = frozenset().union(*alive.values())
     known = {
         one for some in session.cluster.view.ledger_ranges(None) for one in some if one in left
@@ -135,9 +135,9 @@ def _existing(session: Session, alive: dict[int, frozenset[int]]) -> dict[int, f
 
 
 def _written(found: list[LogUse]) -> set[Path]:
-    """Return the logs that a running bookie still writes: the newest of a directory, without map.
+    """Return the logs that a running bookie still writes: the newest of each directory.
 
-    The collections of the bookie's own schedule leave these logs alone.
+    A log with a ledgers map is complete. Scheduled garbage collections skip these logs.
     """
     logs = sorted((one.summary for one in found), key=lambda log: log.log_id)
     newest = {log.path.parent: log for log in logs}
@@ -147,7 +147,7 @@ def _written(found: list[LogUse]) -> set[Path]:
 def _note_sums(
     session: Session, found: list[LogUse], complete: list[LogUse], counted_as: str
 ) -> None:
-    """Say what could be freed, and by what: of the logs that are ``complete``."""
+    """Print the bytes that a collection and each compaction would free in the ``complete`` logs."""
     live = sum(one.live_bytes for one in found)
     dead = sum(one.dead_bytes for one in found)
     minor_at, major_at = (_threshold(session, *one) for one in (_MINOR, _MAJOR))
@@ -167,10 +167,10 @@ def _note_sums(
 
 
 def _threshold(session: Session, key: str, default: float) -> float:
-    """Return a threshold from the settings file, where that has a number for it."""
+    """Return a threshold from the settings file, or the default without a valid number."""
     try:
         properties = bookie_properties(session, (key,))
-    except UsageError:  # The directories were named: no settings file is known.
+    except UsageError:  # Directories were named instead of a settings file.
         return default
     found = properties.entries.get(key)
     if found is None:

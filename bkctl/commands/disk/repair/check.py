@@ -1,4 +1,4 @@
-"""``bkctl disk check``: runs the stages of ``bookied.offline.check.check`` and adds up."""
+"""`disk check`: runs the stages of ``bookied.offline.check.check`` and counts their findings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_START: Final = (
 )
 
 _READ_AT_START: Final = {"cookies and marks", "journals"}
-"""Stages whose problems stop a start; a bookie starts with damaged entries."""
+"""Stages whose problems prevent a start. A bookie does start with damaged entries."""
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def check(
     session: Session, /, *, deep: bool, repair_plan: bool, db: bool, **dirs: tuple[str, ...]
 ) -> None:
-    """Check a bookie's directories, and change nothing."""
+    """Check a bookie's directories, without a change."""
     checking = Checking(session, deep=deep, only_db=db)
     found = checking.run(dirs)
     if repair_plan:
@@ -75,9 +75,9 @@ def _step_sentence(step: RepairStep) -> str:
     sentence=_step_sentence,
 )
 class RepairStep:
-    """One thing to do, for all the problems that it helps against."""
+    """One repair step, and the findings that it repairs."""
 
-    step: str = field("The step to take.")
+    step: str = field("The repair step.")
     severity: Severity
     count: int = field("Number of findings that the step repairs.")
     kinds: tuple[str, ...] = field("Kinds of these findings.")
@@ -86,7 +86,7 @@ class RepairStep:
 
 
 class Checking:
-    """One check, with what it has looked at and found."""
+    """One run of the check, with its counts."""
 
     def __init__(self, session: Session, *, deep: bool, only_db: bool) -> None:
         self._session, self._deep, self._only_db = session, deep, only_db
@@ -94,13 +94,13 @@ class Checking:
         self._moved = MovedLedgers(session, self._findings)
         self._severities: Counter[Severity] = Counter()
         self._stops_start = 0
-        """Problems that stop a start of the bookie."""
+        """Problems that prevent a start of the bookie."""
 
     def run(self, dirs: Dirs) -> Iterator[DiskFinding]:
-        """Give what is wrong, as it is found.
+        """Yield findings while the stages run.
 
         Raises:
-            NothingFoundError: RocksDB alone is to be looked at, and there is none.
+            NothingFoundError: only RocksDB indexes are checked, and there are none.
         """
         bookie = open_bookie(self._session, **dirs)
         self._findings.is_live = bookie.is_live
@@ -115,7 +115,9 @@ class Checking:
                 with progress as shown:
                     for problem in stage.run(shown.update):
                         if self._only_db and stage.title != "index":
-                            continue  # Read only to know what the next start brings back.
+                            # Journals are only read to know the entries that the next start
+                            # replays.
+                            continue
                         judged = self._moved.judge(problem)
                         if judged.kind == OTHER_DIRECTORIES and not is_copy:
                             judged = attrs.evolve(judged, severity=Severity.PROBLEM, fix=_NO_START)
@@ -131,12 +133,13 @@ class Checking:
             )
 
     def finish(self, *, has_plan: bool) -> None:
-        """Say what was checked, and end with status 10 for problems, or 9 for warnings alone.
+        """Print the counts, and end with status 10 for problems, or 9 for warnings alone.
 
         Raises:
-            ProblemsError, WarningsError: there were some.
+            ProblemsError: the check found problems.
+            WarningsError: the check found warnings, but no problem.
         """
-        self._session.finish()  # What was found comes before the sum.
+        self._session.finish()  # Print the findings before the counts.
         counts = self._findings.counts
         digests = f", {counted(counts.verified, 'digest')}" if self._deep else ""
         seen = (
@@ -187,7 +190,7 @@ class Checking:
 
 
 def plan(problems: Iterable[DiskFinding]) -> Iterator[RepairStep]:
-    """Give what to do about problems: each step once, those against the worst first."""
+    """Yield the repair steps for the findings: each step once, the most severe first."""
     found: dict[str, list[DiskFinding]] = {}
     for problem in problems:
         if problem.fix and problem.severity is not Severity.NOTE:
@@ -212,21 +215,22 @@ _FREED: Final = "none needed: garbage collection frees its space here"
 
 
 class MovedLedgers:
-    """Judges findings about ledgers by the metadata, which is asked at the first one.
+    """The judge of findings about ledgers. It reads the metadata at the first of these findings.
 
-    What a disk lacks of a ledger that has moved away, or is deleted, is not lost. Autorecovery
-    gives the entries of a stopped bookie to other bookies, and only the metadata says so.
+    Missing entries of a ledger that was deleted, or that other bookies store now, are not lost.
+    Autorecovery copies the entries of a stopped bookie to other bookies, and only the metadata
+    shows these copies.
     """
 
     def __init__(self, session: Session, found: Findings) -> None:
         self._session, self._found = session, found
         self._known: dict[int, LedgerMetadata | None] = {}
-        """The ledgers that were asked for; None is deleted."""
+        """The ledgers whose metadata was read; None if the ledger was deleted."""
         self.unasked = ""
-        """Why it is not known whether the ledgers of findings are still this bookie's, or ""."""
+        """The reason why the metadata was not read, or ""."""
 
     def judge(self, finding: DiskFinding) -> DiskFinding:
-        """Return a finding as the metadata lets it appear, or unchanged if nothing tells."""
+        """Return a finding with the severity by the metadata, or unchanged without metadata."""
         is_of_interest = finding.severity is not Severity.NOTE or finding.kind == _NO_INDEX
         ledger_id = finding.ledger_id
         if ledger_id is None or not is_of_interest or self._found.is_live or not self._is_here:
@@ -251,7 +255,7 @@ class MovedLedgers:
 
     @cached_property
     def _is_here(self) -> bool:
-        """Whether the metadata can be asked, and is that of the bookie's cluster."""
+        """True if the metadata can be read and belongs to the bookie's cluster."""
         if self._found.instance_id is None:
             return False
         try:
@@ -280,7 +284,7 @@ async def _instance_id(client: Client) -> str:
 
 
 def _is_listed(metadata: LedgerMetadata, bookie_id: BookieId, finding: DiskFinding) -> bool:
-    """Return whether a fragment with any of the entries lists the bookie."""
+    """Return whether a fragment with any entry of the finding lists the bookie."""
     if finding.entry_id is None:
         return bookie_id in metadata.all_bookies()
     first = finding.entry_id

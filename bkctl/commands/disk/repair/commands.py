@@ -1,8 +1,7 @@
 """``bkctl disk``: the commands that check and change directories.
 
-``upgrade`` and ``bookieformat`` are names behind ``bkctl`` as well, the second with Java's options.
-What ``disk check --repair-plan`` prints is made in ``check`` of what ``bookied.offline.check``
-finds.
+``upgrade`` and ``bookieformat`` are also commands of ``bkctl`` itself, the second with Java's
+options.
 """
 
 from __future__ import annotations
@@ -371,4 +370,4 @@ REPAIRS: Final = (
         replaces="bookkeeper shell updatecookie -expandstorage",
     ),
 )
-"""For the group they hang in."""
+"""The commands for the group ``bkctl disk``."""

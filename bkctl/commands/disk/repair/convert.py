@@ -1,4 +1,4 @@
-"""What `disk convert` does: the index moved to the other kind of storage."""
+"""`disk convert`: moves the index to the other kind of storage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _converted(v: StorageConverted) -> str:
 
 @shown("conversions", sentence=_converted)
 class StorageConverted:
-    """An index that is of another kind now; counts are None where an earlier run made them."""
+    """A converted index; counts are None if an earlier run converted it."""
 
     to: str = field("db or interleaved.")
     changed: bool = field("Whether anything was converted.")

@@ -1,4 +1,4 @@
-"""What `disk flush` does: the journals of a stopped bookie replayed into files."""
+"""`disk flush`: replays the journals of a stopped bookie into entry logs and indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _flushed(v: ReplayResult) -> str:
 
 @shown("flushes", id="entries", sentence=_flushed)
 class ReplayResult:
-    """What an offline replay put into files."""
+    """The result of an offline replay."""
 
     directories: tuple[str, ...] = field("Directories of the bookie.")
     journals: int = field("Journals read.")
@@ -37,7 +37,7 @@ class ReplayResult:
 
 
 def flush_journals(session: Session, /, **dirs: Any) -> None:
-    """Replay the journals of a stopped bookie into its logs and indexes."""
+    """Replay the journals of a stopped bookie into its entry logs and indexes."""
     found, config = whole_bookie(session, dirs, journals=True)
     with (
         lock_existing(session, found, config),

@@ -1,4 +1,4 @@
-"""What `disk format` and `disk init` do: the steps between parsed options and printed values."""
+"""`disk format` and `disk init`: the steps between parsed options and printed values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 METADATA: Final = "metadata"
-"""The safety check that asks the metadata service."""
+"""The safety check that needs the metadata service."""
 
 
 def bookieformat(
@@ -75,7 +75,7 @@ def _formatted(v: FormattedBookie) -> str:
 
 @shown("formats", sentence=_formatted)
 class FormattedBookie:
-    """A bookie whose directories are empty now."""
+    """A bookie whose directories were emptied."""
 
     bookie_id: BookieId = field(BOOKIE)
     directories: tuple[str, ...] = field("Directories of the bookie.")
@@ -93,7 +93,7 @@ def _initialized(v: InitializedBookie) -> str:
 
 @shown("bookies", sentence=_initialized)
 class InitializedBookie:
-    """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
+    """A new bookie that can start; ``written`` if its directories and cookie were made."""
 
     bookie_id: BookieId = field(BOOKIE)
     directories: tuple[str, ...] = field("Directories of the bookie.")
@@ -104,19 +104,19 @@ class InitializedBookie:
 class _DeletedContents:
     roots: list[Contents]
     ledgers: list[int] = attrs.field(factory=list)
-    """The ledgers that the indexes have."""
+    """The ledgers in the indexes."""
     entries: int = 0
-    """The entries that the indexes have, in entry logs that exist."""
+    """The number of entries in the indexes whose entry logs exist."""
     damaged: int = 0
     only_in_journals: dict[int, int] = attrs.field(factory=dict)
-    """Number of entries that no index has, of each ledger."""
+    """For each ledger, the number of entries that are in journals but in no index."""
     only_here: list[int] | None = None
-    """None where the metadata was not asked."""
+    """The ledgers of which no other bookie may have copies; None if the metadata was not read."""
     listed_by: list[int] = attrs.field(factory=list)
-    """The ledgers that list the bookie, whether it has their entries or not."""
+    """The ledgers whose metadata lists the bookie, with or without entries on its disks."""
 
     def lost(self) -> list[str]:
-        """Return the lines that say what would be deleted."""
+        """Return one line for each part of the data that would be deleted."""
         ledgers = counted(len(self.ledgers), "ledger")
         at_least = "at least " if self.damaged else ""
         lines = [
@@ -135,7 +135,7 @@ class _DeletedContents:
             )
 
     def remarks(self) -> list[str]:
-        """Return what is to be known about it."""
+        """Return warnings about the deletion."""
         remarks = []
         if self.damaged:
             remarks.append(
@@ -151,7 +151,7 @@ class _DeletedContents:
         return remarks
 
     def objections(self, conf: str) -> Iterator[Objection]:
-        """Yield what speaks against deleting it: it may be the only copies."""
+        """Yield an objection if the only copies of entries may be deleted."""
         ledgers = self.only_here
         why = "no running bookie has another copy of entries of"
         if ledgers is None:
@@ -170,10 +170,10 @@ class _DeletedContents:
 def format_bookie(
     session: Session, *, delete_cookie: bool, force: Collection[str], option: str = "--force"
 ) -> None:
-    """Show what would be deleted, ask, and empty the bookie's directories.
+    """Show the data that would be deleted, ask, and empty the bookie's directories.
 
     Raises:
-        RefusedError: it runs, is of another cluster than is asked, may have the only copies of
+        RefusedError: the bookie runs, belongs to another cluster or may have the only copies of
             entries, or the user did not confirm.
     """
     bookie = stopped_bookie(session)
@@ -214,13 +214,13 @@ def format_bookie(
 
 
 def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
-    """Refuse to ask a cluster that the bookie does not belong to: it would not object."""
+    """Refuse if the bookie belongs to another cluster: that metadata lacks its ledgers."""
     cluster = session.call(lambda client: client.store.instance_id())
     for root in bookie.found.roots:
         try:
             cookie = read_cookie(RealFiles(), root / CURRENT)
         except (BadCookieError, OSError):
-            continue  # It goes, whatever it says.
+            continue  # An unreadable cookie is deleted, too.
         if cookie is not None and cookie.instance_id not in {None, cluster}:
             raise RefusedError(
                 f"{root} belongs to cluster {cookie.instance_id}, but {cluster} is selected",
@@ -279,7 +279,7 @@ def _doomed(
 
 
 def _count_indexed(offline: OfflineBookie, journals: JournalTail, doomed: _DeletedContents) -> None:
-    """Count what the indexes have, and take it off what only the journals have."""
+    """Count the entries in the indexes, and subtract them from those only in journals."""
     try:
         with offline.shards() as shards:
             for shard in shards:
@@ -307,7 +307,7 @@ async def _stored_ledgers(
 ) -> dict[int, bool]:
     """Return the existing ledgers that list this bookie, and whether it may have the only copies.
 
-    A ledger whose metadata cannot be read counts: its other bookies are unknown.
+    A ledger with unreadable metadata is included: its other bookies are unknown.
     """
     store = client.store
     alive = await store.registered_bookies() - {bookie_id}
@@ -323,10 +323,10 @@ async def _stored_ledgers(
 
 
 def init_bookie(session: Session, *, write: bool) -> None:
-    """Make sure that a new bookie can begin here; with ``write`` make directories and cookie.
+    """Check that a new bookie can start; with ``write`` make its directories and its cookie.
 
     Raises:
-        RefusedError: it is registered or has a cookie, or a directory is not empty.
+        RefusedError: the bookie is registered or has a cookie, or a directory is not empty.
     """
     bookie = stopped_bookie(session)
     _insist_new(session, bookie)

@@ -1,4 +1,4 @@
-"""`disk rebuild-index` and `disk rebuild-db`: index files or databases made anew, and lost keys."""
+"""`disk rebuild-index` and `disk rebuild-db`: rebuild index files or databases, and lost keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
 
 NAMED_MAX: Final = 10
-"""Ledgers that a message names."""
+"""The largest number of ledgers that a message names."""
 
 _AGAIN: Final = "each ledger has its old index or its new one; run the same command again"
 
@@ -47,9 +47,9 @@ def rebuild_index(
 
     Raises:
         UsageError: neither ledgers nor ``--all``, or the index is in databases.
-        ConflictError: the settings want databases.
-        NothingFoundError: none of the ledgers is here.
-        PartlyDoneError: something could not be read, or a key is not known.
+        ConflictError: the settings require databases.
+        NothingFoundError: the files have none of the ledgers.
+        PartlyDoneError: a file could not be read completely, or a key is unknown.
     """
     given = session.input.words(ledger_ids, LEDGER_ID)
     wanted = None if all_ledgers else sorted(set(given))
@@ -103,7 +103,7 @@ def _tell_rebuilt(
         )
     if keyless:
         raise PartlyDoneError(
-            f"nothing was written for {_named(keyless)}: the master key is not known",
+            f"nothing was written for {_named(keyless)}: the master key is unknown",
             next_step="give the ledger's password with --password-file, or the cluster with -u",
         )
     unreadable = [one.ledger_id for one in ledgers if one.unreadable]
@@ -153,7 +153,7 @@ def _lacking(missing: list[int], damaged: int) -> str:
 def keys(
     session: Session, password_file: str | None, *, named: bool
 ) -> Callable[[int], tuple[bytes, str] | None]:
-    """Return who knows the keys that the disk has lost: the password's file, else the cluster."""
+    """Return a function that finds lost keys: by the password file, else in the cluster."""
     if password_file is not None:
         key = master_key(session.questions.password(password_file))
         return lambda _ledger_id: (key, "password")
@@ -206,7 +206,7 @@ _DB_AGAIN: Final = (
     "databases",
     Column(
         "keyless",
-        "Ledgers whose master key is not known.",
+        "Ledgers whose master key is unknown.",
         lambda v: [str(one) for one in v.keyless],
         Kind.NESTED,
         rank=1,
@@ -216,7 +216,7 @@ _DB_AGAIN: Final = (
     id="directory",
 )
 class RebuiltDb:
-    """One database that was made anew."""
+    """One rebuilt database."""
 
     database: str = field("ledgers or locations.")
     directory: str = field("The ledger directory.")
@@ -232,12 +232,12 @@ class RebuiltDb:
 def rebuild_db(
     session: Session, /, *, locations: bool, ledgers: bool, password_file: str | None, **dirs: Any
 ) -> None:
-    """Make databases anew; ``ledgers`` first, for the locations need it.
+    """Rebuild databases; ``ledgers`` first, because the locations need the ledgers.
 
     Raises:
-        UsageError: neither of them.
-        ConflictError: the index is one of files.
-        PartlyDoneError: something could not be read, or a key is not known.
+        UsageError: neither ``locations`` nor ``ledgers``.
+        ConflictError: the index consists of files.
+        PartlyDoneError: a file could not be read completely.
     """
     if not (locations or ledgers):
         raise UsageError("which database? --ledgers, --locations, or both")
@@ -325,5 +325,5 @@ def _row(
 
 
 def attempt_stamp() -> str:
-    """Return a name for this attempt: when it was."""
+    """Return a name for this attempt: the current time."""
     return time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())

@@ -1,4 +1,4 @@
-"""What `disk salvage` does: a ledger's entries taken out of logs and journals."""
+"""`disk salvage`: copies a ledger's entries out of logs and journals."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def salvage_ledger(
     digest: str | None,
     **dirs: Any,
 ) -> None:
-    """Take a ledger's entries out of logs and journals.
+    """Copy a ledger's entries out of logs and journals.
 
     Raises:
-        NothingFoundError: there are none.
-        PartlyDoneError: some are missing or wrong, as far as this bookie can tell.
+        NothingFoundError: no entry was found.
+        PartlyDoneError: entries have a wrong digest, or a file cannot be read completely.
     """
     named = find_directories(session, **dirs)
     found = named.existing(CURRENT)
@@ -121,7 +121,7 @@ declare_view(
     Column("fenced", "Whether a journal says that the ledger is fenced.", "is_fenced"),
     Column(
         "payloads",
-        "The file of payloads; none where nothing was right.",
+        "The file of payloads; none if no entry was saved.",
         lambda v: _path(v.payload_path),
     ),
     Column("list", "The list of entries.", lambda v: _path(v.list_path)),

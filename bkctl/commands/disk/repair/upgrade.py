@@ -1,4 +1,4 @@
-"""What `disk upgrade` does: the steps between parsed options and printed values."""
+"""`disk upgrade`: the steps between parsed options and printed values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION
 
 EMPTY_DIRECTORY: Final = "empty-directory"
-"""The safety check that no root is empty among old ones."""
+"""The safety check that no root is empty if other roots have an old layout."""
 
 AGAIN: Final = "run the same command again: it continues where this one stopped"
 
@@ -53,7 +53,7 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
 
 @shown(
     "directories",
-    Column("directory", "The root.", lambda v: str(v.layout.root)),
+    Column("directory", "The directory.", lambda v: str(v.layout.root)),
     Column(
         "state",
         "State of the directory: current, old, upgraded (the old data still exists), "
@@ -69,7 +69,7 @@ def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: boo
     ),
 )
 class RootStatus:
-    """One root's layout, and what that means for the bookie."""
+    """One root's layout, and its state for the bookie."""
 
     layout: RootLayout
 
@@ -100,7 +100,7 @@ def _layout_changed(v: LayoutChanged) -> str:
 
 @shown("upgrades", sentence=_layout_changed)
 class LayoutChanged:
-    """What became of a bookie's directories; ``changed`` is False where all was so before."""
+    """The result for a bookie's directories; ``changed`` is False if they were unchanged."""
 
     bookie_id: BookieId = field(BOOKIE)
     action: str = field("upgrade, rollback or finalize.")
@@ -110,7 +110,7 @@ class LayoutChanged:
 
 
 def check(session: Session) -> None:
-    """Show each root's layout; status 10 if something is to be done."""
+    """Show each root's layout; end with status 10 if a root needs an action."""
     found = disk_found(session)
     roots = [RootStatus(root) for root in read_layouts(RealFiles(), found)]
     session.emit_all(roots, RootStatus)
@@ -121,18 +121,20 @@ def check(session: Session) -> None:
         )
     if "half rolled back" in states or "half finalized" in states:
         option = "--rollback" if "half rolled back" in states else "--finalize"
-        raise ProblemsError("not through", next_step=f"`bkctl upgrade {option}` goes on")
+        raise ProblemsError(
+            f"{option} was interrupted", next_step=f"`bkctl upgrade {option}` continues"
+        )
 
 
 def disk_found(session: Session) -> Any:
-    """Return the directories of the settings; neither bookie nor cluster need be known."""
+    """Return the directories of the settings, without a bookie id or a cluster."""
     from bkctl.bookies import directories
 
     return directories.find_directories(session, (), (), ())
 
 
 def upgrade(session: Session, force: Sequence[str]) -> None:
-    """Bring the directories to the current layout."""
+    """Convert the directories to the current layout."""
     allow_empty = EMPTY_DIRECTORY in force
     with _at_work(session) as (bookie, roots, paths):
         work = LayoutUpgrade(roots)
@@ -146,7 +148,7 @@ def upgrade(session: Session, force: Sequence[str]) -> None:
 
 
 def rollback(session: Session) -> None:
-    """Go back to the old data, after asking."""
+    """Restore the old data, after a confirmation."""
     with _at_work(session) as (bookie, roots, paths):
         work = Rollback(roots)
         losses = work.losses()
@@ -168,7 +170,7 @@ def rollback(session: Session) -> None:
 
 
 def finalize(session: Session) -> None:
-    """Remove the old data, after asking."""
+    """Remove the old data, after a confirmation."""
     with _at_work(session) as (bookie, roots, paths):
         work = Finalization(roots)
         doomed = work.plan()
