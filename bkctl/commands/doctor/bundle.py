@@ -1,8 +1,7 @@
-"""Makes the tar file of ``bkctl debug bundle``.
+"""`bkctl debug bundle`: writes a tar file with the output of several commands.
 
-Each part is what a command prints, run in a process of its own: one that fails or hangs leaves its
-error in the bundle, and the others go on. Settings given as options reach the processes by their
-environment, which other users cannot read.
+Each command runs in its own process. If one fails or hangs, its error is in the bundle, and the
+others continue. Settings from options are passed in the environment, which other users cannot read.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from bkctl.session.session import Session
 
 PART_TIMEOUT_S: Final = 120
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much of a log's end is looked at, however long its lines are."""
+"""Bytes at the end of a log that are read, however long its lines are."""
 
 BOOKIES_MAX: Final = 50
-"""How many bookies are asked for their metrics."""
+"""The largest number of bookies whose metrics are read."""
 
 PARTS: Final = {
     "doctor.json": ("doctor", "--json"),
@@ -47,7 +46,7 @@ PARTS: Final = {
 }
 """Files of the bundle, and the commands that print them."""
 
-# Names and keys have a bound: a log may have lines that others have chosen, of any length.
+# Names and keys have a bound: clients may write lines of any length to a log.
 _PAIR: Final = re.compile(
     r"""([A-Za-z_][\w.-]{0,63})(["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;}\]]+)"""
 )
@@ -67,7 +66,7 @@ _PEM: Final = re.compile(
     ),
 )
 class Bundle:
-    """A bundle that was written: its file, its parts, and those whose command failed."""
+    """A written bundle: its file, its parts, and the parts whose command failed."""
 
     path: str = field("The file.")
     parts: tuple[str, ...] = field("Parts of the bundle.")
@@ -75,7 +74,7 @@ class Bundle:
 
 
 def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:
-    """Write the bundle and say what is in it.
+    """Write the bundle and print its parts.
 
     Raises:
         NothingFoundError: a log cannot be read, or the file cannot be written.
@@ -103,7 +102,7 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
 
 
 def mask(data: bytes, secrets: tuple[str, ...]) -> bytes:
-    """Return a text without secrets: those known, those whose name says so, keys and tokens."""
+    """Return a text without secrets: known secrets, values with secret names, keys and tokens."""
     text = data.decode("utf-8", "replace")
     for secret in secrets:
         text = text.replace(secret, MASKED).replace(json.dumps(secret)[1:-1], MASKED)
@@ -133,7 +132,7 @@ def _take(
 
 
 def _run(words: tuple[str, ...], environ: Mapping[str, str]) -> tuple[bytes, bytes]:
-    """Return what a command prints and what it says on stderr; without the first it has failed."""
+    """Return a command's output and its stderr; an empty output means that the command failed."""
     command = [sys.executable, "-m", "bkctl", *words]
     try:
         done = subprocess.run(
@@ -146,7 +145,7 @@ def _run(words: tuple[str, ...], environ: Mapping[str, str]) -> tuple[bytes, byt
 
 
 def _environment(session: Session) -> dict[str, str]:
-    """Return an environment in which a command sees the cluster of this one."""
+    """Return an environment that selects the session's cluster for a command."""
     options = session.options
     given = {
         "BKCTL_CONF": options.conf,
@@ -174,7 +173,7 @@ def _bookies(listed: bytes) -> list[str]:
 
 
 def _secrets(session: Session) -> Iterator[str]:
-    """Give every secret that the settings have, and what the files that they name have."""
+    """Yield every secret of the settings and of the files that they name."""
     from bkclient.config.private_files import SECRET_FILES
     from bkclient.config.properties import PropertiesError, read_properties
 
@@ -212,7 +211,8 @@ def _tail(path: str, lines: int) -> bytes:
 
 
 def _system() -> bytes:
-    described = (one.metadata for one in metadata.distributions())  # Read anew at each look.
+    # Each access to ``metadata`` reads the file again.
+    described = (one.metadata for one in metadata.distributions())
     packages = sorted(f"{one['Name']}=={one['Version']}" for one in described)
     found: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

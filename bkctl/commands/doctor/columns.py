@@ -1,4 +1,4 @@
-"""How the doctor shows a finding: its columns, its colour, and the lines that repair it."""
+"""The printed form of a finding: its columns, its colour, and its repair commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TEXT_MIN: Final = 24
 
 
 def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
-    """Yield what is wrong, wrapped at words; and what repairs it, on a line that can be copied."""
+    """Yield the finding, wrapped at words, and its repair on a line that can be copied."""
     ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
     which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
     room = sys.maxsize if width is None else max(_TEXT_MIN, width - _INDENT)
@@ -40,7 +40,7 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
 
 
 def _fix(text: str, room: int) -> Iterator[str]:
-    """Yield what repairs a finding; where it does not fit, each command has a line for itself."""
+    """Yield the repair of a finding; if it is too long, one line for each command."""
     first, *others = [text] if len(text) + 3 <= room else _lines_of_fix(text, room - 3)
     yield f"-> {first}"
     yield from (f"   {one}" for one in others)
@@ -59,7 +59,7 @@ def _lines_of_fix(text: str, room: int) -> Iterator[str]:
 
 
 def _named_in(v: ClusterFinding) -> bool:
-    """Tell whether the sentence names its examples itself."""
+    """Return whether the message itself names the examples."""
     return all(example in v.message for example in v.examples)
 
 
@@ -74,7 +74,7 @@ def _texts(ids: Iterable[object]) -> tuple[str, ...]:
     Column("what", "Description of the finding.", "message"),
     Column("fix", "Command or step that repairs the finding.", rank=1),
     Column("count", "Number of bookies, ledgers or nodes with the finding.", rank=2),
-    Column("examples", "The first few of them.", rank=WIDE),
+    Column("examples", "The first few bookies, ledgers or nodes.", rank=WIDE),
     id="name",
     lines=_finding,
 )

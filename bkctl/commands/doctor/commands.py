@@ -1,4 +1,4 @@
-"""``bkctl doctor`` and ``debug``: what is wrong, and what a supporter needs to know."""
+"""``bkctl doctor`` and ``bkctl debug``: problems of a cluster, and a bundle for support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bookies of a local cluster have lost files, so that they do not start."""
+"""The bookies of a local cluster that do not start because they have lost files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wire.ids import BookieId
 
 
 def emptied_bookies(directory: Path) -> dict[BookieId, str]:
-    """Return the bookies of the cluster in ``directory`` that do not start; with their settings."""
+    """Return the bookies in ``directory`` that do not start, and their settings files."""
     known = read_record(directory)
     found: dict[BookieId, str] = {}
     if known is None:

@@ -1,4 +1,4 @@
-"""The logs of a cluster as the doctor looks at them: which have lost a ledger."""
+"""The logs of a cluster that have lost a ledger."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from wire.ids import LedgerId
 
 
 async def ledgers_of_logs(client: Client) -> dict[str, frozenset[LedgerId] | None]:
-    """Return which ledgers each log lists; None where that cannot be read."""
+    """Return the ledgers that each log lists; None if the log cannot be read."""
     found: dict[str, frozenset[LedgerId] | None] = {}
     for name in await client.store.list_logs():
         try:
             record = (await LedgerList(client, name).read()).record
         except NoSuchLogError:
-            continue  # Deleted meanwhile.
+            continue  # The log was deleted after it was listed.
         except ClientError:
             found[name] = None
         else:
@@ -32,9 +32,9 @@ async def damaged_logs(
     listed: Mapping[str, frozenset[LedgerId] | None],
     unseen: Collection[LedgerId],
 ) -> tuple[str, ...]:
-    """Return the logs that have lost a ledger; ``unseen`` are those that a walk has not met.
+    """Return the logs that have lost a ledger; ``unseen`` are ledgers that a walk did not find.
 
-    Each is looked up again: a log may have been trimmed or deleted meanwhile.
+    Each log is read again: it may have been trimmed or deleted in the meantime.
     """
     damaged = []
     for name, ledger_ids in listed.items():

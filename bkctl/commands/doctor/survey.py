@@ -1,4 +1,4 @@
-"""What the doctor does: reads the cluster's state once, and prints what the rules say of it."""
+"""`bkctl doctor`: reads the cluster's state once, and prints the findings of the rules."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TELL_EVERY: Final = 1000
-"""Ledgers between two signs of progress."""
+"""Ledgers between two updates of the progress display."""
 
 _BAD: Final = {Severity.LOSS, Severity.RISK}
 
@@ -74,29 +74,29 @@ _BAD: Final = {Severity.LOSS, Severity.RISK}
 def examine(
     session: Session, *, local: bool | None, stale_s: float, open_s: float, full_at: float
 ) -> None:
-    """Run the rules over a cluster, and over the bookie of the settings if it is ``local``.
+    """Run the rules for a cluster, and for the bookie of the settings if ``local``.
 
     Raises:
-        ProblemsError, WarningsError: something is wrong.
+        ProblemsError, WarningsError: the rules found problems.
     """
-    session.reminds = False  # It is one of the findings.
+    session.reminds = False  # A finding says the same as the reminder.
     wanted = _names_bookie(session) if local is None else local
     run(session, DoctorLimits(stale_s=stale_s, open_s=open_s, full_at=full_at), local=wanted)
 
 
 def _names_bookie(session: Session) -> bool:
-    """Return whether `-c` names a bookie's settings; a client's say only where the cluster is."""
+    """Return whether `-c` names a bookie's settings; a client's settings only name the cluster."""
     options = session.options
     is_named = options.conf is not None and not options.is_of_profile("conf")
     return is_named and side_of_file(session) == "bookie"
 
 
 def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
-    """Print what is wrong.
+    """Print the findings.
 
     Raises:
-        ProblemsError: something is lost or at risk.
-        WarningsError: nothing is, but something is not as it should be.
+        ProblemsError: a finding is a loss or a risk.
+        WarningsError: a finding is trouble, but not a loss or a risk.
     """
     topology_error = None
     try:
@@ -134,7 +134,7 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
 
 
 def _local_directory(session: Session) -> str | None:
-    """Return the directory of the cluster if it is one of `bkctl local`."""
+    """Return the directory of a cluster of `bkctl local`, or None for other clusters."""
     if session.options.used_profile and (known := directory_in_use(session.host.environ)):
         return known
     scheme, _, path = session.uri.partition("://")
@@ -173,7 +173,7 @@ def _with_address(one: BookieSummary) -> BookieSummary:
 
 
 def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
-    """Ask the read-only bookies over HTTP; return those that an operator made so. Blocks."""
+    """Ask read-only bookies over HTTP; return those that an operator made read-only. Blocks."""
 
     def ask(one: BookieSummary) -> bool:
         assert one.http is not None
@@ -201,9 +201,9 @@ async def examine_cluster(
     now_ms: int,
     tell: Callable[[int], None],
 ) -> ClusterSurvey:
-    """Return all there is to be seen of a cluster with these bookies; walks over all ledgers.
+    """Return the survey of a cluster with these bookies; walks over all ledgers.
 
-    Of at most ``ENDS_READ_MAX`` closed ledgers the first and last entries are read.
+    The first and last entries of at most ``ENDS_READ_MAX`` closed ledgers are read.
     """
     store, found = client.store, _Readings()
     identity = await operations.read_identity(client)
@@ -222,7 +222,7 @@ async def examine_cluster(
         rack_losses=RackLosses.of(bookies),
         silent=frozenset(one.bookie_id for one in bookies if one.unreachable and not one.refuses),
     )
-    has_ledgers = identity.layout is not None  # Without it ledgers cannot be found.
+    has_ledgers = identity.layout is not None  # Without a layout, ledgers cannot be found.
     logs = await _look_at_ledgers(client, ledgers, found, tell) if has_ledgers else ()
     cookies = await stored_cookies.list_cookies(client)
     return ClusterSurvey(
@@ -255,11 +255,11 @@ async def examine_cluster(
 
 
 class _Readings:
-    """Reads what is stored, and remembers of what cannot be read what repairs it."""
+    """A reader of the metadata that notes unreadable values and their repairs."""
 
     def __init__(self) -> None:
         self.damaged: dict[str, str] = {}
-        """What repairs it, by the words of the error."""
+        """The repair for each error, by the error's text."""
 
     def note(self, error: Exception, fix: str) -> None:
         self.damaged[str(error)] = error.hint if isinstance(error, MetadataAccessError) else fix
@@ -268,7 +268,7 @@ class _Readings:
         self.note(error, f"bkctl autorecovery forget {ledger_id}")
 
     async def read(self, reading: Awaitable[T], otherwise: T, fix: str = "") -> T:
-        """Return what is stored; ``otherwise`` where it cannot be read."""
+        """Return the stored value, or ``otherwise`` if it cannot be read."""
         try:
             return await reading
         except UNREADABLE as error:
@@ -299,7 +299,7 @@ async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery_adm
 async def _count(
     store: MetadataStore, ledgers: LedgerCensus, tell: Callable[[int], None], unseen: set[LedgerId]
 ) -> None:
-    """Count the ledgers; take those that exist out of ``unseen``."""
+    """Count the ledgers; remove existing ledgers from ``unseen``."""
     async for ledger in walk(store):
         ledgers.add(ledger)
         unseen.discard(ledger.ledger_id)
@@ -309,7 +309,7 @@ async def _count(
 
 
 async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[LedgerId]:
-    """Return the ledgers whose metadata has not changed since they were met in recovery."""
+    """Return the ledgers whose metadata has not changed since the walk found them in recovery."""
     stuck = []
     for ledger_id, version in recovering.items():
         try:
@@ -322,9 +322,9 @@ async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[Le
 
 
 def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, str]:
-    """Return what names resolve to, where a bookie that is down may have another's address.
+    """Return the addresses of host names, if a bookie that is down may have another's address.
 
-    Blocks. A name that does not resolve stands for itself.
+    Blocks. A name that does not resolve maps to itself.
     """
     seen = tuple(bookies)
     down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_registered]
@@ -348,11 +348,11 @@ def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, st
 
 
 def examine_local(session: Session, now_ms: int) -> LocalSurvey:
-    """Return all there is to be seen of the bookie of the settings; changes nothing.
+    """Return the survey of the bookie of the settings; changes nothing.
 
     Raises:
-        UsageError: nothing says which bookie.
-        ConfigError, AddressError: the settings do not say where its data is, or who it is.
+        UsageError: no settings name a bookie.
+        ConfigError, AddressError: the settings do not name the bookie's directories or its id.
     """
     bookie = stopped_bookie(session)
     session.about = ""
@@ -391,7 +391,7 @@ def examine_local(session: Session, now_ms: int) -> LocalSurvey:
 
 
 def _local_cookie(found: Directories) -> tuple[Path | None, Cookie | None]:
-    """Return the first cookie that can be read; those that differ from it are told as such."""
+    """Return the first readable cookie; cookies that differ from it are findings."""
     for directory in found.all_dirs:
         try:
             return directory / VERSION, decode_cookie(RealFiles().read(directory / VERSION))
@@ -405,11 +405,11 @@ def _stored_cookie(bookie: StoppedBookie) -> Cookie | None:
     try:
         return None if held is None else decode_cookie(held.value)
     except FormatError:
-        return None  # Told among the cluster's cookies.
+        return None  # The finding about the cluster's cookies reports it.
 
 
 def _settings(session: Session) -> Findings:
-    """Return what is odd about the settings; those that are refused are findings too."""
+    """Return findings about the settings, also about settings that are refused."""
     from bkclient.config.findings import ConfigError
 
     try:
@@ -432,13 +432,13 @@ def _disks(found: Directories) -> dict[Path, float]:
         try:
             total, usable = RealFiles().disk_usage(root)
         except OSError:
-            continue  # Told as missing.
+            continue  # Reported as missing.
         used[root] = 1 - usable / total if total else 0.0
     return used
 
 
 def _newest_ms(found: Directories) -> int:
-    """Return when the newest file right below the directories was written."""
+    """Return the modification time of the newest file directly in the directories."""
     newest_s = 0.0
     for directory in found.all_dirs:
         try:

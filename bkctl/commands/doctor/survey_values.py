@@ -1,7 +1,7 @@
-"""What the doctor has seen of a cluster and of a local bookie: values, gathered once.
+"""The doctor's survey of a cluster and of a local bookie: values, read once.
 
-Ledgers are counted while they are walked over, so that a million of them takes no more memory than
-one; of each kind the first few are remembered by id.
+Ledgers are counted during the walk, so that a million ledgers need no more memory than one. For
+each kind, the first few ids are stored.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from wire.ledger_metadata import LedgerMetadata
 from wire.records.cookie import Cookie, CookieDifference
 
 ENDS_READ_MAX: Final = 1000
-"""Ledgers whose first and last entries are read."""
+"""The largest number of ledgers whose first and last entries are read."""
 
 
 @attrs.frozen(kw_only=True)
 class DoctorLimits:
-    """What counts as old, long or full."""
+    """The limits above which an age or a share is a finding."""
 
     stale_s: float = 3600.0
-    """A mark without a worker, or a lock, of this age makes no progress."""
+    """Age at which a mark without a worker, or a lock, counts as stale."""
     open_s: float = 7 * 86400.0
-    """A ledger that is open for so long has perhaps lost its writer."""
+    """Age at which an open ledger has perhaps lost its writer."""
     delay_s: float = 3600.0
     """A longer recovery delay was perhaps forgotten."""
     skew_s: float = 60.0
-    """What lies further in the future was written by a clock that is wrong."""
+    """A time further in the future shows that a clock is wrong."""
     check_s: float = 21 * 86400.0
-    """The check of all ledgers should not be longer ago."""
+    """The largest time since the last check of all ledgers."""
     full_at: float = 0.95
     """Share of a bookie's disks in use."""
 
 
 @attrs.define(kw_only=True)
 class LedgerCensus:
-    """What a walk over all ledgers counts; ``add`` is called once for each.
+    """The counts of a walk over all ledgers; ``add`` is called once for each ledger.
 
     Args:
         now_ms: this host's time.
-        in_service: the bookies that are registered.
-        marks: the ledgers that are marked.
-        limits: what is old.
-        rack_losses: the racks, and what each one's loss would take of ledgers with several copies.
-        silent: the bookies that are registered and do not answer.
+        in_service: the registered bookies.
+        marks: the marked ledgers.
+        limits: the doctor's limits.
+        rack_losses: the racks, and the ledgers with several copies that each rack's loss affects.
+        silent: the registered bookies that do not answer.
     """
 
     now_ms: int
@@ -74,62 +74,66 @@ class LedgerCensus:
     total: int = 0
     unreadable: LedgerSample = attrs.field(factory=LedgerSample)
     out_of_reach: LedgerSample = attrs.field(factory=LedgerSample)
-    """Some entry has no copy in service."""
+    """Ledgers with an entry that no bookie in service stores."""
     needed: Counter[BookieId] = attrs.field(factory=Counter)
-    """How many of these ledgers list each bookie that is not in service."""
+    """For each bookie out of service, the number of ledgers of ``out_of_reach`` that list it."""
     unanswered: LedgerSample = attrs.field(factory=LedgerSample)
-    """Some entry has copies in service, and none on a bookie that answers."""
+    """Ledgers with an entry in service whose bookies all fail to answer."""
     last_copy: LedgerSample = attrs.field(factory=LedgerSample)
-    """Some entry that should have several copies has one in service."""
+    """Ledgers with an entry that has one copy in service instead of several."""
     lacking: LedgerSample = attrs.field(factory=LedgerSample)
-    """Every entry has a copy in service, and some entry has fewer than it should."""
+    """Ledgers that lack copies, but have each entry in service."""
     unmarked: LedgerSample = attrs.field(factory=LedgerSample)
-    """Of these, without a mark."""
+    """Ledgers of ``lacking`` without a mark."""
     unmendable: LedgerSample = attrs.field(factory=LedgerSample)
-    """Marked, and no bookie has a copy to repair it from."""
+    """Marked ledgers with an entry that no bookie in service can copy."""
     marked_in_service: LedgerSample = attrs.field(factory=LedgerSample)
-    """Marked, though all that should have copies are in service; whether they do is not asked."""
+    """Marked ledgers with all bookies in service; their copies are not checked."""
     lost: LedgerSample = attrs.field(factory=LedgerSample)
-    """All bookies are in service, and none of them has some first or last entry."""
+    """Ledgers whose bookies are all in service, but lack a first or last entry."""
     bad_copies: LedgerSample = attrs.field(factory=LedgerSample)
-    """A bookie that answers has no sound copy of some first or last entry; another bookie may."""
+    """Ledgers with a bookie that answers, but has no intact copy of a first or last entry."""
     unmarked_intact: int = 0
-    """Closed ledgers without a mark that have all bookies in service."""
+    """The number of closed ledgers without a mark and with all bookies in service."""
     sample: list[LedgerId] = attrs.field(factory=list)
-    """Of these up to ``ENDS_READ_MAX``, each with the same chance."""
+    """Up to ``ENDS_READ_MAX`` ledgers of ``unmarked_intact``, chosen with equal probability."""
     ends_read: int = 0
-    """Ledgers whose first and last entries were asked for."""
+    """The number of ledgers whose first and last entries were read."""
     single: LedgerSample = attrs.field(factory=LedgerSample)
-    """Ledgers that keep one copy of each entry."""
+    """Ledgers with one copy of each entry."""
     abandoned: LedgerSample = attrs.field(factory=LedgerSample)
-    """Open, and growing on a bookie that is down: a writer at work would have replaced it."""
+    """Open ledgers with a bookie down in their ensemble: an active writer would have replaced
+    it.
+    """
     open_long: LedgerSample = attrs.field(factory=LedgerSample)
     refused_id: LedgerSample = attrs.field(factory=LedgerSample)
-    """The id that makes Java bookies delete everything."""
+    """The ledger whose id makes Java bookies delete everything."""
     from_future: LedgerSample = attrs.field(factory=LedgerSample)
     future_ms: int = 0
-    """How far in the future the furthest of them was created."""
+    """The largest difference of a creation time in the future from now."""
     by_ensemble: dict[int, LedgerSample] = attrs.field(factory=dict)
-    """Ledgers that are not closed, or lack copies, by the size of their ensemble."""
+    """Ledgers that are not closed, or lack copies, by ensemble size."""
     newest: int = -1
     newest_ensemble: int = 0
-    """Ensemble size of the ledger with the highest id: the next ledger will need as many."""
+    """The ensemble size of the ledger with the highest id: the next ledger needs as many
+    bookies.
+    """
     holds: Counter[BookieId] = attrs.field(factory=Counter)
-    """How many ledgers list each bookie."""
+    """The number of ledgers that list each bookie."""
     recovering: dict[LedgerId, Version] = attrs.field(factory=dict)
     """Ledgers in recovery, with the version of their metadata."""
     marks_of_gone: set[LedgerId] = attrs.field(
         default=attrs.Factory(lambda self: set(self.marks), takes_self=True)
     )
-    """Marks of ledgers that the walk has not met; after it, those that are deleted."""
+    """Marks of ledgers that the walk has not found; after the walk, of deleted ledgers."""
 
     @property
     def ensemble_max(self) -> int:
-        """The largest ensemble of a ledger that is not closed, or lacks copies."""
+        """The largest ensemble size of a ledger that is not closed, or lacks copies."""
         return max(self.by_ensemble, default=0)
 
     def add(self, one: StoredLedger) -> None:
-        """Look at one ledger."""
+        """Count one ledger."""
         self.total += 1
         self.marks_of_gone.discard(one.ledger_id)
         if one.ledger_id == LEDGER_ID_REFUSED:
@@ -183,7 +187,7 @@ class LedgerCensus:
             self.abandoned.add(ledger_id)
 
     def _draw(self, ledger_id: LedgerId) -> None:
-        """Take a ledger into the sample, or not, by chance."""
+        """Add a ledger to the random sample, by reservoir sampling."""
         self.unmarked_intact += 1
         if len(self.sample) < ENDS_READ_MAX:
             self.sample.append(ledger_id)
@@ -191,11 +195,11 @@ class LedgerCensus:
             self.sample[place] = ledger_id
 
     def to_read(self) -> list[LedgerId]:
-        """Return the ledgers whose first and last entries are worth reading, marked ones first."""
+        """Return the ledgers whose first and last entries are read, marked ledgers first."""
         return [*self.marks, *self.sample][:ENDS_READ_MAX]
 
     def add_read(self, ledger_id: LedgerId, some: LedgerSample) -> None:
-        """Count a ledger as lost, or as one with bad copies; its mark is no longer a finding."""
+        """Count a ledger as lost, or as one with bad copies; its mark is not a finding then."""
         some.add(ledger_id)
         mark = self.marks.get(ledger_id)
         if mark is not None and mark.missing:
@@ -215,18 +219,18 @@ class LedgerCensus:
 
 @attrs.frozen(kw_only=True)
 class ClusterSurvey:
-    """Everything the doctor has seen of a cluster."""
+    """The doctor's survey of a cluster."""
 
     now_ms: int
     limits: DoctorLimits
     instance_id: str | None
     bookies: tuple[BookieSummary, ...]
     read_only_by_hand: frozenset[BookieId] = frozenset()
-    """Bookies that say that an operator has made them read-only."""
+    """Bookies that an operator has made read-only, by their own report."""
     addresses: Mapping[str, str] = attrs.field(factory=dict)
-    """What the names in ids and endpoints resolve to, here."""
+    """The addresses of names in ids and endpoints, as resolved on this machine."""
     cookies: Mapping[BookieId, Cookie | None] = attrs.field(factory=dict)
-    """None for one that cannot be read."""
+    """The stored cookies; None for an unreadable cookie."""
     enabled: bool = True
     pause: Pause | None = None
     auditor: BookieId | None = None
@@ -237,23 +241,23 @@ class ClusterSurvey:
     locks: tuple[HeldLock, ...] = ()
     ledgers: LedgerCensus
     has_ledgers: bool = True
-    """Whether the ledgers could be found; not without the layout of the metadata."""
+    """False without the layout of the metadata: ledgers cannot be found then."""
     damaged: Mapping[str, str] = attrs.field(factory=dict)
-    """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
+    """Unreadable metadata, except ledgers and cookies, and its repairs."""
     damaged_logs: tuple[str, ...] = ()
     """Logs that have lost a ledger, or whose list of ledgers cannot be read."""
     local_directory: str | None = None
     """The directory of a cluster of `bkctl local`."""
     emptied: Mapping[BookieId, str] = attrs.field(factory=dict)
-    """Settings files of bookies with lost directories on this host: they do not start."""
+    """Settings files of bookies on this host that do not start because directories are lost."""
     topology_error: ScriptError | None = None
-    """Why no racks are known, where the placement insists on them."""
+    """The reason why no racks are known, if the placement requires racks."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 
     @property
     def is_on_one_machine(self) -> bool:
-        """Whether every bookie that says where it is listens on a loopback address alone."""
+        """True if all known hosts of bookies are loopback addresses."""
         hosts = {one.host for one in self.bookies if one.host}
         return bool(hosts) and all(is_loopback(self.addresses.get(one, one)) for one in hosts)
 
@@ -261,7 +265,7 @@ class ClusterSurvey:
         return [one for one in self.bookies if one.state == state.value]
 
     def startable(self) -> list[BookieId]:
-        """Return the bookies that are down and can start, those that help most first."""
+        """Return the bookies that are down and can start, the most needed first."""
         down = {one.bookie_id for one in self.of_state(BookieState.DOWN)} - self.emptied.keys()
         needed, holds = self.ledgers.needed, self.ledgers.holds
         return sorted(down, key=lambda one: (-needed[one], -holds[one], one))
@@ -269,7 +273,7 @@ class ClusterSurvey:
 
 @attrs.frozen(kw_only=True)
 class LocalSurvey:
-    """Everything the doctor has seen of a bookie on this machine."""
+    """The doctor's survey of a bookie on this machine."""
 
     conf: str
     bookie_id: BookieId
@@ -277,32 +281,32 @@ class LocalSurvey:
     is_at_work: bool
     settings: Findings = ()
     missing: tuple[Path, ...] = ()
-    """Directories of the settings that are not there."""
+    """Missing directories of the settings."""
     has_no_directory: bool = False
-    """Whether no directory of the settings is there."""
+    """Whether all directories of the settings are missing."""
     cookie: Cookie | None = None
-    """What the VERSION files say, where any does."""
+    """The cookie of the VERSION files, or None."""
     stored: Cookie | None = None
     differs: tuple[CookieDifference, ...] = ()
-    """Between the settings and the VERSION files."""
+    """Differences between the settings and the VERSION files."""
     stored_differs: tuple[CookieDifference, ...] = ()
-    """Between the settings and the stored cookie."""
+    """Differences between the settings and the stored cookie."""
     version_file: Path | None = None
     problems: tuple[DiskFinding, ...] = ()
-    """What the files themselves say of cookies and marks."""
+    """Findings about the cookies and marks in the directories."""
     storage_kind: str = ""
-    """Why the index is not of the configured kind."""
+    """The reason why the index is not of the configured kind."""
     disks: Mapping[Path, float] = attrs.field(factory=dict)
-    """Share in use of each directory's disk."""
+    """The used share of each directory's disk."""
     warn_at: float = 0.9
     full_at: float = 0.95
     newest_ms: int = 0
-    """When the newest of the bookie's files was written, by its own disk."""
+    """The modification time of the bookie's newest file, by its disk."""
     now_ms: int = 0
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the bookie does not start, because it has lost some of its directories."""
+        """True if the bookie does not start because it has lost directories."""
         if self.stored is None or self.has_no_directory:
             return False
         has_problem = any(one.severity is Severity.PROBLEM for one in self.problems)
@@ -310,5 +314,5 @@ class LocalSurvey:
 
     @property
     def is_of_another_host(self) -> bool:
-        """Whether this host has no directory of a bookie that runs, or that has no cookie."""
+        """True if this host has no directory of a bookie that runs, or that has no cookie."""
         return self.has_no_directory and (self.is_registered or self.stored is None)

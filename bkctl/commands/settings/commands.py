@@ -1,4 +1,4 @@
-"""``bkctl config`` and ``profile``: what settings files say, and clusters by name."""
+"""``bkctl config`` and ``bkctl profile``: values of settings files, and clusters by name."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ FIELDS: Final = (
     "service-uri", "conf", "output", "production", "admin-token-file",
     "ca-file", "cert-file", "key-file", "key-password-file",
 )  # fmt: skip
-"""What can be taken out of a profile, besides keys of the settings file."""
+"""The fields that can be removed from a profile, besides keys of the settings file."""
 
 profile = SubGroup(
     name="profile",
@@ -149,14 +149,14 @@ _VALUES: Final = (
     option("--key-password-file", metavar="FILE", help="File with the password of --key-file."),
     flag("--use", help="Make this profile the default."),
 )
-"""What a profile can say. The cluster itself is said by the options of every command."""
+"""The options for a profile's values. The global options name the cluster."""
 
 _command = partial(
     profile.command,
     replaces="nothing in Java's tools: there each cluster is a conf directory of its own",
     without=(Facility.PROFILE,),
 )
-"""Declares a command of the group."""
+"""A decorator that declares a command of the group."""
 
 _command(
     "list",

@@ -1,4 +1,4 @@
-"""What ``bkctl config`` does: settings files read with the tables of those who use them."""
+"""`bkctl config`: settings files, read with the tables of the bookie and the client."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from bookied.config.bookie import BookieConfig, load_bookie_config
 from wire.errors import BookKeeperError
 
 DEFAULT: str = "default"
-"""The origin of what nothing sets."""
+"""The origin of a setting that no file, variable or option sets."""
 
 
 @shown("differences")
 class SettingDifference:
-    """A key that two files set to different values; None is not set."""
+    """A key with different values in two files; None if a file does not set the key."""
 
     key: str = field("The key.")
     first: str | None = field("The value in the first file.", header="FILE 1")
     second: str | None = field("The value in the second file.", header="FILE 2")
-    default: str | None = field("The default value, which holds where a file does not set the key.")
+    default: str | None = field("The default value, in effect if a file does not set the key.")
 
 
 _SETTING: Final = (
@@ -63,7 +63,7 @@ _SETTING: Final = (
 
 @shown("settings", *_SETTING, id="key", sentence=lambda v: f"{v.key}={v.value}")
 class Setting:
-    """One value in effect, and the flag, variable, profile or line of a file that it is from."""
+    """One value in effect, and its origin: a flag, variable, profile or line of a file."""
 
     key: str
     value: str
@@ -72,17 +72,17 @@ class Setting:
 
 @shown("settings", *_SETTING, id="key")
 class SettingFrom(Setting):
-    """The same, where it is asked for where values are from."""
+    """One value in effect, shown with its origin."""
 
 
 def check(session: Session, path: str | None, side: str | None, *, strict: bool) -> None:
-    """Say what is odd about a file.
+    """Print findings about a settings file.
 
     Raises:
-        NothingFoundError: there is no such file.
-        PropertiesError: it breaks the syntax.
-        ProblemsError: it would be refused.
-        WarningsError: there is something to look at.
+        NothingFoundError: the file does not exist.
+        PropertiesError: the file has a syntax error.
+        ProblemsError: a bookie or client would refuse the settings.
+        WarningsError: the settings have warnings, but no error.
     """
     path = path or _file_of(session)
     session.about = path
@@ -105,7 +105,7 @@ def check(session: Session, path: str | None, side: str | None, *, strict: bool)
 
 
 def findings(properties: Properties, side: str, *, strict: bool) -> list[SettingFinding]:
-    """Return what is odd about settings. A bookie's file may have client keys."""
+    """Return findings about settings. A bookie's file may have client keys."""
     config, some = _loaded(CLASSES[side], properties, strict=strict)
     found = list(some)
     if config is not None:
@@ -131,12 +131,12 @@ def show(
     every: bool,
     side: str | None,
 ) -> None:
-    """Print the settings in effect; or explain the ``keys`` that are named, or all of them.
+    """Print the settings in effect, or explain the named ``keys``, or all keys.
 
-    With ``origin``, settings that are named are printed with their origins.
+    With ``origin``, named settings are printed with their origins.
 
     Raises:
-        NothingFoundError: there is no such key.
+        NothingFoundError: a key does not exist.
         ConfigError, PropertiesError: the settings cannot be used.
     """
     side = side or side_of_file(session)
@@ -147,7 +147,7 @@ def show(
 
 
 def side_of_file(session: Session) -> str:
-    """Return whose settings the file of ``-c`` has: a bookie's if most of its own keys are."""
+    """Return "bookie" or "client": the side that reads most keys of the file of ``-c`` alone."""
     if session.options.conf is None:
         return "client"
     properties, _ = cluster_properties(session.options, session.host.environ)
@@ -155,7 +155,7 @@ def side_of_file(session: Session) -> str:
 
 
 def _side_of(properties: Properties, *, otherwise: str) -> str:
-    """Return whose settings these are, by the keys that only one side reads."""
+    """Return the side of these settings, by the keys that only one side reads."""
     client, bookie = (len(_only_of(side, properties)) for side in ("client", "bookie"))
     if client == bookie:
         return otherwise
@@ -169,10 +169,10 @@ def _only_of(side: str, properties: Properties) -> set[str]:
 
 
 def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str) -> None:
-    """Explain keys, with the values in effect; those of the other side for keys of its own.
+    """Explain keys, with the values in effect; a key of the other side has that side's value.
 
     Raises:
-        NothingFoundError: there is no such key.
+        NothingFoundError: a key does not exist.
     """
     found = _named(wanted) if wanted else all_keys()
     values = {one: _values(session, one) for one in CLASSES}
@@ -188,10 +188,10 @@ def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str
 
 
 def _named(wanted: Sequence[str]) -> dict[str, KeyInfo]:
-    """Return the keys that words name.
+    """Return the keys that match the words.
 
     Raises:
-        NothingFoundError: a word names none.
+        NothingFoundError: a word matches no key.
     """
     keys = all_keys()
     found: dict[str, KeyInfo] = {}
@@ -207,7 +207,7 @@ def _named(wanted: Sequence[str]) -> dict[str, KeyInfo]:
 
 
 def _values(session: Session, side: str) -> dict[str, str]:
-    """Return the values in effect; none if the settings cannot be used. A file is warned about."""
+    """Return the values in effect, or none if they cannot be used; then warn about the file."""
     try:
         return {key: text for key, text, _ in _in_effect(session, side)}
     except BookKeeperError as error:
@@ -217,11 +217,11 @@ def _values(session: Session, side: str) -> dict[str, str]:
 
 
 def diff(session: Session, first: str, second: str | None) -> None:
-    """Compare two files, or one with the defaults.
+    """Compare two files, or one file with the defaults.
 
     Raises:
-        NothingFoundError: there is no such file.
-        PropertiesError: one breaks the syntax.
+        NothingFoundError: a file does not exist.
+        PropertiesError: a file has a syntax error.
         UsageError: a name is a bookie's id, or a file is a backup of metadata.
     """
     if any(
@@ -248,7 +248,7 @@ def diff(session: Session, first: str, second: str | None) -> None:
 
 
 def differences(first: Properties, second: Properties | None) -> Iterator[SettingDifference]:
-    """Yield the keys whose values in effect differ, by their names of today."""
+    """Yield the keys whose values in effect differ, by their current names."""
     keys = all_keys()
     used = {key: info for key, info in keys.items() if info.default is not None}
     known = {name for info in used.values() for name in (info.key, *info.aliases)}
@@ -269,10 +269,10 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
 def _show_in_effect(
     session: Session, side: str, wanted: Sequence[str], *, origin: bool, every: bool
 ) -> None:
-    """Show the settings in effect; only those that ``wanted`` names, if any.
+    """Show the settings in effect; only those that match ``wanted``, if any.
 
     Raises:
-        ConfigError, PropertiesError: they cannot be used.
+        ConfigError, PropertiesError: the settings cannot be used.
     """
     kind = SettingFrom if origin else Setting
     if wanted:
@@ -311,7 +311,7 @@ def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _given(session: Session) -> Iterator[tuple[str, str, str]]:
-    """Yield the options that every command takes and that something has said."""
+    """Yield the global options that a flag, a variable or a profile sets."""
     options = session.options
     words = {one.name: max(one.opts, key=len) for one in global_options(root=True)}
     if options.used_profile is not None:
@@ -325,7 +325,7 @@ def _given(session: Session) -> Iterator[tuple[str, str, str]]:
 
 
 def _loaded(cls: Any, properties: Properties, *, strict: bool) -> tuple[Any | None, Findings]:
-    """Return settings, or None if they are refused, and what is odd about them."""
+    """Return settings and their findings; None instead of the settings if they are refused."""
     others = [one for one in CLASSES.values() if one is not cls]
     try:
         if cls is BookieConfig:

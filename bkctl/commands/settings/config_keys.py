@@ -1,7 +1,7 @@
-"""The keys of settings files: what ``bookied`` and the client do with each, told from their tables.
+"""The keys of settings files, from the tables of ``bookied`` and the client.
 
-Only the notes are kept here: where Java's sample file or reference page says something else than
-its code (BookKeeper 4.18.0, conf/bk_server.conf and site3 docs).
+Only the notes are stored in this module: differences between Java's sample file or reference page
+and its code (BookKeeper 4.18.0, conf/bk_server.conf and site3 docs).
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ NOTES: Final = MappingProxyType(
         "tlsClientAuthentication": "Java's sample file hints at true; its code has false.",
         "zkRetryBackoffStartMs": "Java's sample file says 1000; its code takes zkTimeout.",
         "zkRetryBackoffMaxMs": "Java's sample file says 10000; its code takes zkTimeout.",
-        "lostBookieRecoveryDelay": "Also kept in the metadata once an auditor was elected, and "
-        "that copy wins: `bkctl autorecovery delay`.",
-        "journalDirectory": "Where journalDirectories is empty as well, Java uses /tmp/bk-txn.",
+        "lostBookieRecoveryDelay": "Also stored in the metadata after an auditor was elected, and "
+        "the stored value is used: `bkctl autorecovery delay`.",
+        "journalDirectory": "If journalDirectories is empty, too, Java uses /tmp/bk-txn.",
     }
 )
 
 
 def _value(value: str | None) -> str:
-    """Return a value; of a Java class its own name, which is what tells it apart."""
+    """Return a value; a Java class is shortened to its own name."""
     text = value or "-"
     return text.rpartition(".")[2] if text.startswith("org.apache.") else text
 
 
 def _uses(v: KeyInfo) -> str:
-    """Return what is done with the key; the second use is that of some values only."""
+    """Return the use of the key; the other uses apply to some values only."""
     first, *others = v.uses
     return f"{first}; some values are {' or '.join(others)}" if others else first
 
 
 @shown("keys", Column("note", "Difference from Java's files.", rank=WIDE), kw_only=True)
 class KeyInfo:
-    """One key and what is done with it. ``uses``: honoured, no effect, warned, refused."""
+    """One key of a settings file. ``uses``: honoured, no effect, warned, refused."""
 
     key: str = field("Name of the key in a file, or a pattern of names.")
     uses: tuple[str, ...] = field("honoured, no effect, warned, refused.", cell=_uses)
@@ -73,7 +73,7 @@ class KeyInfo:
     )
     """The value in effect; a secret is masked."""
     default: str | None = field(
-        "The value where the key is not set.",
+        "The value in effect if no file sets the key.",
         rank=2,
         cell=lambda v: _value(v.default),
         default=None,
@@ -88,14 +88,14 @@ class KeyInfo:
         "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-", default=()
     )
     instead: str = field(
-        "The name that is meant.", of=lambda v: v.instead or None, rank=WIDE, default=""
+        "The correct name of the key.", of=lambda v: v.instead or None, rank=WIDE, default=""
     )
     read_by: tuple[str, ...] = field("bookie, client.", rank=WIDE)
     secret: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its name, and the older ones."""
+        """The key and its older names."""
         return (self.key, *self.aliases)
 
     @property
@@ -104,7 +104,7 @@ class KeyInfo:
 
 
 def all_keys() -> dict[str, KeyInfo]:
-    """Return every key by its name, patterns of keys that are not used included."""
+    """Return every key by its name, including patterns of unused keys."""
     found: dict[str, KeyInfo] = {}
     for side, cls in CLASSES.items():
         for info in (*_used(side, cls), *(_unused(side, one) for one in other_keys(cls))):
@@ -113,16 +113,17 @@ def all_keys() -> dict[str, KeyInfo]:
                 found[info.key] = info
             elif before.uses[0] == info.uses[0]:
                 found[info.key] = evolve(before, read_by=(*before.read_by, side))
-            elif info.uses[0] == _HONOURED:  # What one side uses is said, and no more.
+            # A key that one side honours is listed for that side only.
+            elif info.uses[0] == _HONOURED:
                 found[info.key] = info
     return found
 
 
 def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
-    """Return the keys that ``pattern`` names.
+    """Return the keys that match ``pattern``.
 
     The pattern is a name, an older name, a part of a name or a pattern with ``*``. The last two
-    ignore case. A name that only a pattern of the table matches stands for that pattern.
+    ignore case. A name that matches only a pattern of the table returns that pattern.
     """
     if "*" not in pattern:
         if pattern in keys:
@@ -137,7 +138,7 @@ def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
 
 
 def names(keys: dict[str, KeyInfo]) -> list[str]:
-    """Return every name that a file may have, to find the nearest one."""
+    """Return every name that a file may have, for suggestions."""
     return [
         name
         for key, info in keys.items()
@@ -147,7 +148,7 @@ def names(keys: dict[str, KeyInfo]) -> list[str]:
 
 
 def value_in(properties: Properties, info: KeyInfo) -> tuple[str | None, Property | None]:
-    """Return what a file says for a key, as a text that can be compared, and where."""
+    """Return a key's value in a file, in a comparable form, and its property."""
     candidates = (properties.entries.get(name) for name in (info.key, *info.aliases))
     prop = next((one for one in candidates if one is not None), None)
     if prop is None:
@@ -160,7 +161,7 @@ def value_in(properties: Properties, info: KeyInfo) -> tuple[str | None, Propert
 
 
 def masked(info: KeyInfo, text: str | None) -> str | None:
-    """Return a value as it may be printed."""
+    """Return a printable value: a secret is masked."""
     return MASKED if info.secret and text else text
 
 
@@ -169,7 +170,7 @@ def _declared() -> dict[str, DeclaredSetting]:
 
 
 def _plain(one: DeclaredSetting, text: str) -> str:
-    """Return a value in one of the ways to write it: ``yes`` and ``true`` are the same."""
+    """Return a value in its normal form: ``yes`` becomes ``true``."""
     if one.is_list or one.spec.parse is not None:
         return text
     try:

@@ -1,4 +1,4 @@
-"""What ``bkctl profile`` does to the user's file of profiles."""
+"""`bkctl profile`: changes of the user's file of profiles."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ProfileRow:
     ),
 )
 class ProfileChanged:
-    """What was done to a profile, and in which file."""
+    """A change of a profile, and the changed file."""
 
     name: str = field("Name of the profile.", name="profile")
     action: str = field("The change that was made.")
@@ -101,10 +101,10 @@ def list_profiles(session: Session) -> None:
 
 
 def show(session: Session, name: str | None) -> None:
-    """Print a profile; without a name the one that commands use.
+    """Print a profile; without a name, the profile in use.
 
     Raises:
-        NothingFoundError: there is none of the name, or none is in use.
+        NothingFoundError: the profile does not exist, or no profile is in use.
     """
     session.emit(profile(session, name))
 
@@ -117,10 +117,10 @@ def profiles(session: Session) -> Iterator[ProfileRow]:
 
 
 def profile(session: Session, name: str | None) -> ProfileRow:
-    """Return a profile; without a name the one that commands use.
+    """Return a profile; without a name, the profile in use.
 
     Raises:
-        NothingFoundError: there is none of the name, or none is in use.
+        NothingFoundError: the profile does not exist, or no profile is in use.
     """
     file = _file(session)
     if name is None:
@@ -135,11 +135,11 @@ def profile(session: Session, name: str | None) -> ProfileRow:
 
 
 def create(session: Session, /, name: str, **values: Any) -> None:
-    """Put a new profile into the file.
+    """Add a new profile to the file.
 
     Raises:
-        ConflictError: there is one of the name.
-        UsageError: it would say nothing, or the name or a key cannot be.
+        ConflictError: the profile exists.
+        UsageError: no option names a cluster, or the name or a key is invalid.
     """
     file = _file(session)
     _check_name(name)
@@ -156,10 +156,10 @@ def create(session: Session, /, name: str, **values: Any) -> None:
 
 
 def _check_name(name: str) -> str:
-    """Return a name that a new profile may have.
+    """Return the name, if a new profile may have it.
 
     Raises:
-        UsageError: it may not.
+        UsageError: the name is invalid.
     """
     if not _NAME.fullmatch(name) or name == NO_PROFILE:
         raise UsageError(
@@ -183,12 +183,12 @@ def _note_profile_of_local_cluster(session: Session, made: Profile) -> None:
 
 
 def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **values: Any) -> None:
-    """Change a profile by what was given, or the file by hand where nothing was.
+    """Change a profile by the options; without options open the file in an editor.
 
     Raises:
-        NothingFoundError: there is no such profile, or it does not say what is to be taken out.
-        UsageError: it is not said which.
-        RefusedError: no terminal, so no user who could edit.
+        NothingFoundError: the profile does not exist, or lacks a field of ``unset``.
+        UsageError: no profile was named.
+        RefusedError: there is no terminal for an editor.
     """
     if name is None and not unset and not _is_given(session, values):
         edit_by_hand(session)
@@ -205,10 +205,10 @@ def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **value
 
 
 def use(session: Session, name: str) -> None:
-    """Make a profile the default, or none.
+    """Make a profile the default; the name ``none`` removes the default.
 
     Raises:
-        NothingFoundError: there is no such profile.
+        NothingFoundError: the profile does not exist.
     """
     file = _file(session)
     wanted = None if name == NO_PROFILE else file[name].name
@@ -220,10 +220,10 @@ def use(session: Session, name: str) -> None:
 
 
 def delete(session: Session, name: str) -> None:
-    """Take a profile out of the file, after asking.
+    """Remove a profile from the file, after a confirmation.
 
     Raises:
-        NothingFoundError: there is no such profile.
+        NothingFoundError: the profile does not exist.
         RefusedError: the user did not confirm.
     """
     file = _file(session)
@@ -238,12 +238,12 @@ def delete(session: Session, name: str) -> None:
 def take_over(
     session: Session, path: str, name: str | None, *, new_name: str | None, replace: bool
 ) -> None:
-    """Put the profiles of another file into ours, one of them perhaps under a ``new_name``.
+    """Copy profiles from another file into the user's file; ``new_name`` renames a single profile.
 
     Raises:
-        NothingFoundError: there is no such file or profile.
-        ConflictError: there is a profile of the same name, and it may not be replaced.
-        UsageError: the file has none, or several for one new name.
+        NothingFoundError: the file or the profile does not exist.
+        ConflictError: a profile of this name exists, and ``replace`` is false.
+        UsageError: the file has no profile, or several for one new name.
     """
     file = _file(session)
     found = _profiles_of(Path(path), name)
@@ -269,11 +269,11 @@ def take_over(
 
 
 def edit_by_hand(session: Session) -> None:
-    """Open a copy of the file in an editor; what was saved takes its place if it can be used.
+    """Open a copy of the file in an editor; the saved copy replaces the file if it is valid.
 
     Raises:
-        RefusedError: no terminal, so no user who could edit.
-        UsageError: what was saved cannot be used; it is kept beside the file.
+        RefusedError: there is no terminal for an editor.
+        UsageError: the saved copy is invalid; it stays beside the file.
     """
     path = _path(session)
     if not session.questions.can_ask:
@@ -358,11 +358,11 @@ def _write(session: Session, file: ProfileFile, text: str) -> None:
     write_profiles(path, text)
 
 
-# What a profile says -----------------------------------------------------------------------------
+# Values of a profile ------------------------------------------------------------------------------
 
 
 def _flag(session: Session, name: str) -> Any:
-    """Return a global option that was given as a flag: what the environment says stays there."""
+    """Return a global option that was typed as a flag; values of variables are not stored."""
     return getattr(session.options, name) if session.options.is_typed(name) else None
 
 
@@ -376,10 +376,10 @@ def _is_given(session: Session, values: Mapping[str, Any]) -> bool:
 
 
 def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Profile:
-    """Return a profile with what was given in place of what it said.
+    """Return a profile with new values.
 
     Raises:
-        IncorrectParameterError: the URI cannot be understood.
+        IncorrectParameterError: the URI is invalid.
         NothingFoundError: a file is missing.
     """
     files = {
@@ -430,7 +430,11 @@ def _client_keys(session: Session) -> dict[str, str]:
 
 
 def _without(before: Profile, unset: Sequence[str]) -> Profile:
-    """Return a profile without some of what it says."""
+    """Return a profile without some of its fields.
+
+    Raises:
+        NothingFoundError: the profile does not have a field.
+    """
     for name in unset:
         field = name.replace("-", "_")
         if name in before.tls:
@@ -466,7 +470,7 @@ def _profiles_of(path: Path, name: str | None) -> list[Profile]:
 
 
 def _from_settings(properties: Properties, name: str, path: Path) -> Profile:
-    """Return the cluster of a settings file of Java, and what it says of clients."""
+    """Return a profile with the cluster and the client keys of a Java settings file."""
     used = {key for one in declared(ClientConfig) for key in (one.spec.key, *one.spec.aliases)}
     said = {
         prop.key: ",".join(properties.expand(value) for value in prop.values)

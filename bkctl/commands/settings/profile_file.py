@@ -1,4 +1,4 @@
-"""Changes of the user's file of profiles; comments and all that a change is not about stay."""
+"""Changes of the user's file of profiles; comments and all other text stay."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from bkctl.session.profiles import (
 )
 
 HEAD: Final = """\
-# For bkctl. Lines that begin with # say what could stand here.
+# Settings of bkctl. Lines that begin with # are examples.
 #
 # Clusters by name: `bkctl profile create NAME -u URI`, then `--profile NAME`.
 #
-# profile = "NAME"                              the one that is used by default
+# profile = "NAME"                              the default profile
 #
 # [profiles.NAME]
 # service-uri = "zk+hierarchical://host:2181/ledgers"
-# conf = "/etc/bookkeeper/bk_server.conf"       what it says counts after the profile
-# output = "table"                              the form of results without -o
+# conf = "/etc/bookkeeper/bk_server.conf"       read after the profile's values
+# output = "table"                              the format of results without -o
 # production = true                             the shell's prompt is red
-# admin-token-file = "~/.config/bkctl/token"    for what bookies are asked over HTTP
+# admin-token-file = "~/.config/bkctl/token"    for the bookies' HTTP API
 #
 # [profiles.NAME.tls]                           ca-file, cert-file, key-file, key-password-file
 # [profiles.NAME.client]                        keys of the settings file, as with -X
 #
-# How `bkctl shell` is to be:
+# Settings of `bkctl shell`:
 #
 # [shell]
 # keys = "emacs"                                or "vi"
 # bar = true                                    the line with the cluster's state
-# timing = 10                                   tell times from so many seconds on; true, false
-# bell = false                                  ring when a command took so many seconds
-# audit = "~/bkctl.audit"                       keep what was run, and how it ended; or "syslog"
+# timing = 10                                   show times of this many seconds or more; true, false
+# bell = false                                  ring after commands of this many seconds
+# audit = "~/bkctl.audit"                       log commands and their results; or "syslog"
 """
 
 Path_ = tuple[str, ...]
@@ -59,7 +59,7 @@ def with_default(file: ProfileFile, name: str | None) -> str:
 
 
 def with_profile(file: ProfileFile, profile: Profile) -> str:
-    """Return the file's text with a profile put in, or in place of one of that name."""
+    """Return the file's text with a profile added or replaced."""
     document = _document(file)
     old = _tables(file.profiles.get(profile.name))
     for path, values in _tables(profile).items():
@@ -72,7 +72,10 @@ def with_profile(file: ProfileFile, profile: Profile) -> str:
 
 
 def without_profile(file: ProfileFile, name: str) -> str:
-    """Return the file's text without a profile; it is the default no more either."""
+    """Return the file's text without a profile.
+
+    If it was the default, the file has no default then.
+    """
     document = _document(file)
     profiles: Any = document.get(TABLE, {})
     if name in profiles:
@@ -85,14 +88,14 @@ def without_profile(file: ProfileFile, name: str) -> str:
 
 
 def write_profiles(path: Path, text: str) -> None:
-    """Put a new text in the place of the file, readable by its owner only."""
+    """Replace the file's text; only its owner can read the file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing_file(path) as file:
         file.write(text.encode())
 
 
 def _tables(profile: Profile | None) -> dict[Path_, Mapping[str, Any]]:
-    """Return what a profile says, by the tables below its own."""
+    """Return a profile's values, by the path of their table below the profile's own."""
     if profile is None:
         return {}
     own = {
@@ -111,10 +114,10 @@ def _document(file: ProfileFile) -> tomlkit.TOMLDocument:
 
 
 def _checked(file: ProfileFile, document: tomlkit.TOMLDocument, **changes: Any) -> str:
-    """Return the new text, which says what was meant and nothing else.
+    """Return the new text, after a check that it parses to the intended values.
 
     Raises:
-        CommandError: it does not: some forms of tables the library writes wrongly.
+        CommandError: the text differs: the library writes some forms of tables wrongly.
     """
     text, expected = tomlkit.dumps(document), attrs.evolve(file, **changes)
     try:
@@ -133,16 +136,16 @@ def _checked(file: ProfileFile, document: tomlkit.TOMLDocument, **changes: Any) 
 def _table(
     file: ProfileFile, document: MutableMapping[str, Any], path: Path_
 ) -> MutableMapping[str, Any]:
-    """Return a table; one that is not there comes with those above it.
+    """Return a table; missing tables on its path are added.
 
     Raises:
-        CommandError: the library puts no table in that place.
+        CommandError: the library cannot add a table there.
     """
     found = document
     for number, name in enumerate(path):
         if name not in found:
             try:
-                # Only the last one says something: `[profiles.a]` needs no `[profiles]` above it.
+                # Only the last table needs a header: `[profiles.a]` needs no `[profiles]` above it.
                 found[name] = tomlkit.table(is_super_table=number == 0)
             except ValueError as error:
                 raise _unknown_form(file) from error
@@ -158,7 +161,7 @@ def _unknown_form(file: ProfileFile) -> CommandError:
 
 
 def _set(table: MutableMapping[str, Any], key: str, value: Any) -> None:
-    """Set one key of a table, or take it out."""
+    """Set one key of a table, or remove it if the value is None."""
     if value is not None:
         table[key] = value
     elif key in table:

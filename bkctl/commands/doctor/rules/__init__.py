@@ -1,1 +1,1 @@
-"""The doctor's rules: what each thing seen means, how bad it is, and what repairs it."""
+"""The doctor's rules: from the survey of a cluster to findings with severity and repair."""

@@ -1,4 +1,4 @@
-"""The rules about autorecovery: disabled, without an auditor, marks and locks that stay."""
+"""The rules about autorecovery: disabled, no auditor, old marks and locks."""
 # ruff: noqa: D103 -- the sentence of its finding says what each is for
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def stale_marks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 
 def _why_idle(seen: ClusterSurvey) -> tuple[str, str]:
-    """Return what most likely keeps the workers from their work, and what ends that."""
+    """Return the most likely reason why the workers are idle, and its repair."""
     if not seen.enabled:
         return "autorecovery is disabled", enabling(seen)
     writable = len(seen.of_state(BookieState.WRITABLE))
@@ -157,7 +157,7 @@ def long_delay(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def check_overdue(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     last_ms = seen.checked_ms.get("all-ledgers")
     if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
-        # Not for how long: `bkctl autorecovery audit --check` sets the stored time back.
+        # The age is omitted: `bkctl autorecovery audit --check` sets the stored time back.
         what = "the auditor's check of all ledgers is due"
         check = "bkctl autorecovery audit --check all-ledgers"
         fix = (

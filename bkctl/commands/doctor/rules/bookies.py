@@ -87,7 +87,7 @@ def _back(seen: ClusterSurvey, bookie_id: BookieId) -> str:
 
 
 def _can_do_without(seen: ClusterSurvey) -> bool:
-    """Tell whether the writable bookies can take over what a bookie that is down holds."""
+    """Return whether the writable bookies can replace a bookie that is down."""
     writable = len(seen.of_state(BookieState.WRITABLE))
     return writable >= seen.ledgers.ensemble_max and not seen.ledgers.out_of_reach.count
 
@@ -125,7 +125,7 @@ def moved(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 
 def _place(seen: ClusterSurvey, address: str) -> tuple[str, str]:
-    """Return the host of an address, as it resolves here, and its port."""
+    """Return the host of an address, as it resolves on this machine, and its port."""
     host, _, port = address.rpartition(":")
     return seen.addresses.get(host, host), port
 
@@ -184,7 +184,7 @@ def read_only(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 
 def _back_or_out(seen: ClusterSurvey, bookie_id: BookieId) -> str:
-    """Return how a bookie takes adds again, and, if no ledger lists it, how to take it out."""
+    """Return how to make a bookie writable, and, if no ledger lists it, how to remove it."""
     back = f"bkctl bookie readonly {bookie_id} off"
     if seen.ledgers.holds[bookie_id]:
         return f"if no drain of it is in progress: {back}"

@@ -1,4 +1,4 @@
-"""The rules about clocks: times that lie in the future, in the cluster and on this machine."""
+"""The rules about clocks: times in the future, in the cluster and on this machine."""
 # ruff: noqa: D103 -- the sentence of its finding says what each is for
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bkctl.commands.doctor.survey_values import ClusterSurvey, LocalSurvey
 from bkctl.output.units import human_duration
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
-"""What to do where a clock is wrong."""
+"""The repair of a wrong clock."""
 
 _AHEAD_MS_MAX: Final = 60_000
 

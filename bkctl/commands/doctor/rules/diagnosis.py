@@ -1,6 +1,6 @@
-"""All rules in their order, and what they find.
+"""All rules in their order.
 
-A rule is a function of what was seen, and yields nothing where it finds no fault.
+A rule is a function of the survey. It yields a finding for each problem.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Rule = Callable[[ClusterSurvey], Iterator[ClusterFinding]]
 
 
 def diagnose(cluster: ClusterSurvey, local: LocalSurvey | None) -> list[ClusterFinding]:
-    """Return everything that is wrong, the worst first."""
+    """Return all findings, the most severe first."""
     found = [one for rule in rules_for(cluster) for one in rule(cluster)]
     if local is not None:
         found += local_findings(local)
@@ -25,7 +25,10 @@ def diagnose(cluster: ClusterSurvey, local: LocalSurvey | None) -> list[ClusterF
 
 
 def rules_for(cluster: ClusterSurvey) -> tuple[Rule, ...]:
-    """Return the rules that can be applied: without the ledgers, those that need none of them."""
+    """Return the rules that can be applied.
+
+    Rules that need the ledgers are omitted without them.
+    """
     return CLUSTER_RULES if cluster.has_ledgers else _WITHOUT_LEDGERS
 
 
@@ -47,4 +50,4 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     autorecovery.marks_in_service, autorecovery.marks_of_gone, autorecovery.check_overdue,
     autorecovery.health_check,
 )  # fmt: skip
-"""In the order in which findings of one severity are listed: causes come before what follows."""
+"""The order of findings of one severity: causes come before their effects."""

@@ -1,4 +1,4 @@
-"""How rules make findings, and what repairs them: bookies to start, and autorecovery."""
+"""Constructors of findings, and common repairs: bookies to start, and autorecovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bkctl.session.safety_checks import some_names
 from wire.ids import BookieId
 
 NAMED_MAX: Final = 5
-"""Ledgers, or lines for bookies, that a sentence has."""
+"""The largest number of ledgers, or of lines for bookies, in a sentence."""
 
 
 def ledger_finding(
@@ -40,7 +40,7 @@ def bookie_finding(
 
 
 def verb(count: int, one: str, many: str) -> str:
-    """Return the verb, or another word, for one or for many."""
+    """Return the singular or the plural form of a word."""
     return one if count == 1 else many
 
 
@@ -49,7 +49,7 @@ START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
 
 def bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
-    """Return how to reach entries that no bookie in service has; never how to delete them."""
+    """Return how to reach entries that no bookie in service stores. Never advise to delete them."""
     down = seen.startable()
     helpful = [one for one in down if seen.ledgers.needed[one]] or [
         one for one in down if seen.ledgers.holds[one]
@@ -65,7 +65,7 @@ def bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
 
 
 def repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
-    """Return what makes autorecovery repair ledgers, by what keeps it from that."""
+    """Return the step that lets autorecovery repair ledgers, by the reason why it does not."""
     if not seen.enabled:
         return enabling(seen)
     if seen.auditor is None:
@@ -88,7 +88,7 @@ def start_again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
 
 
 def start_bookies(seen: ClusterSurvey) -> str:
-    """Return which bookies to start."""
+    """Return the bookies to start, or how to add bookies."""
     if down := seen.startable():
         return f"{start_again(seen, down)}, or add bookies"
     by_hand = sorted(seen.read_only_by_hand)
@@ -96,17 +96,17 @@ def start_bookies(seen: ClusterSurvey) -> str:
 
 
 def enabling(seen: ClusterSurvey) -> str:
-    """Return what switches autorecovery on; of a pause that lasts another finding has the end."""
+    """Return how to enable autorecovery; another finding reports the end of a pause."""
     return ENABLE if pause_end_ms(seen) is None else "bkctl explain autorecovery-disabled"
 
 
 def pause_end_ms(seen: ClusterSurvey) -> int | None:
-    """Return when a pause ends by itself; None where it does not."""
+    """Return the time at which a pause ends by itself, or None."""
     until_ms = None if seen.pause is None else seen.pause.until_ms
     return until_ms if until_ms is not None and until_ms > seen.now_ms else None
 
 
 def start_auditor(seen: ClusterSurvey) -> str:
-    """Return what to start for an auditor: bookies that are down may run autorecovery too."""
+    """Return how to start an auditor: bookies that are down may run autorecovery, too."""
     down = seen.startable()
     return f"{start_again(seen, down)}, or {START_AUDITOR}" if down else START_AUDITOR

@@ -1,4 +1,4 @@
-"""The rules about ledgers: lost, with too few copies, damaged, left open, in one rack."""
+"""The rules about ledgers: lost, with too few copies, damaged, open for long, in one rack."""
 # ruff: noqa: D103 -- the sentence of its finding says what each is for
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 
 def _recover(some: LedgerSample) -> str:
-    """Return the line that recovers the first ledgers."""
+    """Return the command that recovers the first ledgers."""
     return f"bkctl ledger recover {' '.join(map(str, some.first[:NAMED_MAX]))}"
 
 

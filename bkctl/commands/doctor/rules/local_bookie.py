@@ -1,4 +1,4 @@
-"""The doctor's rules about the bookie on this machine: functions of what was seen of it."""
+"""The doctor's rules about the bookie on this machine: functions of its survey."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_PROBLEM: Final = {
 
 
 def local_findings(seen: LocalSurvey) -> list[ClusterFinding]:
-    """Return everything that is wrong with the bookie, in the order of the rules."""
+    """Return all findings about the bookie, in the order of the rules."""
     if seen.is_of_another_host:
         what = (
             f"no directory of {seen.conf} is on this host: the bookie is on another host, or new; "
