@@ -1,1 +1,1 @@
-"""What a command gets: settings, client, metadata, directories, confirmation."""
+"""The context of a command: settings, client, metadata, directories, confirmation."""

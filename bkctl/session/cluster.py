@@ -1,4 +1,4 @@
-"""The cluster of one command: which it is, the connection, and a look at its metadata."""
+"""The cluster of one command: its address, the connection, and a view of its metadata."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ T = TypeVar("T")
 
 
 class SessionCluster:
-    """Settings are read, and connections made, at the first use."""
+    """The cluster of one command; it reads settings and connects at the first use."""
 
     def __init__(self, host: Host, options: Options, messages: Messages, caller: Caller) -> None:
-        """``caller`` runs what looks at the metadata through the client."""
+        """``caller`` runs metadata reads through the client."""
         self._host, self._options, self._messages = host, options, messages
         self._caller = caller
         self._settings: tuple[str, ClientConfig] | None = None
         self._view: MetadataView | None = None
         self._at_end = contextlib.ExitStack()
         self.was_asked = False
-        """Whether the client was asked for."""
+        """True once the client was used."""
         self._has_answered = False
         self.replication_note: bytes | None = None
-        """What was said when autorecovery was disabled; ``None`` while it is enabled.
+        """The note of the operator who disabled autorecovery; ``None`` while it is enabled.
 
-        It is read as soon as the cluster answers, so that nothing is read once a command has
-        printed its result.
+        It is read with the cluster's first answer, so that no read follows the command's printed
+        result.
         """
         self._is_traced = False
 
     @property
     def uri(self) -> str:
-        """The metadata service: flag, environment, profile, settings file, in this order.
+        """The metadata service's URI: from a flag, the environment, the profile, the settings file.
 
         Raises:
-            UsageError: nothing says which.
+            UsageError: none of them names a cluster.
         """
         return self._where()[0]
 
@@ -62,7 +62,7 @@ class SessionCluster:
 
     @property
     def client(self) -> BlockingClient:
-        """The connection with the cluster."""
+        """The connection to the cluster."""
         uri, config = self._where()
         if not self.was_asked:
             self.was_asked = True
@@ -81,7 +81,7 @@ class SessionCluster:
         return client
 
     def with_store(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
-        """Return ``await work(store)``, with the metadata of a cluster that need not exist."""
+        """Return ``await work(store)``, with the metadata of a cluster that may not exist."""
         from bkclient.blocking import with_store
         from bkclient.metadata.store_settings import store_options
 
@@ -91,9 +91,9 @@ class SessionCluster:
 
     @property
     def view(self) -> MetadataView:
-        """The cluster's metadata for what only looks at it; spares the client where that can be.
+        """The cluster's metadata, read-only; if possible without a client.
 
-        A client is not spared where its operations are to be told.
+        A trace of requests (``-vv``) needs a client.
         """
         if self._view is None:
             uri, config = self._where()
@@ -108,12 +108,12 @@ class SessionCluster:
 
     @property
     def view_in_use(self) -> MetadataView:
-        """The view that the command read, else one through its client: no other connection."""
+        """The view that the command used, else a view through its client: no further connection."""
         return self._view or self._client_view()
 
     @property
     def was_reached(self) -> bool:
-        """Whether its metadata was looked at, or the client asked for."""
+        """True if the metadata was read, or the client used."""
         return self._view is not None or self.was_asked
 
     def _waiting(self, uri: str) -> AbstractContextManager[None]:
@@ -137,7 +137,7 @@ class SessionCluster:
             self._view.close()
 
     def close(self) -> None:
-        """Release what belongs to this command alone."""
+        """Release this command's own resources."""
         self._at_end.close()
 
     def _where(self) -> tuple[str, ClientConfig]:
@@ -154,7 +154,7 @@ class SessionCluster:
 
 @contextlib.contextmanager
 def _unanswered(uri: str) -> Iterator[None]:
-    """Name the cluster where the wait for it was interrupted."""
+    """Name the cluster in an interruption of the wait for it."""
     try:
         yield
     except Interrupted as error:
@@ -177,32 +177,32 @@ P = ParamSpec("P")
 
 
 class MetadataView(Protocol):
-    """What can be seen. Everything blocks, and raises ``ClientError`` where it cannot be seen."""
+    """Reads of the metadata. All methods block, and raise ``ClientError`` if the read fails."""
 
     def begin(self) -> None:
-        """Watch the metadata from now on; does nothing where that was done since ``close``."""
+        """Start to watch the metadata; do nothing if that has started since ``close``."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """Yield the ids of all ledgers above ``after``, ascending, many at a time."""
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
-        """Yield ledgers in the order of ``ids``, as many as have come; those gone are left out."""
+        """Yield ledgers in the order of ``ids``, in batches; deleted ledgers are left out."""
 
     def bookies(self) -> tuple[BookieStatus, ...]:
         """Return every bookie that is registered or has a cookie, by id."""
 
     def replication_note(self) -> bytes | None:
-        """Return what was said when autorecovery was disabled; ``None`` while it is enabled."""
+        """Return the note about disabled autorecovery; ``None`` while it is enabled."""
 
     def instance_id(self) -> str | None:
-        """Return the cluster's instance id; ``None`` where it has none."""
+        """Return the cluster's instance id; ``None`` without one."""
 
     def close(self) -> None:
-        """Release what was opened to look."""
+        """Close the connection of the reads."""
 
 
 class Caller(Protocol):
-    """Runs functions of a client on the reactor; a ``Session`` is one."""
+    """Calls of a client's functions on the reactor; a ``Session`` is a caller."""
 
     def call(
         self,
@@ -228,13 +228,13 @@ class ClientMetadataView:
         self._caller = caller
 
     def begin(self) -> None:
-        """Leave that to the client, which hears of changes."""
+        """Do nothing: the client watches the metadata itself."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         return self._caller.iterate(lambda client: client.store.ledger_ranges(after=after))
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
-        """Yield ledgers; ``AT_FIRST`` of them come first."""
+        """Yield ledgers in batches; the first batch has ``AT_FIRST`` of them."""
         from bkclient.admin.ledger_scan import AT_FIRST, IDS_AT_ONCE
 
         end = 0
@@ -254,7 +254,7 @@ class ClientMetadataView:
         return self._caller.call(lambda client: client.store.instance_id())
 
     def close(self) -> None:
-        """Leave the client to its owner."""
+        """Do nothing: the client belongs to its owner."""
 
 
 async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger]:

@@ -1,7 +1,7 @@
-"""Where the cluster is and how to talk to it.
+"""The settings of the cluster: its address, and the client's settings.
 
-What is said by an option comes first, then a profile named by an option, the environment, another
-profile, the settings file.
+The order is: options, a profile named by an option, the environment, another profile, the settings
+file.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ DEFAULT_CONF: Final = (
     Path("/etc/bookkeeper/bk_server.conf"),
     Path("/opt/bookkeeper/conf/bk_server.conf"),
 )
-"""Where a bookie's settings are looked for when nothing else says where the cluster is."""
+"""The default settings files of a bookie, used if nothing else names the cluster."""
 
 URI_KEY: Final = "metadataServiceUri"
 LAC_KEY: Final = "explicitLacInterval"
 LAC_INTERVAL_MS: Final = 500
-"""The interval where none is set: input may pause, and readers then wait for the last entry.
+"""The default interval: input may pause, and readers then wait for the last entry.
 
-The client library's default, as Java's, is never.
+The default of the client library, and of Java, is never.
 """
 
 
 @attrs.frozen
 class ClusterSettings:
-    """One cluster as a client sees it, and where that is known from."""
+    """The settings of a client for one cluster, and their origin."""
 
     uri: str
     config: ClientConfig
@@ -48,11 +48,11 @@ class ClusterSettings:
 
 
 def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSettings:
-    """Return the cluster that the options, the environment, the profile and the file name.
+    """Return the cluster of the options, the environment, the profile and the settings file.
 
     Raises:
-        UsageError: none of them names one, or an override is not a ``KEY=VALUE``.
-        NothingFoundError: there is no such profile or settings file.
+        UsageError: none of them names a cluster, or an override is not a ``KEY=VALUE``.
+        NothingFoundError: the profile or the settings file does not exist.
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
     properties, path = cluster_properties(options, environ)
@@ -77,7 +77,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
 
 
 def client_config(options: Options, environ: Mapping[str, str]) -> ClientConfig:
-    """Return the settings of a client that may have no cluster.
+    """Return the settings of a client; they may name no cluster.
 
     Raises:
         UsageError, NothingFoundError, PropertiesError, ConfigError: as ``cluster_settings``.
@@ -92,11 +92,11 @@ def _load(properties: Properties, path: str | None) -> tuple[ClientConfig, Findi
 def cluster_properties(
     options: Options, environ: Mapping[str, str]
 ) -> tuple[Properties, str | None]:
-    """Return what is set for a client, each value with its origin, and the file, if one is read.
+    """Return a client's settings, each value with its origin, and the file, if one is read.
 
     Raises:
         UsageError: an override is not a ``KEY=VALUE``.
-        NothingFoundError: there is no such profile or settings file.
+        NothingFoundError: the profile or the settings file does not exist.
         PropertiesError: the file cannot be read.
     """
     profile = use_profile(options, environ)
@@ -127,11 +127,11 @@ def _file(options: Options, profile: Profile | None) -> tuple[Properties, str | 
 
 
 def read_conf(path: Path, environ: Mapping[str, str] | None = None) -> Properties:
-    """Return what a settings file says; ``environ`` is for those that refer to it.
+    """Return the settings of a file; ``environ`` replaces the variables in its values.
 
     Raises:
-        NothingFoundError: there is no such file.
-        PropertiesError: it cannot be read, or breaks the syntax.
+        NothingFoundError: the file does not exist.
+        PropertiesError: the file cannot be read, or breaks the syntax.
     """
     if not path.exists():
         raise NothingFoundError(
@@ -142,10 +142,10 @@ def read_conf(path: Path, environ: Mapping[str, str] | None = None) -> Propertie
 
 
 def overrides(given: tuple[str, ...]) -> dict[str, str]:
-    """Return what ``-X KEY=VALUE`` sets.
+    """Return the settings of ``-X KEY=VALUE``.
 
     Raises:
-        UsageError: one is not a ``KEY=VALUE``.
+        UsageError: a text is not a ``KEY=VALUE``.
     """
     settings = {}
     for text in given:
@@ -157,12 +157,12 @@ def overrides(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _as_value(uri: str) -> str:
-    """Protect the commas of a URI: in a settings file they would split it."""
+    """Escape the commas of a URI: in a settings file they separate values."""
     return uri.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _bookie_classes(path: str | None) -> tuple[type, ...]:
-    """Know the bookie's keys only where a file may hold them: their module is a large one."""
+    """Return the classes of the bookie's keys if a file may have them: their module is large."""
     if path is None:
         return ()
     try:

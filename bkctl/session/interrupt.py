@@ -1,7 +1,7 @@
-"""What Ctrl-C, SIGTERM and the time limit do to a command.
+"""The effect of Ctrl-C, SIGTERM and the time limit on a command.
 
-The first one ends a wait at once, or, inside ``stopping()``, asks the command to stop at a safe
-point. The second one ends the process: nothing that could hang is tried any more.
+The first signal ends a wait at once or, inside ``stopping()``, asks the command to stop at a safe
+point. The second signal ends the process at once, without any clean-up that could hang.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE_S: Final = 10.0
-"""How long a command may take to a safe point once its time is up."""
+"""Seconds for a command to reach a safe point after its time limit."""
 
 ECHO_S: Final = 0.5
-"""A second signal so soon is the first one again: some senders signal a process and its group."""
+"""Seconds in which a second signal counts as the first: some senders signal a process and its
+group.
+"""
 
 _STATUS: Final = {
     signal.SIGINT: ("interrupted", ExitStatus.INTERRUPTED),
@@ -38,7 +40,7 @@ _STATUS: Final = {
 
 
 class Stop:
-    """Asks a long piece of work to end; the work looks at ``reason`` between its steps."""
+    """A request to end a long piece of work; the work checks ``reason`` between its steps."""
 
     def __init__(self) -> None:
         self.reason: Interrupted | None = None
@@ -48,7 +50,7 @@ class Stop:
         return self.reason is not None
 
     def wait_for(self, function: Callable[..., T], *args: Any) -> T | None:
-        """Return ``function(*args)``; a signal ends that at once, and the answer is None."""
+        """Return ``function(*args)``; None if a signal ended it."""
         try:
             self._waiting = True
             return function(*args) if self.reason is None else None
@@ -60,14 +62,14 @@ class Stop:
             self._waiting = False
 
     def ask(self, reason: Interrupted) -> None:
-        """Called by the signal handler."""
+        """Request the end; called by the signal handler."""
         self.reason = reason
         if self._waiting:
             raise reason
 
 
 class Interrupts:
-    """The signal handlers of one command. Outside the main thread they stay as they were."""
+    """The signal handlers of one command. Outside the main thread they are not installed."""
 
     def __init__(
         self,
@@ -76,11 +78,11 @@ class Interrupts:
         at_once: Callable[[int, str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``at_once`` is what a second signal calls, with a status and the last words."""
+        """``at_once`` is called at a second signal, with a status and the last words."""
         self.last_words = ""
-        """In which state a command leaves things that is ended at once."""
+        """The state that a command leaves if it is ended at once."""
         self.waits_for: Callable[[], str] = str
-        """Returns what the command does now: ``waiting for the cluster``; "" if that is unknown."""
+        """Returns the current work: ``waiting for the cluster``; "" if it is unknown."""
         self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
@@ -106,12 +108,12 @@ class Interrupts:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time limit; infinite without one."""
+        """The seconds until the time limit; infinite without one."""
         return max(0.0, self._ends_s - self._clock())
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[Stop]:
-        """Give the work in this block a chance to stop where it is safe."""
+        """Let the work in this block stop at its next safe point instead of at once."""
         assert self._stop is None, "one stop at a time"
         self._stop = Stop()
         try:
@@ -128,7 +130,7 @@ class Interrupts:
             self._at_once(status, self.last_words)
         elif self._stop is None:
             if number == signal.SIGALRM and self._has_grace:
-                # Its clean-up takes too long. Or a finalizer was interrupted, and nothing ended.
+                # The clean-up takes too long. Or a finalizer was interrupted, and nothing ended.
                 self._at_once(status, self.last_words)
             return
         elif self._stop and number == signal.SIGALRM:

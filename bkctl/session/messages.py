@@ -1,4 +1,4 @@
-"""What a command says on stderr beside its results, and the ids that stdin has."""
+"""A command's messages on stderr, and the ids from its stdin."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def waiting(
     every_s: float = EVERY_S,
     pace: LinePace,
 ) -> Iterator[bool]:
-    """Show what is waited for, and the seconds so far, while the block runs.
+    """Show what the command waits for, and the seconds so far, while the block runs.
 
-    On a terminal one line counts the seconds, and vanishes at the end; elsewhere lines come at
-    ``pace``. Nothing is shown with --quiet, and off the main thread: a shell looks at the cluster
-    in the background, behind its prompt. The block is given whether the line of a terminal may be
-    shown: what it writes to the terminal begins with ``ERASE`` then.
+    On a terminal one line counts the seconds, and disappears at the end; elsewhere lines are
+    printed at ``pace``. Nothing is shown with --quiet, or off the main thread: a shell reads the
+    cluster in the background, behind its prompt. Yields whether the line on a terminal may be
+    visible: text for the terminal must then begin with ``ERASE``.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if options.quiet or options.progress not in {"auto", "lines"} or not is_main:
@@ -58,7 +58,7 @@ def waiting(
 
 
 def _moves(options: Options, host: Host) -> bool:
-    """Return whether stderr is a terminal on which a line can be drawn again and again."""
+    """Return whether stderr is a terminal on which a line can be redrawn."""
     return (
         options.progress == "auto"
         and host.environ.get("TERM", "dumb") != "dumb"
@@ -95,46 +95,46 @@ def _show(host: Host, what: Callable[[], str], ended: threading.Event, every_s: 
 
 
 class Messages:
-    """Writes to stderr, one line at a time, from any thread."""
+    """Messages on stderr, one line each, from any thread."""
 
     def __init__(self, options: Options, host: Host) -> None:
         """``host`` may be replaced between the rounds of a watched command."""
         self._options, self.host = options, host
         self._progress: Progress | None = None
         self.waits_for = ""
-        """What is waited for now."""
+        """The description of the current wait."""
         self._moves = False
-        """Whether the last line of the terminal may be one that says what is waited for."""
+        """True if the terminal's last line may describe the current wait."""
         self._pace = LinePace()
 
     def say(self, text: str) -> None:
-        """Write one line, in any case."""
-        # With its end of line in one piece: the reactor's thread says things too.
+        """Write one line, always."""
+        # Written in one piece with its end of line: the reactor's thread writes too.
         erased = ERASE if self._moves else ""
         line = fitted(text, self.host.stderr)
         print(f"{erased}{line}\n", end="", file=self.host.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Say something that is not a result; nothing with ``--quiet``."""
+        """Write a line that is not a result; not with ``--quiet``."""
         if not self._options.quiet:
             self.say(text)
 
     def verbose(self, text: str) -> None:
-        """Say it with ``-v``."""
+        """Write a line with ``-v``."""
         if self._options.verbose:
             self.say(text)
 
     def trace(self, text: str) -> None:
-        """Say something of a single request, with ``-vv``."""
+        """Write a line about a single request, with ``-vv``."""
         if self._options.verbose > 1:
             self.say(text)
 
     def warn(self, text: str) -> None:
-        """Warn, in any case."""
+        """Write a warning, always."""
         self.say(f"bkctl: warning: {text}")
 
     def warn_as_logs_do(self, text: str) -> None:
-        """Warn of what the client would log: not with ``--quiet``, nor above that level."""
+        """Write a warning that the client would log: not with ``--quiet``, nor above its level."""
         if not self._options.quiet and self._options.log_level not in {"error", "critical"}:
             self.warn(text)
 
@@ -148,15 +148,16 @@ class Messages:
 
     @contextlib.contextmanager
     def waiting(self, what: str, *, first: bool = False) -> Iterator[None]:
-        """Say what is waited for, while a block takes longer than a second or two.
+        """Show what the command waits for, if a block runs longer than a second or two.
 
-        Within another wait nothing is said, unless the other wait needs this one ``first``.
+        Inside another wait the outer wait's text stays, unless the outer wait needs this one
+        ``first``.
         """
         outer = self.waits_for
         self.waits_for = what if first or not outer else outer
         try:
             if outer or (self._progress is not None and self._progress.is_open):
-                yield  # A line tells of the work already.
+                yield  # A visible line already shows the work.
                 return
             with waiting(
                 self._options, self.host, lambda: self.waits_for, pace=self._pace
@@ -174,12 +175,12 @@ class Input:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.is_read_again = False
-        """Whether words are kept, for a next round of a watched command."""
+        """True if words are kept for the next round of a watched command."""
         self._lines: list[str] | None = None
 
     @property
     def bytes(self) -> BinaryIO:
-        """Stdin as bytes."""
+        """The bytes of stdin."""
         return self._host.stdin.buffer
 
     def words(self, values: Iterable[Any], kind: click.ParamType[Any]) -> Iterator[Any]:

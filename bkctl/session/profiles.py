@@ -1,7 +1,7 @@
 """Profiles: clusters by name, in one TOML file of the user.
 
-A profile says where a cluster is and how it is talked to. What a flag or the environment says comes
-before it, what a settings file says after it.
+A profile has the address of a cluster and the client's settings for it. Flags and the environment
+override it; it overrides a settings file.
 
     profile = "staging"
 
@@ -12,8 +12,8 @@ before it, what a settings file says after it.
     [profiles.staging.client]
     readTimeout = 10
 
-A profile that is only the default (``profile`` above) counts where neither ``-u`` nor ``-c`` names
-a cluster: a command for one cluster never takes half of its settings from another one.
+The default profile (``profile`` above) is used only if neither ``-u`` nor ``-c`` names a cluster:
+a command for one cluster never gets half of its settings from another cluster.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ else:
     import tomli as tomllib
 
 NO_PROFILE: Final = "none"
-"""What ``--profile`` takes for none at all, not even the default."""
+"""The value of ``--profile`` for no profile, not even the default."""
 
 CHARS_MAX: Final = 1_000_000
-"""A longer file is refused."""
+"""The maximum size; a longer file is refused."""
 
 TABLE: Final = "profiles"
 DEFAULT_KEY: Final = "profile"
 SHELL: Final = "shell"
-"""A table of the same file: how the user likes the shell to be; see ``commands.tool.shell``."""
+"""A table of the same file: the user's settings of the shell; see ``commands.tool.shell``."""
 CLIENT: Final = "client"
 TLS: Final = "tls"
 
@@ -65,7 +65,7 @@ _TLS_SWITCH: Final = {"tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSC
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """One cluster by its name. ``tls`` has paths by ``ca-file`` and so on, ``client`` keys."""
+    """A named cluster: ``tls`` has paths by ``ca-file`` and so on, ``client`` settings by key."""
 
     name: str
     service_uri: str | None = None
@@ -78,7 +78,7 @@ class Profile:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What it sets, by the keys of a settings file."""
+        """The profile's settings, by the keys of a settings file."""
         found = dict(_TLS_SWITCH) if self.tls else {}
         for name, path in self.tls.items():
             key, more = _TLS_KEYS[name]
@@ -88,7 +88,7 @@ class Profile:
 
 @attrs.frozen(kw_only=True)
 class ProfileFile:
-    """The user's file: its profiles, and the name of the one that is used by default."""
+    """The user's file: its profiles, and the name of the default profile."""
 
     path: Path
     text: str = ""
@@ -100,7 +100,7 @@ class ProfileFile:
         """Return a profile.
 
         Raises:
-            NothingFoundError: there is none of this name.
+            NothingFoundError: the file has no profile of this name.
         """
         if name not in self.profiles:
             meant = did_you_mean(name, self.profiles)
@@ -118,7 +118,7 @@ class ProfileFile:
 
 
 def profile_path(environ: Mapping[str, str]) -> Path | None:
-    """Return where the user's file is, or would be; None for a user without a home."""
+    """Return the path of the user's file, which may not exist; None for a user without a home."""
     if named := environ.get("BKCTL_CONFIG"):
         return Path(of_user(named))
     if base := environ.get("XDG_CONFIG_HOME"):
@@ -128,12 +128,12 @@ def profile_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def of_user(path: str) -> str:
-    """Return a path with the home of its ``~``, or as it is for a user who has none."""
+    """Return a path with ``~`` expanded; unchanged for a user without a home."""
     return os.path.expanduser(path)  # noqa: PTH111 -- that one raises without a home
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Tell whether others than its owner can read a file, where there is one."""
+    """Return whether users other than its owner can read a file; False if it does not exist."""
     try:
         return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -141,10 +141,10 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def read_profiles(environ: Mapping[str, str]) -> ProfileFile:
-    """Return the user's file; an empty one where there is none.
+    """Return the user's file; an empty one if it does not exist.
 
     Raises:
-        UsageError: it cannot be read, or does not say what a profile can say.
+        UsageError: the file cannot be read, or has an invalid entry.
     """
     path = profile_path(environ)
     if path is None:
@@ -162,7 +162,7 @@ def read_profiles(environ: Mapping[str, str]) -> ProfileFile:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return what a TOML text says.
+    """Return the content of a TOML text.
 
     Raises:
         ValueError: the text is not TOML.
@@ -175,10 +175,10 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_profiles(text: str, path: Path) -> ProfileFile:
-    """Return what a file of profiles says.
+    """Return the content of a file of profiles.
 
     Raises:
-        UsageError: it is not TOML, or says what no profile can say.
+        UsageError: the text is not TOML, or has an invalid entry.
     """
     try:
         found = parse_toml(text)
@@ -196,10 +196,10 @@ def parse_profiles(text: str, path: Path) -> ProfileFile:
 
 
 def resolve_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
-    """Return the profile that a command line is to use.
+    """Return the profile for a command line.
 
     Raises:
-        NothingFoundError: there is none of the name.
+        NothingFoundError: the named profile does not exist.
         UsageError: the file cannot be used.
     """
     if options.profile == NO_PROFILE:
@@ -212,7 +212,7 @@ def resolve_profile(options: Options, environ: Mapping[str, str]) -> Profile | N
 
 
 def profile_names(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of all profiles; none where the file cannot be read."""
+    """Return the names of all profiles; empty if the file cannot be read."""
     try:
         return list(read_profiles(environ).profiles)
     except CommandError:
@@ -220,10 +220,10 @@ def profile_names(environ: Mapping[str, str]) -> list[str]:
 
 
 def take_profile(options: Options, environ: Mapping[str, str], messages: Messages) -> None:
-    """Take from the profile what neither flags nor the environment say.
+    """Apply the profile's settings that neither flags nor the environment set.
 
     Raises:
-        NothingFoundError: there is no such profile.
+        NothingFoundError: the profile does not exist.
         UsageError: the file of profiles cannot be used.
     """
     path = profile_path(environ)
@@ -234,7 +234,7 @@ def take_profile(options: Options, environ: Mapping[str, str], messages: Message
 
 
 def warn_of_open_file(messages: Messages, path: Path) -> None:
-    """Warn, once, when others can read the file of profiles."""
+    """Warn, once, if other users can read the file of profiles."""
     warned = messages.host.warned
     if is_open_to_others(path) and str(path) not in warned:
         warned.add(str(path))
@@ -242,7 +242,7 @@ def warn_of_open_file(messages: Messages, path: Path) -> None:
 
 
 def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
-    """Let the profile say what neither flags nor the environment do; return it.
+    """Apply the profile's settings that neither flags nor the environment set; return the profile.
 
     Raises:
         NothingFoundError, UsageError: see ``resolve_profile``.
@@ -268,7 +268,7 @@ def is_typed(options: Options) -> bool:
 
 
 def _forget_variables(options: Options) -> None:
-    """Drop the cluster that variables name where a profile is typed: it may be another one."""
+    """Drop the cluster from variables if a profile is typed: it may be another cluster."""
     for name in ("service_uri", "conf") if is_typed(options) else ():
         if not options.origins.get(name, "-").startswith("-"):
             del options.origins[name]
@@ -320,7 +320,7 @@ def _text(value: Any, where: str) -> str | None:
 
 
 def _as_value(value: Any, where: str) -> str:
-    """Return a value as it would stand in a settings file."""
+    """Return a value in the form of a settings file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):

@@ -1,4 +1,4 @@
-"""What a command asks: whether to go on with a change, and for a password.
+"""A command's questions: whether to continue with a change, and for a password.
 
 Safety checks, which refuse without a question, are in ``safety_checks``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """Asks on stderr, reads answers from stdin; without a terminal it asks nothing."""
+    """Questions on stderr with answers from stdin; without a terminal nothing is asked."""
 
     def __init__(self, options: Options, messages: Messages) -> None:
         self._options, self._messages = options, messages
@@ -31,17 +31,17 @@ class Questions:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is a person to ask."""
+        """True if a person can answer."""
         stdin, stderr = self._host.stdin, self._host.stderr
         return not self._options.no_input and stdin.isatty() and stderr.isatty()
 
     def confirm(
         self, plan: Iterable[str], question: str, effect: Effect, proof: str | None
     ) -> None:
-        """Show ``plan`` and ask, in the way the ``Effect`` calls for.
+        """Show ``plan`` and ask, in the way of the ``Effect``.
 
-        What loses data asks for ``proof`` (an id) to be typed, after the ``question`` if there is
-        one; everything else for yes or no.
+        A command that loses data prints the ``question``, if any, and asks the user to type
+        ``proof`` (an id). All other commands ask for yes or no.
 
         Raises:
             RefusedError: the answer was no, or there is no terminal to ask.
@@ -81,12 +81,14 @@ class Questions:
         return answer.strip()
 
     def password(self, path: str | None) -> bytes:
-        """Return a ledger password: the file's content without its last newline, else empty.
+        """Return a ledger password: the file's content without its last newline.
 
-        In place of a file ``-`` is the first line of stdin; on a terminal that is asked for.
+        Empty without a file.
+
+        The path ``-`` is the first line of stdin; on a terminal the password is asked for.
 
         Raises:
-            NothingFoundError: there is no such file, or it is not ours to read.
+            NothingFoundError: the file is missing, or this user may not read it.
         """
         if path is None:
             return b""

@@ -1,4 +1,4 @@
-"""Names of the safety checks, by which ``--force`` overrides each of them."""
+"""Names of the safety checks, for ``--force``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNVERIFIED: Final = "unverified"
 """The new bookie has the entries."""
 
 TOO_FEW: Final = "too-few-bookies"
-"""Enough bookies remain to take every replica."""
+"""Enough bookies remain for every replica."""
 
 TOO_LITTLE_SPACE: Final = "too-little-space"
 """The other bookies have space for the replicas."""
@@ -26,7 +26,7 @@ OTHERS_LOST: Final = "others-lost"
 """No repair of another lost bookie is in progress."""
 
 TOO_FEW_RACKS: Final = "few-racks"
-"""A replacement in an allowed rack exists, where racks are enforced."""
+"""A replacement in an allowed rack exists, if racks are enforced."""
 
 LEDGERS: Final = "ledgers"
 """No ledger would be lost."""
@@ -38,13 +38,13 @@ ROOT: Final = "root"
 """The root of the metadata is empty."""
 
 CONTENT: Final = "content"
-"""The cookie is this bookie's, of this cluster."""
+"""The cookie is this bookie's, and of this cluster."""
 
 DAMAGED_MARK: Final = "damaged-mark"
 """The mark of an under-replicated ledger can be read."""
 
 UNREAD: Final = "unread-entries"
-"""No cursor of the log has yet to read what is deleted."""
+"""All cursors of the log have read the entries to delete."""
 
 REFUSES_IF: Final = {
     REGISTERED: "the bookie is registered",
@@ -53,4 +53,4 @@ REFUSES_IF: Final = {
     OTHERS_LOST: "other lost bookies are not repaired yet",
     TOO_FEW_RACKS: "no other bookie is in an allowed rack",
 }
-"""When a check refuses, where its name does not say so; for help."""
+"""The reason for a refusal, if the check's name does not say it; for help."""

@@ -1,4 +1,4 @@
-"""Safety checks: what speaks against a command, and overriding each by its name.
+"""Safety checks: the objections to a command, and overriding each by its name.
 
 The question before a change (yes or no, or an id to type) is in ``questions``.
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
 
 NAMED_MAX: Final = 10
-"""How many of many a message names."""
+"""Maximum number of names in a message."""
 
 
 @attrs.frozen
 class Objection:
-    """What speaks against doing it, and what to do first.
+    """The reason against a change, and the step to do first.
 
-    ``check`` is the name to override it by; empty where it cannot be overridden.
+    ``check`` is the name for ``--force``; empty if the objection cannot be overridden.
     """
 
     check: str
@@ -39,12 +39,12 @@ def refuse_unless_forced(
     *,
     option: str = "--force",
 ) -> None:
-    """Refuse if an objection is not overridden, and name all that are not.
+    """Refuse if any objection is not overridden; the error names all of them.
 
     A dry run reports them, and is refused after its plan.
 
     Raises:
-        RefusedError: there is one.
+        RefusedError: an objection is not overridden.
     """
     left: list[tuple[str, str]] = []
     for one in objections:
@@ -60,7 +60,7 @@ def refuse_unless_forced(
             left.append((one.why, way))
     if left:
         why, way = left[0]
-        if len(left) > 1:  # What to do stands beside what it helps against.
+        if len(left) > 1:  # Each step is next to its reason.
             why, way = "; and ".join(f"{why} ({way})" for why, way in left), ""
         raise RefusedError(why, next_step=way)
 
@@ -68,9 +68,9 @@ def refuse_unless_forced(
 def while_registered(
     bookies: Collection[BookieId], check: str = "", *, instead: str = ""
 ) -> Iterator[Objection]:
-    """Yield what speaks against changing what bookies have: they are registered, so they run.
+    """Yield the objection to a change of bookies' data: they are registered, so they run.
 
-    ``instead`` is what else can be done.
+    ``instead`` is an alternative.
     """
     if not bookies:
         return
@@ -87,7 +87,7 @@ def while_registered(
 
 
 def some_names(values: Collection[object]) -> str:
-    """Return some of many, for a sentence."""
+    """Return the first names of many, for a sentence."""
     shown = ", ".join(map(str, list(values)[:NAMED_MAX]))
     more = len(values) - NAMED_MAX
     return f"{shown} and {more} more" if more > 0 else shown

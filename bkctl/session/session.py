@@ -1,7 +1,7 @@
-"""What a command gets: its options, the cluster (connected at first use), the terminal.
+"""A command's context: its options, the cluster (connected at first use), the terminal.
 
 A ``Host`` outlives a command; a ``Session`` is one command's view of it. Commands run on the main
-thread and block; the reactor has a thread of its own behind ``BlockingClient``.
+thread and block; the reactor has its own thread behind ``BlockingClient``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SESSION_META: Final = "bkctl.session"
 
 @contextlib.contextmanager
 def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
-    """Give one command its session; close the connections after it unless a shell keeps them."""
+    """Yield the session of one command; close the connections after it, except in a shell."""
     options = options_of(ctx)
     effect = getattr(ctx.command, "effect", Effect.READ)
     owned = ctx.find_root().obj is None
@@ -53,14 +53,14 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
             yield session
             _remind(session)
         finally:
-            # The pager shows the rows so far, also of a list that broke off.
+            # The pager shows the rows so far, also of an interrupted list.
             session.finish()
             if owned:
                 host.close()
 
 
 def _remind(session: Session) -> None:
-    """Say where autorecovery is off: operators who forget it lose bookies unnoticed."""
+    """Print that autorecovery is disabled: operators who forget it lose bookies unnoticed."""
     note = session.cluster.replication_note
     if note is None or not session.reminds:
         return
@@ -73,11 +73,10 @@ def _remind(session: Session) -> None:
 
 
 class Session:
-    """One command at work.
+    """One command in progress.
 
-    ``about`` names the subject of the command's work, and errors name it. ``failed`` says what to
-    do after an error just now, instead of the error's own hint, and ``resume`` after an
-    interruption.
+    ``about`` names the subject of the command's work; errors name it. ``failed`` is the hint of an
+    error right now, instead of the error's own hint; ``resume`` is the hint of an interruption.
     """
 
     def __init__(
@@ -88,9 +87,9 @@ class Session:
         self.failed = ""
         self.resume = ""
         self.refused = ""
-        """What to do first, where a dry run has found what the command would be refused for."""
+        """The step to do first, if a dry run found that the command would be refused."""
         self.reminds = True
-        """Whether to say at the end that autorecovery is off."""
+        """True to print at the end that autorecovery is disabled."""
         self.messages = Messages(options, host)
         self.questions = Questions(options, self.messages)
         self.input = Input(host)
@@ -103,9 +102,9 @@ class Session:
 
     @property
     def answers_within_s(self) -> float:
-        """How long bookies may take to answer: half of what --timeout leaves, at most 10 s.
+        """The seconds for answers of bookies: half of what --timeout leaves, at most 10 s.
 
-        A command that asks all bookies has time left to show those that answered.
+        A command that asks all bookies thus has time to show the answers that arrived.
         """
         from bkclient.admin.operations import ANSWERS_WITHIN_S
 
@@ -115,7 +114,7 @@ class Session:
 
     @property
     def uri(self) -> str:
-        """The metadata service; see ``Cluster.uri``."""
+        """The metadata service; see ``SessionCluster.uri``."""
         return self.cluster.uri
 
     @property
@@ -147,7 +146,7 @@ class Session:
         yield from self.cluster.client.iterate(lambda client: function(client, *args, **kwargs))
 
     def waiting_for_bookies(self) -> AbstractContextManager[None]:
-        """Say what is waited for, while a block takes longer than a second or two."""
+        """Show the wait for bookies, if a block runs longer than a second or two."""
         return self.messages.waiting("waiting for answers of bookies")
 
     # Results ------------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class Session:
         return self._emitter
 
     def in_round(self, host: Host, watch: WatchRounds | None) -> None:
-        """Begin a round of a command that is watched, or go on without that."""
+        """Begin a round of a watched command, or end the rounds."""
         self.host = self.messages.host = host
         self._emitter, self.input.is_read_again = None, watch is not None
         if watch is not None:
@@ -177,11 +176,11 @@ class Session:
             self._emitter = Emitter(self.options, host, watch)
 
     def emit(self, value: object) -> None:
-        """Print one value in the form that was asked for."""
+        """Print one value in the requested form."""
         self.emitter.one(value)
 
     def plan(self, steps: Iterable[str]) -> None:
-        """Print what a dry run would have done.
+        """Print the steps of a dry run.
 
         Raises:
             RefusedError: without the dry run, the command would be refused.
@@ -192,7 +191,7 @@ class Session:
         self.end_plan()
 
     def plans_only(self, steps: Iterable[str]) -> bool:
-        """Print what the command would do if this is a dry run; return whether it is."""
+        """In a dry run, print the command's steps; return whether this is a dry run."""
         if self.dry_run:
             self.plan(steps)
         return self.dry_run
@@ -209,18 +208,18 @@ class Session:
             raise RefusedError("this would be refused", next_step=self.refused)
 
     def emit_all(self, values: Iterable[Any], kind: type) -> None:
-        """Print values of one kind as they come; none at all is a result too."""
+        """Print values of one kind while they arrive; an empty result is valid, too."""
         self.emitter.many(values, kind)
 
     def finish(self) -> None:
-        """Release all that the command had, at its end."""
+        """Release the command's resources, at its end."""
         try:
             self.finish_round()
         finally:
             self.cluster.close()
 
     def finish_round(self) -> None:
-        """Write out what the emitter holds back, and end the look at the metadata."""
+        """Print the emitter's pending output, and close the metadata view."""
         self.cluster.close_view()
         if self._emitter is not None:
             self._emitter.finish()
@@ -262,7 +261,7 @@ class Session:
 def _title(session: Session) -> str:
     """Return the profile, the cluster and the time; "" without profile or cluster."""
     profile = session.options.used_profile
-    # The values of a command that did not ask the cluster are of files or of this machine.
+    # Without a request to the cluster, the values are of files or of this machine.
     if profile is None or not session.cluster.was_reached:
         return ""
     from bkctl.output.units import human_time

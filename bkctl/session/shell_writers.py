@@ -1,8 +1,8 @@
 """Writers that a shell keeps from one ``ledger add`` to the next.
 
-Outside a shell each add takes its ledger over and hands it back: two writes of metadata. A shell
-keeps the writer until the ledger is closed, the shell goes to another cluster, or ends; then it
-hands the ledger back. Until then no other client can add to it.
+Outside a shell each add claims its ledger and releases it: two writes of metadata. A shell keeps
+the writer until the ledger is closed, the shell switches to another cluster, or ends; then it
+releases the ledger. Until then no other client can add to it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 Tell = Callable[[str, bool], object]
-"""Hears what became of a ledger, and whether that is a failure."""
+"""Called with a message about a ledger, and whether it is a failure."""
 
 
 @attrs.frozen
 class WriterInUse:
-    """A writer, and the connection that it writes on."""
+    """A writer, and its connection."""
 
     client: BlockingClient
     writer: LedgerWriter
@@ -41,7 +41,7 @@ class ShellWriters:
         self._held: dict[tuple[str, LedgerId], WriterInUse] = {}
 
     def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
-        """Return the writer of a ledger, if it is here and can still write."""
+        """Return the writer of a ledger, if the shell has it and it can still write."""
         held = self._held.get((uri, ledger_id))
         return held.writer if held is not None and held.writer.is_writable else None
 
@@ -54,7 +54,7 @@ class ShellWriters:
         return (one.writer.ledger_id for one in self._held.values() if one.writer.is_writable)
 
     def hand_back(self, tell: Tell) -> bool:
-        """Hand all ledgers back; return whether that has succeeded."""
+        """Release all ledgers; return whether that succeeded."""
         done = True
         while self._held:
             _, held = self._held.popitem()
@@ -70,7 +70,7 @@ def _hand_back(held: WriterInUse, tell: Tell) -> bool:
     try:
         held.client.call(lambda _client: release_ledger(held.writer))
     except (LedgerClosedError, NoSuchLedgerError) as error:
-        # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
+        # Closed by `ledger recover` with all confirmed entries, or deleted by `ledger delete`.
         tell(f"this shell no longer writes to {ledger}: {error_message(error)}", False)
     except (BookKeeperError, KeyboardInterrupt) as error:
         recover = f"`bkctl ledger recover {held.writer.ledger_id}` closes it"
@@ -82,7 +82,7 @@ def _hand_back(held: WriterInUse, tell: Tell) -> bool:
 
 
 def writer_in_use(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
-    """Return the writer that the shell has of a ledger; None without a shell."""
+    """Return the shell's writer of a ledger; None without a shell."""
     writers = session.host.writers
     return None if writers is None else writers.get(session.uri, ledger_id)
 
@@ -91,7 +91,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     """Return the writer of a ledger: the shell's, else a new one.
 
     Raises:
-        ClientError: its last writer has not handed it over.
+        ClientError: its last writer has not released it.
     """
     from bkclient.admin import one_shot_adds
 
@@ -105,7 +105,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
 
 
 def give_back(session: Session, writer: LedgerWriter) -> None:
-    """Hand the ledger back; in a shell only let others read what has been added."""
+    """Release the ledger; in a shell only publish the last entry to readers."""
     from bkclient.admin.one_shot_adds import release_ledger
 
     if session.host.writers is None:

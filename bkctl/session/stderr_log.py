@@ -1,4 +1,4 @@
-"""What happens meanwhile, on stderr: the client's log events, and with ``-vv`` each request."""
+"""The log on stderr: the client's log events, and with ``-vv`` each request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _begun: list[LogLevelFilterPredicate] = []
 
 @implementer(ILogObserver)
 class LogLines:
-    """Writes events as lines to a stream, which is asked for at each of them."""
+    """An observer that writes each event as a line to the current ``stderr``."""
 
     def __init__(self, stderr: Callable[[], TextIO]) -> None:
         self._stderr = stderr
@@ -45,10 +45,10 @@ class LogLines:
 
 
 def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
-    """Show our events from ``level`` on, and errors of the libraries.
+    """Log events of our packages from ``level`` on, and errors of the libraries.
 
-    ``stderr`` is asked for at each event: a shell puts another in its place while it prompts.
-    Twisted takes observers once in a process, so a later call only sets the level.
+    ``stderr`` is called at each event: a shell replaces the stream while it prompts. Twisted
+    accepts observers once in a process, so a later call only sets the level.
     """
     if not _begun:
         predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.error)
@@ -60,10 +60,10 @@ def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
 
 
 class TracedStore:
-    """A metadata store that tells of what it is asked; otherwise the one that it stands for.
+    """A metadata store that reports its requests, and otherwise acts as the wrapped store.
 
-    Of the arguments only ids and words are told: what is stored may hold passwords. ``tell`` is
-    None while no trace is wanted.
+    Only ids and words of the arguments are reported: stored values may contain passwords. ``tell``
+    is None without a trace.
     """
 
     def __init__(self, store: Any) -> None:
@@ -112,9 +112,9 @@ class TracedStore:
 def trace(
     client: BlockingClient, tell: Callable[[str], object] | None, *, each: bool = False
 ) -> None:
-    """Have a connection tell of all that it asks from now on, or no more.
+    """Report all requests of a connection from now on; with None, stop.
 
-    With ``each`` there is a line for every entry of what goes out as many.
+    With ``each`` every entry of a batch has its own line.
     """
     store: Any = client.client.store
     if not isinstance(store, TracedStore):
