@@ -1,4 +1,4 @@
-"""What the commands do that ask a bookie over HTTP: v2's answers, or v1's turned into the same."""
+"""Commands' requests to a bookie over HTTP: v2 for bookied, v1 for Java's, with equal results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _READ_ONLY: Final = Column("read_only", "Whether the bookie refuses adds.")
 
 @shown("bookies", kw_only=True, healthy=lambda v: v.registered is not False and not v.read_only)
 class RunningBookie:
-    """What a bookie is doing; what a Java bookie does not tell is None."""
+    """The state of a bookie; None for what a Java bookie does not report."""
 
     bookie_id: str = field(BOOKIE)
     state: str = field("starting, writable, read-only or stopping.")
@@ -56,7 +56,7 @@ class RunningBookie:
     read_only_by_hand: bool | None = field(
         "Whether an operator made the bookie read-only.", default=None
     )
-    takes_recovery_adds: bool = field("Whether the bookie takes the adds of recovery and repair.")
+    takes_recovery_adds: bool = field("Whether the bookie accepts the adds of recovery and repair.")
     registered: bool | None = field(
         "Whether the bookie is registered in the metadata, so that clients find it.", default=None
     )
@@ -68,7 +68,7 @@ class RunningBookie:
     sentence=lambda v: f"bookie {v.bookie_id} is {'read-only' if v.read_only else 'writable'}",
 )
 class Mode:
-    """Whether a bookie is read-only."""
+    """The mode of a bookie: read-only or writable."""
 
     bookie_id: str = field(BOOKIE)
     read_only: bool = field(_READ_ONLY)
@@ -112,11 +112,13 @@ class GarbageRun:
     minor_compactions: int = field(f"Minor compactions {_SINCE}.", header="MINOR", rank=3)
     major_compactions: int = field(f"Major compactions {_SINCE}.", header="MAJOR", rank=3)
     last_minor_ms: int | None = field(
-        "End of the last minor compaction; a Java bookie that has run none gives its start.",
+        "End of the last minor compaction; before the first one a Java bookie reports its start.",
         name="last_minor",
         rank=WIDE,
     )
-    last_major_ms: int | None = field("Likewise.", name="last_major", rank=WIDE)
+    last_major_ms: int | None = field(
+        "End of the last major compaction, likewise.", name="last_major", rank=WIDE
+    )
     ledgers: int | None = field("Number of ledgers on the bookie.", rank=6, default=None)
     logs: int | None = field("Finished entry logs.", rank=6, default=None)
     total_bytes: int | None = field("Size of all entry logs.", name="total", rank=2, default=None)
@@ -136,7 +138,7 @@ class GarbageRun:
     )
 
     def since(self, before: GarbageRun) -> GarbageRun:
-        """Return the state with only what was counted after ``before``."""
+        """Return the state with only the counts after ``before``."""
         counted = {
             name: getattr(self, name) - getattr(before, name)
             for name in ("rounds", "minor_compactions", "major_compactions", "freed_bytes")
@@ -147,7 +149,7 @@ class GarbageRun:
 
 @shown("collections", sentence=lambda v: f"bookie {v.bookie_id} collects garbage now")
 class GarbageAsked:
-    """Garbage collection was asked for."""
+    """The request of a garbage collection."""
 
     bookie_id: str = field(BOOKIE)
 
@@ -162,11 +164,11 @@ def _compactions(v: Compactions) -> str:
 
 @shown("compactions", kw_only=True, sentence=_compactions)
 class Compactions:
-    """Which compactions an operator has suspended."""
+    """The compactions that an operator has suspended."""
 
     bookie_id: str = field(BOOKIE)
-    minor_suspended: bool = field("By an operator.")
-    major_suspended: bool = field("By an operator.")
+    minor_suspended: bool = field("Whether an operator has suspended minor compaction.")
+    major_suspended: bool = field("Whether an operator has suspended major compaction.")
 
 
 @shown("settings", id="key")
@@ -177,7 +179,7 @@ class BookieSetting:
     key: str = field("The setting.")
     value: str = field("The value in effect; secrets are masked.")
     origin: str | None = field(
-        "Where the value comes from: a line of a file, a variable, an option, the "
+        "Origin of the value: a line of a file, a variable, an option, the "
         "default, or a change at run time. Empty if the bookie does not report it.",
         optional=True,
         default=None,
@@ -227,25 +229,25 @@ class MetricSample:
 
 @shown("bookies", sentence=lambda v: f"bookie {v.bookie_id} is ready")
 class Ready:
-    """A bookie serves."""
+    """A bookie that is ready."""
 
     bookie_id: str = field(BOOKIE)
 
 
-# Where to ask ----------------------------------------------------------------------------------
+# Addresses and tokens --------------------------------------------------------------------------
 
 
 def connect(
     session: Session, bookie_id: BookieId, address: str | None, token_file: Path | None
 ) -> AdminClient:
-    """Return the bookie's admin API, at the address it has published unless one is given.
+    """Return the bookie's admin API, at ``address`` or at its published address.
 
     Raises:
-        NothingFoundError: it is not registered, or has published none.
+        NothingFoundError: the bookie is not registered, or has not published an address.
         NothingFoundError: the token's file cannot be read.
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
-    # With an address the cluster is not asked: it may be what does not answer.
+    # With an address the cluster is not asked: it may be unavailable.
     where = _published(session, bookie_id) if address is None else _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
@@ -268,10 +270,10 @@ def _published(session: Session, bookie_id: BookieId) -> HttpAddress:
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
-    """Return where a bookie's HTTP server listens, as it has published.
+    """Return the published address of a bookie's HTTP server.
 
     Raises:
-        NothingFoundError: it has not.
+        NothingFoundError: the bookie has not published one.
     """
     hint = "name its address with --http HOST:PORT"
     try:
@@ -291,7 +293,7 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
 
 
 def http_address(info: BookieServiceInfo, config: ClientConfig) -> HttpAddress | None:
-    """Return where a bookie's HTTP server listens, if it has published one."""
+    """Return the published address of a bookie's HTTP server; None if it has not published one."""
     secured, own = info.endpoint(HTTPS), info.endpoint()
     endpoint = secured or info.endpoint(HTTP)
     if endpoint is None:
@@ -310,10 +312,10 @@ def _parsed(session: Session, address: str) -> HttpAddress:
 
 
 def admin_token(session: Session, token_file: Path | None = None) -> str:
-    """Return the token to ask bookies with: of a file, of the profile, or of the bookie's settings.
+    """Return the admin token: from a file, the profile, or the bookie's settings.
 
     Raises:
-        NothingFoundError: there is no such file, or it is not ours to read.
+        NothingFoundError: the file is missing, or this user may not read it.
     """
     profile = session.options.used_profile
     if token_file is None and profile is not None and profile.admin_token_file:
@@ -322,7 +324,7 @@ def admin_token(session: Session, token_file: Path | None = None) -> str:
 
 
 def _token_of_settings(session: Session) -> str:
-    """Return the token that the settings file names; empty if only the bookie may read it."""
+    """Return the token from the settings file; empty if only the bookie may read it."""
     settings, _ = cluster_properties(session.options, session.host.environ)
     found = {
         key: settings.expand(one.values[0])
@@ -346,11 +348,11 @@ def _token(path: Path) -> str:
         raise NothingFoundError(f"token file {os.fspath(path)}: {why}") from error
 
 
-# What to ask -----------------------------------------------------------------------------------
+# Requests --------------------------------------------------------------------------------------
 
 
 def _understood(ask: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that raises ``CommandError`` where an answer has another form than ours."""
+    """Return a function that raises ``CommandError`` if an answer has an unexpected form."""
 
     @functools.wraps(ask)
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -364,7 +366,7 @@ def _understood(ask: Callable[P, T]) -> Callable[P, T]:
 
 @_understood
 def state(admin: AdminClient, bookie_id: BookieId) -> RunningBookie:
-    """Return what it is doing."""
+    """Return the bookie's state."""
     if admin.speaks_v2:
         found = admin.ask("GET", "/api/v2/bookie").json
         return _value_of(
@@ -392,7 +394,7 @@ def _java_state(found: Mapping[str, bool]) -> str:
 
 @_understood
 def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode:  # noqa: FBT001
-    """Return its mode, after it was made read-only or not if that is ``wanted``."""
+    """Return the bookie's mode; ``wanted`` first makes it read-only or writable."""
     method, shift = ("GET", None) if wanted is None else ("PUT", wanted)
     if admin.speaks_v2:
         body = None if shift is None else {"read_only": shift}
@@ -405,12 +407,12 @@ def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode: 
 
 
 def keeps_mode(admin: AdminClient) -> bool:
-    """Return whether a bookie stays read-only over a restart, by its settings."""
+    """Return whether the bookie's settings keep it read-only over a restart."""
     return all_settings(admin).get("persistBookieStatusEnabled", "false").lower() == "true"
 
 
 def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool) -> GarbageAsked:
-    """Have it collect garbage now."""
+    """Start a garbage collection of the bookie."""
     if admin.speaks_v2:
         admin.ask("POST", "/api/v2/bookie/gc", {"major": major, "minor": minor})
     else:
@@ -424,10 +426,10 @@ def wait_collected(
     pause: Callable[[list[GarbageRun]], object],
     clock: Callable[[], float] = time.monotonic,
 ) -> list[GarbageRun]:
-    """Wait until each collector has ended a round since ``before``; return what each did since.
+    """Wait until each collector has ended a round since ``before``; return the work of each since.
 
-    A Java bookie does not count rounds: there it is until no collection that was asked for runs.
-    ``pause`` is given what each did so far.
+    A Java bookie does not count rounds: there the wait ends when no forced collection runs.
+    ``pause`` gets the work of each so far.
 
     Raises:
         ConflictError: the bookie restarted meanwhile.
@@ -454,7 +456,7 @@ def _has_not_begun(one: GarbageRun, rounds: Mapping[int, int | None]) -> bool:
 
 @_understood
 def collections(admin: AdminClient) -> list[GarbageRun]:
-    """Return what each of its collectors does and has done."""
+    """Return the state and counts of each of the bookie's collectors."""
     if admin.speaks_v2:
         found = admin.ask("GET", "/api/v2/bookie/gc").json
         return [_our_run(number, one) for number, one in enumerate(found)]
@@ -464,7 +466,7 @@ def collections(admin: AdminClient) -> list[GarbageRun]:
 
 
 def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
-    if not one["rounds"]:  # The first round counts these.
+    if not one["rounds"]:  # The first round counts these values.
         one = {**one, **dict.fromkeys(("ledgers", "logs", "total_bytes", "live_bytes"))}
     return _value_of(
         GarbageRun,
@@ -472,7 +474,7 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
         bookie_id=None,
         number=number,
         last_ms=_ms(one["last_ended_s"]),
-        next_ms=_ms(one.get("next_s")),  # None of a bookie of a release before.
+        next_ms=_ms(one.get("next_s")),  # Older releases do not report it.
         last_minor_ms=_ms(one["last_minor_s"]),
         last_major_ms=_ms(one["last_major_s"]),
         freed_bytes=one["freed_by_removal_bytes"] + one["freed_by_compaction_bytes"],
@@ -480,7 +482,7 @@ def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
 
 
 def _value_of(kind: type[T], found: Mapping[str, Any], **others: Any) -> T:
-    """Return an answer of v2 as a value: what has the same name in both, and ``others``."""
+    """Return an answer of v2 as a value: its fields with the same name, and ``others``."""
     hints = get_type_hints(kind)
     values = {name: found[name] if name not in others else others[name] for name in hints}
     for name, value in values.items():
@@ -517,7 +519,7 @@ def compactions(
     major: bool = True,
     minor: bool = True,
 ) -> Compactions:
-    """Return which compactions are suspended, after the kinds named were suspended or resumed."""
+    """Return the suspended compactions, after suspending or resuming the selected kinds."""
     if suspend is not None:
         _switch(admin, suspend=suspend, major=major, minor=minor)
     if admin.speaks_v2:
@@ -543,12 +545,12 @@ def _switch(admin: AdminClient, *, suspend: bool, major: bool, minor: bool) -> N
 
 
 def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> list[BookieSetting]:
-    """Return its settings: all, or those of ``keys``: names, parts of names, patterns with ``*``.
+    """Return the bookie's settings: all, or matches of ``keys``: names, parts, patterns with ``*``.
 
-    A setting without a value of its own has that of the setting that is its default.
+    A setting without its own value has the value of the setting that is its default.
 
     Raises:
-        NothingFoundError: it has no setting of a name.
+        NothingFoundError: a key matches no setting of the bookie.
     """
     from bookied.config.bookie import BookieConfig
 
@@ -575,30 +577,30 @@ def settings(admin: AdminClient, bookie_id: BookieId, keys: tuple[str, ...]) -> 
 
 @_understood
 def _origins(admin: AdminClient) -> dict[str, str]:
-    """Return where its values come from; nothing of a bookie that does not know."""
+    """Return the origins of the values; empty if the bookie does not report them."""
     answer = admin.request("GET", "/api/v2/config/origins") if admin.speaks_v2 else None
     return dict(answer.json) if answer is not None and answer.ok else {}
 
 
 @_understood
 def all_settings(admin: AdminClient) -> dict[str, str]:
-    """Return its settings by their keys, with the secrets that it tells."""
+    """Return the bookie's settings by key, including the secrets that it reports."""
     path = "/api/v2/config" if admin.speaks_v2 else "/api/v1/config/server_config"
     return {key: str(value) for key, value in admin.ask("GET", path).json.items()}
 
 
 def masked(key: str, value: str) -> str:
-    """Mask a secret: a bookie of ours does so itself, Java's answers every client."""
+    """Mask a secret: bookied does so itself, Java's bookie returns secrets to every client."""
     return MASKED if value and is_secret_key(key) else value
 
 
 def ready(admin: AdminClient, bookie_id: BookieId) -> Ready:
-    """Return that it serves.
+    """Return ``Ready`` if the bookie is ready.
 
     Raises:
-        ConflictError: it does not.
+        ConflictError: the bookie is not ready.
     """
-    admin.ask("GET", "/api/v1/bookie/is_ready")  # The one probe that both have.
+    admin.ask("GET", "/api/v1/bookie/is_ready")  # The only probe of both bookied and Java's bookie.
     return Ready(bookie_id)
 
 
@@ -610,7 +612,7 @@ _ESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
-    """Give the samples whose line matches a regular expression; all without one.
+    """Yield the samples whose line matches a regular expression; all without a pattern.
 
     Raises:
         UsageError: the pattern is not a regular expression.
@@ -630,7 +632,7 @@ def _lines(admin: AdminClient) -> list[str]:
 
 
 def parse_sample(line: str) -> MetricSample:
-    """Return what a line of /metrics says; raise ``CommandError`` where it cannot be read."""
+    """Return the sample of a line of /metrics; raise ``CommandError`` if it is malformed."""
     match = _SAMPLE.fullmatch(line)
     try:
         value = float("" if match is None else match[3])
@@ -653,7 +655,7 @@ JMX_NAMES: Final[Mapping[str, str]] = {
     "LedgerCache PageCount": r"^bookie_NUM_INDEX_PAGES",
     "LedgerCache NumOpenLedgers": r"^bookie_(READ|WRITE)_FILE_INFO_CACHE_SIZE",
 }
-"""The attributes of BookKeeper 4.4's MBeans, and the lines that tell the same."""
+"""The attributes of BookKeeper 4.4's MBeans, and the metrics that replace them."""
 
 
 @shown("attributes", *_sample_fields("sample"), kw_only=True)
@@ -665,7 +667,7 @@ class JmxSample:
 
 
 def jmx(admin: AdminClient) -> Iterator[JmxSample]:
-    """Give what replaces the MBeans."""
+    """Yield the metrics that replace the MBeans."""
     lines = _lines(admin)
     for attribute, pattern in JMX_NAMES.items():
         for line in lines:

@@ -1,6 +1,6 @@
-"""A bookie's HTTP admin API as a command sees it: one request, one answer, errors of our own.
+"""A bookie's HTTP admin API for commands: one request, one answer, errors of bkctl.
 
-Runs on the main thread and blocks. ``/api/v2`` is used where there is one, ``/api/v1`` against Java
+Runs on the main thread and blocks. ``/api/v2`` is used if the bookie has it, ``/api/v1`` for Java
 bookies.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bkclient.config.tls import TlsSettings
 
 TIMEOUT_S: Final = 30.0
-"""How long one answer may take, where no ``--timeout`` is given."""
+"""Seconds for one answer without ``--timeout``."""
 
 REASON_CHARS_MAX: Final = 1000
 
@@ -32,7 +32,7 @@ _NOT_SO: Final = frozenset({400, 409, 503})
 
 
 class HttpAddress(NamedTuple):
-    """Where a bookie's HTTP server listens, and the TLS that it speaks; None for none."""
+    """The address of a bookie's HTTP server, and its TLS settings; None without TLS."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class HttpAddress(NamedTuple):
 
 @attrs.frozen
 class AdminAnswer:
-    """What an endpoint answered."""
+    """The answer of an endpoint."""
 
     status: int
     body: str
@@ -64,7 +64,7 @@ class AdminAnswer:
 
     @property
     def reason(self) -> str:
-        """Why it is no answer, in the bookie's words."""
+        """The bookie's reason for an error."""
         try:
             return str(json.loads(self.body)["error"]["message"])[:REASON_CHARS_MAX]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -73,7 +73,7 @@ class AdminAnswer:
 
 
 class AdminClient:
-    """Asks one bookie. ``token`` goes with every request, where there is one."""
+    """A client of one bookie's API. Every request has the ``token``, unless it is empty."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class AdminClient:
         tell: Callable[[str], object] = lambda _: None,
         profile: str = "NAME",
     ) -> None:
-        """``tell`` hears of each request, as a command that does the same.
+        """``tell`` is called with each request, as a curl command.
 
-        ``profile`` is the one in use, for the hint of a refusal.
+        ``profile`` is the current profile's name, for the hint of a refusal.
         """
         self._address = HttpAddress(host, port, tls)
         self._token, self._timeout_s, self._tell = token, timeout_s, tell
@@ -97,17 +97,17 @@ class AdminClient:
 
     @property
     def speaks_v2(self) -> bool:
-        """Whether it is a bookie of ours; asked once."""
+        """True for a bookied; requested once."""
         if self._speaks_v2 is None:
             self._speaks_v2 = self.request("GET", "/api/v2/bookie").ok
         return self._speaks_v2
 
     def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
-        """Return what the bookie answers, whatever its status.
+        """Return the bookie's answer, with any status.
 
         Raises:
-            BookieUnavailableError: it does not answer.
-            SecurityError: TLS does not come about.
+            BookieUnavailableError: the bookie does not answer.
+            SecurityError: the TLS handshake failed.
         """
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
@@ -133,14 +133,14 @@ class AdminClient:
         return HttpsConnection(host, port, self._timeout_s, tls)
 
     def ask(self, method: str, path: str, body: object = None) -> AdminAnswer:
-        """Return a good answer.
+        """Return a successful answer.
 
         Raises:
-            BookieUnavailableError: it does not answer.
-            RefusedError: the token is missing or wrong, or the bookie has none.
-            NothingFoundError: there is no such thing.
+            BookieUnavailableError: the bookie does not answer.
+            RefusedError: the token is missing or wrong, or the bookie has no token.
+            NothingFoundError: the requested object does not exist.
             ConflictError: the bookie cannot do that now, or its settings forbid it.
-            CommandError: it failed.
+            CommandError: the bookie failed.
         """
         answer = self.request(method, path, body)
         if answer.ok:
@@ -154,12 +154,12 @@ class AdminClient:
         raise CommandError(f"the bookie failed: {answer.reason}")
 
     def insist_allowed(self) -> None:
-        """Return if the bookie takes changes from us; nothing is changed.
+        """Return if the bookie accepts changes from this client; change nothing.
 
         Raises:
-            RefusedError: the token is missing or wrong, or the bookie has none.
+            RefusedError: the token is missing or wrong, or the bookie has no token.
         """
-        # Reading entries needs the token, and without a ledger nothing is read.
+        # The endpoint needs the token, and reads nothing without a ledger.
         answer = self.request("GET", "/api/v1/ledger/read")
         if answer.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
             raise self._refusal(answer)
@@ -180,7 +180,7 @@ class AdminClient:
 
 
 def _why_none(error: Exception) -> object:
-    """Return why a request had no HTTP answer."""
+    """Return the reason why a request had no HTTP answer."""
     if isinstance(error, http.client.RemoteDisconnected):
         return (
             "the server closed the connection without a response; is it the bookie's own port, or"
@@ -195,7 +195,7 @@ def _why_none(error: Exception) -> object:
 
 
 def _masked(body: object) -> object:
-    """Return a body without the secrets, which their keys mark."""
+    """Return a body with its secrets masked; their keys mark them."""
     if not isinstance(body, Mapping):
         return body
     return {key: MASKED if is_secret_key(key) else value for key, value in body.items()}
@@ -204,7 +204,7 @@ def _masked(body: object) -> object:
 def as_curl(
     method: str, address: HttpAddress, path: str, body: str | None, *, with_token: bool
 ) -> str:
-    """Return the command line of curl that asks the same; the token is not told."""
+    """Return the command line of curl for the same request, without the token."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     words = ["curl", *(() if method == "GET" else ("-X", method))]
     words += ["-H", "Authorization: Bearer ***"] if with_token else []

@@ -1,7 +1,7 @@
 """All bookies, each asked for its disks, its rack and its version.
 
-Functions whose first argument is a ``client`` are coroutines for the reactor's thread, given to
-``Session.call``. Others block.
+Functions whose first argument is a ``client`` are coroutines for the reactor's thread, called with
+``Session.call``. The others block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 FIGURES_TIMEOUT_S: Final = 3.0
-"""How long one bookie's metrics may take where they are only an addition."""
+"""Seconds for one bookie's metrics if they are only an addition."""
 
 
 def asked_bookies(
@@ -50,7 +50,7 @@ async def bookies(
     within_s: float = ANSWERS_WITHIN_S,
     with_racks: bool = True,
 ) -> list[BookieSummary]:
-    """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
+    """Return the bookies in a state (``None``: all), by id; ``ask`` requests their free space."""
     found = [
         one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
     ]
@@ -69,7 +69,7 @@ async def ask_bookie(
     ask: bool = True,
     within_s: float = ANSWERS_WITHIN_S,
 ) -> BookieSummary:
-    """Return what is shown of one bookie; ``unreachable`` where no answer came ``within_s``."""
+    """Return the summary of one bookie; ``unreachable`` without an answer ``within_s``."""
     found = evolve(summary_of(one), rack=rack)
     if one.info is None:
         return found
@@ -79,16 +79,16 @@ async def ask_bookie(
     try:
         disks = await operations.bookie_info(client, one.bookie_id, within_s)
     except BookKeeperError as error:
-        # The state is what metadata says; the sizes stay unknown.
+        # The state is from the metadata; the sizes stay unknown.
         refuses = isinstance(error, (ClientUnauthorizedError, LoginCutOffError))
         return evolve(found, unreachable=error_message(error), refuses=refuses)
     return evolve(found, free=disks.free_bytes, total=disks.total_bytes)
 
 
 async def racks_of(client: Client, bookies: Collection[BookieStatus]) -> Mapping[BookieId, str]:
-    """Return where bookies are in the network; nothing where no topology script is configured.
+    """Return the racks of bookies; empty without a configured topology script.
 
-    One that is down is where the address that its id consists of is, as in Java.
+    The rack of a bookie that is down is that of the address in its id, as in Java.
     """
     topology = client.cluster.topology if client.has_topology_script else None
     if topology is None:
@@ -103,7 +103,7 @@ async def racks_of(client: Client, bookies: Collection[BookieStatus]) -> Mapping
 
 
 def reads_figures(session: Session) -> bool:
-    """Return whether anything looks at what only metrics have; a plain table does not."""
+    """Return whether an option needs values that only metrics have; a plain table does not."""
     options = session.options
     if options.filters or options.sort_by or options.columns or options.until:
         return True
@@ -113,7 +113,10 @@ def reads_figures(session: Session) -> bool:
 def figures_of(
     session: Session, found: Sequence[BookieSummary]
 ) -> list[load_rates.LoadFigures | BookKeeperError | None]:
-    """Return what the metrics of bookies say; blocks. Who has just not answered is not asked."""
+    """Return the figures from the bookies' metrics; blocks.
+
+    Unreachable bookies are not asked again.
+    """
     within_s = min(FIGURES_TIMEOUT_S, session.answers_within_s)
     with session.waiting_for_bookies():
         return load_rates.ask_all(
@@ -122,7 +125,7 @@ def figures_of(
 
 
 def with_figures(session: Session, found: Sequence[BookieSummary]) -> list[BookieSummary]:
-    """Return bookies with what only their metrics tell, where they can be asked; blocks."""
+    """Return bookies with the values that only their metrics report; blocks."""
     now_s = time.time()
     answers = figures_of(session, found)
     return [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
 
 LOGIN_NEEDED: Final = "put the client's login or TLS settings into a file, and name it with -c"
-"""What helps where bookies refuse the client."""
+"""The hint if bookies refuse the client."""
 
 
 @shown(
@@ -38,7 +38,7 @@ LOGIN_NEEDED: Final = "put the client's login or TLS settings into a file, and n
     healthy=lambda v: v.state_seen == "writable",
 )
 class BookieSummary:
-    """One bookie: what metadata says, and what it says itself where it could be asked."""
+    """One bookie: its metadata, and its own report if it was asked."""
 
     bookie_id: BookieId = field(BOOKIE)
     state: str
@@ -54,13 +54,13 @@ class BookieSummary:
         factory=dict,
     )
     rack: str | None = field("Network location of the bookie.", rank=WIDE, default=None)
-    """Its network location, where a topology script is configured."""
+    """Its network location, if a topology script is configured."""
     unreachable: str = ""
-    """Why it did not tell its disks; empty if it did, or was not asked."""
+    """The reason why it did not report its disks; empty if it did, or was not asked."""
     refuses: bool = False
-    """Whether it answers, and refuses this client."""
+    """True if it answers but refuses this client."""
     http: HttpAddress | None = None
-    """Where its HTTP server listens, if it has published one."""
+    """The published address of its HTTP server, if any."""
     version: str | None = field(
         "Version of the bookie, if the bookie reports it.", rank=WIDE, default=None
     )
@@ -77,7 +77,7 @@ class BookieSummary:
 
     @property
     def state_seen(self) -> str:
-        """The registered state; ``unreachable`` where the bookie was asked and did not answer."""
+        """The registered state; ``unreachable`` if the bookie was asked and did not answer."""
         return "unreachable" if self.unreachable else self.state
 
     @property
@@ -86,14 +86,14 @@ class BookieSummary:
 
     @property
     def used(self) -> float | None:
-        """Share of its disks in use."""
+        """The share of its disks in use."""
         if self.free is None or not self.total:
             return None
         return 1 - self.free / self.total
 
     @property
     def used_percent(self) -> float | None:
-        """``used`` in per cent, with one digit."""
+        """The value of ``used`` in per cent, with one digit."""
         return None if self.used is None else round(100 * self.used, 1)
 
 
@@ -104,7 +104,7 @@ def listed_bookies(session: Session, wanted: str | None) -> list[BookieSummary]:
 
 
 def summary_of(one: BookieStatus) -> BookieSummary:
-    """Return what is shown of a bookie before anybody is asked."""
+    """Return the summary of a bookie from its metadata alone."""
     if one.info is None:
         return BookieSummary(one.bookie_id, one.state.value)
     endpoint = one.info.endpoint()
@@ -117,8 +117,8 @@ def summary_of(one: BookieStatus) -> BookieSummary:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its address alone, or by the name for it."""
+    """Return whether a host is this machine: a loopback address, or ``localhost``."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # A name that nothing resolves.
+    except ValueError:  # A name; it is not resolved.
         return False

@@ -1,4 +1,4 @@
-"""Which directories a ``bkctl disk`` command is about: options, then the bookie's settings."""
+"""The directories for a ``bkctl disk`` command: from options, else from the bookie's settings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def find_directories(
     index_dirs: tuple[str, ...],
     bookie_dirs: tuple[str, ...] = (),
 ) -> Directories:
-    """Return the directories that arguments, options, settings file or ``-X`` name.
+    """Return the directories from arguments, options, the settings file or ``-X``.
 
-    Directories that are named leave the settings file aside: what is not named then is not there.
-    ``bookie_dirs`` are ledger directories, or directories with the roots of a bookie inside.
+    If any directory is named, the settings file is ignored: directories that are not named are left
+    out. ``bookie_dirs`` are ledger directories, or directories with the roots of a bookie inside.
 
     Raises:
-        UsageError: nothing says which, or they are named twice.
+        UsageError: no directory is named, or they are named twice.
         PropertiesError, ConfigError: the settings file cannot be read.
     """
     if bookie_dirs and (journal_dirs or ledger_dirs or index_dirs):
@@ -52,7 +52,7 @@ def find_directories(
 
 
 def _roots_in(directory: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the journal and the ledger directories in a directory, or itself as the latter."""
+    """Return the journal and the ledger roots in a directory; itself as ledger root if none."""
     path = Path(directory)
     inner = sorted(path.iterdir()) if path.is_dir() and not (path / CURRENT).is_dir() else []
     roots = [one for one in inner if (one / CURRENT).is_dir()]
@@ -61,10 +61,10 @@ def _roots_in(directory: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
-    """Return a bookie's settings as its file, the environment (``keys`` only) and ``-X`` have them.
+    """Return a bookie's settings from its file, the environment (only ``keys``) and ``-X``.
 
     Raises:
-        UsageError: nothing says where they are.
+        UsageError: no settings file is named or found.
         PropertiesError: the file cannot be read.
     """
     path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
@@ -85,11 +85,11 @@ def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
 
 
 def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
-    """Return the bookie whose directories a command was given, to read; say if it runs.
+    """Return the bookie in the named directories, read-only; print a note if it runs.
 
     Raises:
-        NothingFoundError: a directory is not there.
-        UsageError: nothing says which directories.
+        NothingFoundError: a directory does not exist.
+        UsageError: no directory is named.
     """
     found = find_directories(session, **dirs)
     for root in found.roots:
@@ -100,7 +100,7 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
 
 
 def _insist(root: Path, roots: Sequence[Path]) -> None:
-    """Make sure that a root holds what a bookie of layout 3 to 5 keeps there."""
+    """Raise ``NothingFoundError`` if a root lacks the data of a bookie of layout 3 to 5."""
     if not root.is_dir():
         raise NothingFoundError(
             f"{root}: no such directory",
@@ -113,7 +113,7 @@ def _insist(root: Path, roots: Sequence[Path]) -> None:
 
 
 def _elsewhere(root: Path, roots: Sequence[Path]) -> str:
-    """Return what to do where a directory lacks ``current``, by what it has instead."""
+    """Return the hint for a directory without ``current``, from its content."""
     found = sorted(root.iterdir())
     if any(path.suffix in OLD_DATA and _HEX.fullmatch(path.stem) for path in found):
         return "it holds an older layout: `bkctl disk upgrade`"
@@ -126,7 +126,7 @@ def _elsewhere(root: Path, roots: Sequence[Path]) -> str:
 
 
 def note_use(session: Session, found: list[DirectoryUser]) -> None:
-    """Say on stderr that what is shown may change under one's eyes."""
+    """Print on stderr that the shown data may change while it is read."""
     workers = dict.fromkeys(str(worker) for use in found for worker in use.workers)
     if workers:
         session.note(f"(in use by {', '.join(workers)}: shown as it is on disk at this moment)")
@@ -138,8 +138,10 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
     "directories",
     Column("directory", "The root directory, as in the settings.", lambda v: str(v.use.root)),
     Column("state", "in use, free or missing."),
-    Column("holds", "journal, ledger, index.", rank=2),
-    Column("locked", "Whether a bookied holds the directory's lock.", "use.is_locked", Kind.FLAG),
+    Column("holds", "Kinds of data: journal, ledger, index.", rank=2),
+    Column(
+        "locked", "Whether a bookied process has locked the directory.", "use.is_locked", Kind.FLAG
+    ),
     Column(
         "dirty",
         "Whether the file DIRTY exists: a bookie runs, or was killed.",
@@ -148,7 +150,7 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
     ),
     Column(
         "workers",
-        "Processes that write to the directory, as far as they can be seen.",
+        "Visible processes that write to the directory.",
         lambda v: [{"pid": w.pid, "program": w.program} for w in v.use.workers],
         Kind.NESTED,
         rank=1,
@@ -157,9 +159,9 @@ def note_use(session: Session, found: list[DirectoryUser]) -> None:
     ),
 )
 class DirectoryState:
-    """One directory of a bookie: what it is for, and who works in it.
+    """One directory of a bookie: its kinds of data, and the processes that use it.
 
-    An idle Java bookie has no file of a ledger directory open: all are in use if one is.
+    An idle Java bookie has no open file in a ledger directory: if one directory is in use, all are.
     """
 
     use: DirectoryUser
@@ -174,7 +176,7 @@ class DirectoryState:
 
 
 def directory_states(session: Session, found: Directories) -> list[DirectoryState]:
-    """Return how each directory of a bookie is used."""
+    """Return the use of each directory of a bookie."""
     kinds = {"journal": found.journals, "ledger": found.ledgers, "index": found.indexes}
     each = uses(found.roots, Path(session.host.proc))
     is_at_work = any(use.is_used for use in each)

@@ -1,7 +1,7 @@
-"""HTTP in TLS, blocking: pyOpenSSL below ``http.client``, with the keys that Twisted's end has.
+"""HTTP in TLS, blocking: pyOpenSSL below ``http.client``, with the same keys as Twisted's TLS.
 
-Python's own ``ssl`` reads keys from PEM files only; ``TlsContexts`` knows PKCS12, Java's names of
-versions and suites, and why a handshake failed.
+Python's own ``ssl`` reads keys only from PEM files; ``TlsContexts`` supports PKCS12 and Java's
+names of versions and suites, and explains a failed handshake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class HttpsConnection(TimedConnection):
-    """A connection with an HTTP server in TLS."""
+    """A TLS connection to an HTTP server."""
 
     default_port = 443
 
@@ -36,15 +36,15 @@ class HttpsConnection(TimedConnection):
             SecurityError: they cannot be used.
         """
         super().__init__(host, port, timeout=timeout_s)
-        # One connection: it ends before the files change.
+        # The connection is closed before the files change, so they are not read again.
         self._end = TlsContexts(settings, Clock(), is_client=True).end(host)
 
     def connect(self) -> None:
         """Connect, and finish the handshake.
 
         Raises:
-            OSError: no server answers.
-            SecurityError: TLS did not come about; it says why.
+            OSError: the server does not answer.
+            SecurityError: the handshake failed; the error has the reason.
         """
         super().connect()
         stream: Any = TlsStream(self.sock, self._end)
@@ -65,12 +65,12 @@ class TlsStream(Stream):
         """Finish the handshake.
 
         Raises:
-            SecurityError: it failed.
+            SecurityError: the handshake failed.
         """
         self._run(self._connection.do_handshake)
 
     def sendall(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         left = data
         while left:
             sent = self._run(partial(self._connection.send, left[:_PIECE_BYTES]))
@@ -83,7 +83,7 @@ class TlsStream(Stream):
             return 0
 
     def _run(self, step: Callable[[], T]) -> T:
-        """Do one step of TLS, with as many bytes each way as it needs."""
+        """Do one step of TLS, with as many bytes in each direction as it needs."""
         while True:
             try:
                 value = step()
@@ -93,7 +93,7 @@ class TlsStream(Stream):
             except SSL.ZeroReturnError:
                 raise
             except SSL.Error as error:
-                self._flush()  # The alert that tells the server.
+                self._flush()  # Sends the TLS alert to the server.
                 raise SecurityError(f"no TLS: {self._end.why_lost(error)}") from error
             else:
                 self._flush()

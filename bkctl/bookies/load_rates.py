@@ -1,7 +1,7 @@
-"""What a bookie's /metrics say of its load: one look, and the rates between two.
+"""Figures of a bookie's load from its /metrics: one sample, and the rates between two.
 
-The names are Java's (BookKeeper 4.18.0, PrometheusMetricsProvider), which our bookies use too, so
-that one reading serves both. Quantiles are of the bookie's own window, the last minute by default.
+The names are Java's (BookKeeper 4.18.0, PrometheusMetricsProvider). bookied uses them too, so one
+parser reads both. Quantiles are over the bookie's own window, the last minute by default.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _WANTED: Final = (
 )
 VALUE_MAX: Final = 2.0**63
 _THREADS_MAX: Final = 256
-"""Of the process, with those of earlier rounds that still wait."""
+"""Maximum threads of the process, including those of earlier rounds that still wait."""
 
 
 @attrs.frozen(kw_only=True)
 class LoadFigures:
-    """One look at one bookie. Counts grow since its start; None is what it does not tell."""
+    """One sample of one bookie. Counts grow since its start; None is an unreported value."""
 
     adds: int = 0
     reads: int = 0
@@ -61,17 +61,17 @@ class LoadFigures:
     read_p99_ms: float | None = None
     sync_p99_ms: float | None = None
     window_age_s: float | None = None
-    """How long ago the window ended that latencies are of; of the next one if that was empty."""
+    """Age of the window of the latencies; of the current window if the last one was empty."""
     latency_adds: int | None = None
-    """Adds that the latencies are of."""
+    """Number of adds in the latencies."""
     latency_reads: int | None = None
     latency_current: int = 0
-    """How many of these requests are of the current window, since the one before was empty."""
+    """Number of these requests in the current window, because the last one was empty."""
     journal_queue: int | None = None
     disk_used: float | None = None
     """Per cent of its fullest ledger directory in use."""
     started_s: float | None = None
-    """When its process began, by its own clock."""
+    """The start of its process, by its own clock."""
     version: str | None = None
 
 
@@ -87,7 +87,7 @@ class _Page:
         return int(sum(self._values(name, labels)))
 
     def latency_requests(self, operation: str) -> tuple[int, int]:
-        """Return the requests that latencies are of, in the last window and in the current one."""
+        """Return the requests behind the latencies, in the last window and in the current one."""
         last = self.total(SEEN, operation=operation, window="last")
         return last, 0 if last else self.total(SEEN, operation=operation, window="current")
 
@@ -112,9 +112,10 @@ class _Page:
         return name in self._named
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:
-        """Return the values with these labels; what was never measured is NaN, and left out.
+        """Return the values with these labels.
 
-        So is what no bookie measures, as infinity.
+        NaN is left out: the value was never measured. So are values above any real one, such as
+        infinity.
         """
         return [
             sample.value
@@ -124,7 +125,7 @@ class _Page:
 
 
 def figures(samples: Iterable[MetricSample]) -> LoadFigures:
-    """Return what the samples of a page come to."""
+    """Return the figures from the samples of a page."""
     page = _Page(samples)
     adds, reads = (page.latency_requests(name) for name in ("ADD_ENTRY", "READ_ENTRY"))
     counts = (f"{ADD}_count", f"{READ}_count")
@@ -144,7 +145,7 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
         latency_reads=sum(reads) if SEEN in page else None,
         latency_current=adds[1] + reads[1],
         journal_queue=page.total(QUEUE) if QUEUE in page else None,
-        # Java's says 0 until it has looked for the first time.
+        # Java's bookie reports 0 before its first disk check.
         disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,
         started_s=page.most(STARTED),
         version=_version(page),
@@ -152,7 +153,7 @@ def figures(samples: Iterable[MetricSample]) -> LoadFigures:
 
 
 def _version(page: _Page) -> str | None:
-    """Return what runs there; Java's bookie does not tell its release."""
+    """Return the bookie's version; Java's bookie does not report its release."""
     if OURS in page:
         return f"bookied {page.label(OURS, 'version') or ''}".rstrip()
     return "Java" if STATUS in page else None
@@ -162,8 +163,8 @@ def ask(address: HttpAddress, timeout_s: float) -> LoadFigures:
     """Return a bookie's figures; blocks.
 
     Raises:
-        BookieUnavailableError: nothing answers there.
-        CommandError: it has no metrics.
+        BookieUnavailableError: no server answers.
+        CommandError: the bookie has no metrics.
     """
     admin = AdminClient(*address, timeout_s=timeout_s)
     return figures(admin_api.metrics(admin, _WANTED))
@@ -172,7 +173,7 @@ def ask(address: HttpAddress, timeout_s: float) -> LoadFigures:
 def ask_all(
     addresses: Sequence[HttpAddress | None], timeout_s: float
 ) -> list[LoadFigures | BookKeeperError | None]:
-    """Return what each of many bookies says, or why not; None without a bookie to ask."""
+    """Return the figures or the error of each bookie; None for a missing address."""
     late = BookieUnavailableError(f"no answer within {timeout_s:.3g} s")
 
     def one(address: HttpAddress | None) -> LoadFigures | BookKeeperError | None:
@@ -189,9 +190,9 @@ def ask_all(
 def run_in_threads(
     work: Callable[[T], R], values: Sequence[T], *, within_s: float, late: R
 ) -> list[R]:
-    """Return ``work`` of each value, done by threads; ``late`` for what is not done ``within_s``.
+    """Return ``work`` of each value, run in threads; ``late`` for values not done ``within_s``.
 
-    Nothing waits for a thread that takes longer: to resolve a name cannot be interrupted.
+    Slower threads are left running: resolving a name cannot be interrupted.
     """
     futures: list[Future[R]] = [Future() for _ in values]
     left = deque(zip(futures, values, strict=True))
@@ -214,7 +215,7 @@ def run_in_threads(
 
 @attrs.frozen(kw_only=True)
 class Rates:
-    """What happened each second between two looks; None if unknown."""
+    """The rates between two samples, for each second; None if unknown."""
 
     adds_s: float | None = None
     reads_s: float | None = None
@@ -224,7 +225,7 @@ class Rates:
 
 
 def rates(before: LoadFigures | None, now: LoadFigures, seconds: float) -> Rates:
-    """Return the rates between two looks; none where the bookie began anew in between."""
+    """Return the rates between two samples; unknown if the bookie restarted in between."""
     if before is None or seconds <= 0:
         return Rates()
     counted = ("adds", "reads", "failures", "added_bytes", "read_bytes")

@@ -23,7 +23,7 @@ REMEMBERED_MAX: Final = 20
 
 @attrs.define
 class LedgerSample:
-    """Ledgers of a kind: how many, and the first few of them."""
+    """The number of ledgers of a kind, and the first few of them."""
 
     count: int = 0
     first: list[LedgerId] = attrs.field(factory=list)
@@ -34,7 +34,7 @@ class LedgerSample:
             self.first.append(ledger_id)
 
     def remove(self, ledger_id: LedgerId) -> None:
-        """Count a ledger that was added no longer."""
+        """Remove a counted ledger."""
         self.count -= 1
         if ledger_id in self.first:
             self.first.remove(ledger_id)
@@ -42,7 +42,7 @@ class LedgerSample:
 
 @attrs.frozen
 class RackLosses:
-    """What the loss of each rack would take; empty unless bookies are in several racks."""
+    """The ledgers that the loss of each rack would damage; empty unless there are several racks."""
 
     racks: Mapping[BookieId, str] = attrs.field(factory=dict)
     """The rack of each bookie whose rack is known."""
@@ -50,7 +50,7 @@ class RackLosses:
 
     @classmethod
     def of(cls, bookies: Iterable[BookieSummary]) -> RackLosses:
-        """Return the racks of these bookies, with no ledger in any."""
+        """Return the racks of these bookies, without ledgers."""
         racks = {
             one.bookie_id: one.rack
             for one in bookies
@@ -60,7 +60,7 @@ class RackLosses:
         return cls(racks, {name: LedgerSample() for name in names}) if len(names) > 1 else cls()
 
     def add(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
-        """Look at one ledger."""
+        """Count one ledger."""
         if self.by_rack:
             for rack in racks_with_all_copies(metadata, self.racks):
                 self.by_rack[rack].add(ledger_id)

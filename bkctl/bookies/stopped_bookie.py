@@ -1,7 +1,7 @@
-"""What the commands that change a bookie's directories share: that no other process uses them.
+"""Common code of the commands that change a stopped bookie's directories.
 
-They hold the locks of a running bookie, so that none starts beside them, and refuse where one of
-either kind is at work, or where what they write would not be the bookie's to read.
+These commands take the locks of a running bookie, so that no bookie starts meanwhile. They refuse
+if a bookie of either kind runs, or if the bookie could not read the files that they write.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _NEEDS: Final[dict[int | None, str]] = {
     errno.EROFS: "it must be writable; ",
     errno.EACCES: "its owner must run this; ",
 }
-"""What an error of the disk wants before anything is tried again."""
+"""The hint before a retry, by the error of the disk."""
 
 
 @attrs.frozen
 class StoppedBookie:
-    """A bookie whose settings are known: its directories, who it is, and its stored cookie."""
+    """A bookie with known settings: its directories, its id, and its stored cookie."""
 
     config: OfflineConfig
     found: Directories
@@ -60,12 +60,12 @@ class StoppedBookie:
 
 
 def stopped_bookie(session: Session) -> StoppedBookie:
-    """Return the bookie that the settings are about, and connect with its cluster when needed.
+    """Return the bookie of the settings; connect to its cluster when needed.
 
     Raises:
-        UsageError: nothing says which.
+        UsageError: no settings are named or found.
         PropertiesError, ConfigError: the settings cannot be read.
-        AddressError: they do not say who it is.
+        AddressError: the bookie's id cannot be determined from them.
     """
     properties = disk_dirs.bookie_properties(session, KEYS)
     config = offline_config(properties)
@@ -84,16 +84,16 @@ def stopped_bookie(session: Session) -> StoppedBookie:
 def stamp(
     session: Session, bookie: StoppedBookie, *, expand: bool = False, dry_run: bool = False
 ) -> None:
-    """Write the bookie's cookie to its directories and to the cluster, as its start would.
+    """Write the bookie's cookie to its directories and to the cluster, as at its start.
 
     Args:
-        session: the command's.
-        bookie: which; its directories are there, and locked.
+        session: the command's session.
+        bookie: the bookie; its directories exist, and are locked.
         expand: add directories that are new and empty, whatever the settings allow.
         dry_run: check all of this, and write nothing.
 
     Raises:
-        RefusedError: the cookies that there are do not fit, or a directory is not empty.
+        RefusedError: existing cookies do not match, or a directory is not empty.
     """
     config = attrs.evolve(
         bookie.config, allow_storage_expansion=expand or bookie.config.allow_storage_expansion
@@ -130,10 +130,10 @@ async def is_registered(client: Client, bookie_id: BookieId) -> bool:
 def refuse_registered(
     session: Session, *bookies: BookieId, force: Collection[str] = (), instead: str = ""
 ) -> None:
-    """Refuse bookies that are registered, unless ``REGISTERED`` is among what ``force`` overrides.
+    """Refuse registered bookies, unless ``force`` overrides the check ``REGISTERED``.
 
     Raises:
-        RefusedError: one is. Otherwise as the metadata store.
+        RefusedError: a bookie is registered. Otherwise the errors of the metadata store.
     """
     running = [one for one in bookies if session.call(is_registered, one)]
     check = REGISTERED if force else ""
@@ -142,7 +142,7 @@ def refuse_registered(
 
 @contextlib.contextmanager
 def repeatable(session: Session, words: str) -> Iterator[None]:
-    """Say ``words`` after an interruption, and after an error of the disk."""
+    """Print ``words`` after an interruption, and after an error of the disk."""
     session.resume = words
     try:
         yield
@@ -166,8 +166,8 @@ def whole_bookie(
     """Return the directories to change, and the settings if no directory is named instead.
 
     Raises:
-        UsageError: no ledger directory is named, or no journal where ``journals`` are needed.
-        NothingFoundError: a root has no data in today's layout.
+        UsageError: no ledger directory is named, or no journal although ``journals`` are needed.
+        NothingFoundError: a root has no data in the current layout.
     """
     found = disk_dirs.find_directories(session, **dirs)
     config = None
@@ -183,17 +183,17 @@ def whole_bookie(
 
 
 def _insist_all(found: Directories) -> None:
-    """Refuse some of a bookie's directories, or all in another order than its cookies have.
+    """Refuse an incomplete list of a bookie's directories, or another order than in its cookies.
 
-    What is in the others would be taken for lost, and DbLedgerStorage finds a ledger by the number
-    and the order of its directories. Paths may be others: directories were moved, or copied.
+    Data in missing directories would be treated as lost, and DbLedgerStorage finds a ledger by the
+    number and the order of its directories. Paths may differ: directories were moved, or copied.
 
     Raises:
-        RefusedError: no cookie in them fits.
+        RefusedError: no cookie in them matches.
     """
     cookies = []
     for directory in found.all_dirs:
-        with contextlib.suppress(CorruptError):  # What is damaged says nothing.
+        with contextlib.suppress(CorruptError):  # A damaged cookie is ignored.
             cookies.append(read_cookie(RealFiles(), directory))
     known = [cookie for cookie in cookies if cookie is not None]
     if known and not any(_are_all(found, cookie) for cookie in known):
@@ -208,7 +208,7 @@ def _insist_all(found: Directories) -> None:
 
 
 def _are_all(found: Directories, cookie: Cookie) -> bool:
-    """Whether directories may be all that a cookie lists; those without journals may be, too."""
+    """Return whether directories may be all those of a cookie; the journals may be left out."""
     indexes = cookie.index_dirs or cookie.ledger_dirs
     are_apart = indexes != cookie.ledger_dirs
     return (
@@ -220,16 +220,16 @@ def _are_all(found: Directories, cookie: Cookie) -> bool:
 
 
 def _may_be(roots: Sequence[Path], names: Sequence[str]) -> bool:
-    """Whether roots may be those with these names: as many, and in their order if none moved."""
+    """Return whether roots may match names: as many, and in the same order if none moved."""
     paths = tuple(map(Path, names))
     return len(roots) == len(paths) and (tuple(roots) == paths or set(roots) != set(paths))
 
 
 def insist_current(found: Directories) -> None:
-    """Refuse roots that have no data in today's layout.
+    """Refuse roots without data in the current layout.
 
     Raises:
-        NothingFoundError: one has not.
+        NothingFoundError: a root has no such data.
     """
     for root in found.roots:
         if not (root / CURRENT).is_dir():
@@ -243,13 +243,13 @@ def insist_current(found: Directories) -> None:
 def lock_existing(
     session: Session, found: Directories, config: OfflineConfig | None
 ) -> Iterator[None]:
-    """Keep every bookie out of these roots meanwhile, which must exist.
+    """Keep every bookie out of these existing roots during the block.
 
-    ``config`` says where the bookie would listen, if that is known.
+    ``config`` has the bookie's port, if it is known.
 
     Raises:
-        NothingFoundError: a root is not there.
-        RefusedError: a bookie runs there, or the files would get another owner.
+        NothingFoundError: a root does not exist.
+        RefusedError: a bookie runs, or the files would get another owner.
     """
     for root in found.roots:
         if not root.is_dir():
@@ -265,10 +265,10 @@ def lock_existing(
 def lock_or_make(
     session: Session, found: Directories, config: OfflineConfig | None
 ) -> Iterator[None]:
-    """Like ``lock_existing``, and make the roots that are not there.
+    """Like ``lock_existing``, but create missing roots.
 
     Raises:
-        RefusedError: a bookie runs there.
+        RefusedError: a bookie runs.
     """
     refuse_use(session, found, config)
     locks = DirectoryLocks()
@@ -286,7 +286,7 @@ def refuse_use(session: Session, found: Directories, config: OfflineConfig | Non
     """Refuse directories that a process uses, and a bookie whose port is taken.
 
     Raises:
-        RefusedError: one does.
+        RefusedError: a directory or the port is in use.
     """
     for use in uses(found.roots, Path(session.host.proc)):
         if use.is_used:
@@ -305,7 +305,10 @@ def refuse_use(session: Session, found: Directories, config: OfflineConfig | Non
 
 
 def _is_taken(port: int) -> bool:
-    """Whether a process listens on a port, on any address; one we may not bind is asked."""
+    """Return whether a process listens on a port, on any address.
+
+    False if binding is not allowed.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -316,7 +319,7 @@ def _is_taken(port: int) -> bool:
 
 
 def refuse_other_owner(found: Directories) -> None:
-    """Refuse to leave files that the bookie could not open.
+    """Refuse to create files that the bookie could not open.
 
     Raises:
         RefusedError: root would write into another user's directories.
@@ -344,7 +347,7 @@ def _name(user_id: int) -> str:
 
 
 def warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
-    """Say what could not be read; return how many things."""
+    """Warn about each unreadable object; return their number."""
     count = 0
     for error in damaged:
         session.warn(f"not readable: {error}")

@@ -1,7 +1,7 @@
-"""HTTP over a socket whose whole exchange has a time limit, and whose answers have a largest size.
+"""HTTP over a socket, with a time limit for the whole exchange and a maximum size of answers.
 
-``http.client`` limits each read alone, and no body: a peer that sends a byte now and then, or
-without end, would keep a command for ever.
+``http.client`` limits only each read, and no body: a peer that sends a byte now and then, or
+without end, would block a command for ever.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import time
 from typing import Any, Final
 
 BODY_BYTES_MAX: Final = 64 << 20
-"""More than any bookie answers; a page of metrics has less than 1 MiB."""
+"""More than any bookie sends; a page of metrics has less than 1 MiB."""
 
 _PIECE_BYTES: Final = 64 << 10
 
 
 class TimedConnection(http.client.HTTPConnection):
-    """A connection with an HTTP server; the time-out is of all that is done with it."""
+    """A connection to an HTTP server; the timeout covers all its operations together."""
 
     def connect(self) -> None:
         """Connect.
 
         Raises:
-            OSError: no server answers.
+            OSError: the server does not answer.
         """
         assert self.timeout is not None
         ends_s = time.monotonic() + self.timeout
@@ -35,20 +35,20 @@ class TimedConnection(http.client.HTTPConnection):
 
 
 class Stream:
-    """Over a connected socket, what ``http.client`` asks of a socket.
+    """The methods of a socket that ``http.client`` uses, over a connected socket.
 
-    ``http.client`` closes it before the body is read: it ends when its reader is closed, too.
+    ``http.client`` closes it before the body is read: the socket is closed with its reader.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock, self._is_read = sock, False
 
     def read_into(self, buffer: Any) -> int:
-        """Read some bytes; none after the end."""
+        """Read some bytes; return 0 after the end."""
         raise NotImplementedError
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return what answers are read from."""
+        """Return the reader of the answers."""
         self._is_read = True
         return io.BufferedReader(_Reader(self))
 
@@ -63,18 +63,18 @@ class Stream:
 
 
 class TimedStream(Stream):
-    """A connected socket until a time."""
+    """A connected socket with a deadline."""
 
     def __init__(self, sock: socket.socket, ends_s: float) -> None:
         super().__init__(sock)
         self._ends_s = ends_s
 
     def sendall(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         self._in_time().sendall(data)
 
     def recv(self, size: int) -> bytes:
-        """Return some bytes; none after the end."""
+        """Return some bytes; empty after the end."""
         return self._in_time().recv(size)
 
     def read_into(self, buffer: Any) -> int:
@@ -89,7 +89,7 @@ class TimedStream(Stream):
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a stream."""
+    """The reader of a stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -109,7 +109,7 @@ def body_of(response: http.client.HTTPResponse) -> bytearray:
     """Return the body of an answer.
 
     Raises:
-        http.client.HTTPException: it is too long, or ends too early.
+        http.client.HTTPException: the body is too long, or ends too early.
     """
     body, piece = bytearray(), memoryview(bytearray(_PIECE_BYTES))
     while size := response.readinto(piece):
