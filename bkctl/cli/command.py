@@ -1,8 +1,8 @@
-"""What the commands are made of: declarations with late bodies, in groups that load late.
+"""The base of the commands: declarations with lazily imported bodies, in lazily imported groups.
 
-The click tree is the one list of commands. A command is declared with what it does to a cluster
-(``Effect``), how it is used, what it exits with and which Java command it replaces; help, man
-pages, completions and tests read that. What it does is a function, imported when the command runs.
+The click tree is the only list of commands. A command is declared with its effect on a cluster
+(``Effect``), its usage, its exit statuses and the Java command that it replaces. Help, man pages,
+completions and tests read the declaration. The body is a function, imported when the command runs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 _SENTENCE_CHARS_MAX: Final = 200
-"""Of a command's first sentence in the list of its group, which goes on in the next line."""
+"""The maximum length of a command's first sentence in the list of its group; it may be wrapped."""
 JAVA_LINE: Final = "bkctl.commands.tool.compat:line_for"
-"""Returns our line for one of Java's, where a word is not a command of ours."""
+"""Returns our command line for one of Java's, if a word is not one of our commands."""
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)
 _COMMON_EXITS: Final = frozenset({*EVERY_COMMAND_EXITS, *FAILURES})
-"""The help of a command has only their numbers: `bkctl options` says what they mean."""
+"""Statuses that the help of a command lists only by number; `bkctl options` explains them."""
 
 NOTHING: Final = "nothing in Java's tools"
-"""What most new commands replace."""
+"""The default of ``replaces``: most new commands replace no Java command."""
 
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
@@ -45,47 +45,47 @@ _SHOWN_FOR_LISTS: Final = ("columns", "sort_by", "filters")
 
 
 _CLAUSE: Final = re.compile(r"[.;]\s|[.;]$")
-"""What ends one."""
+"""The end of a clause."""
 
 _EXAMPLE: Final = re.compile(r"\s*(.+?)\s+# ([^\n]+)", re.DOTALL)
-"""A command line, which may go on in the next lines, and what it does."""
+"""A command line, which may continue in the next lines, and its description."""
 
 _HYPHEN: Final = "\ue000"
-"""Stands for a hyphen while texts are wrapped: a line must not end there."""
+"""Replaces hyphens while texts are wrapped: a line must not end at a hyphen."""
 
 _COMMAND: Final = "\ue001"
-"""So many stand for a command in backquotes."""
+"""Repeated, it replaces a command in backquotes while texts are wrapped."""
 
 _QUOTED: Final = re.compile(r"`(?:[^`\n]|\n(?!\n))+`")
 
 
 _OBVIOUS: Final = re.compile(r"; x>=?[01](?=\])|\s+\[x>=?[01]\]")
-"""A range that needs no words: `--limit N` is at least 1."""
+"""A range that the help leaves out: `--limit N` is obviously at least 1."""
 
 _LONG_TOO: Final = re.compile(r"(?<=^-\w), --[\w-]+")
-"""The long name of an option that has a short one."""
+"""The long name of an option that also has a short name."""
 
 _ALIKE: Final = 0.7
-"""Less alike are other commands: `ledger create` is not offered for `ledger locate`."""
+"""The minimum similarity of suggestions: `ledger create` is not offered for `ledger locate`."""
 
 _NARROW: Final = 58
-"""Below, long options have lines of their own, so that there is space for what they do."""
+"""The width below which long options have their own lines, so that their texts have space."""
 
 
 def import_path(path: str) -> Any:
-    """Import a module, and return what a path names in it: ``module:name``."""
+    """Import a module, and return the object that ``module:name`` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _with_short_help(declared: dict[str, Any]) -> dict[str, Any]:
-    """Add the line in the list of its group: the first clause of its help, unless it is given."""
+    """Add the command's line in its group's list, unless declared: the first clause of its help."""
     text: str = declared.get("help", "")
     return {"short_help": _CLAUSE.split(text.strip())[0] + ".", **declared}
 
 
 class _Formatter(click.HelpFormatter):
-    """Wraps texts between words only, and not within backquotes: commands are to be pasted."""
+    """Wraps texts only between words, and not within backquotes, so that commands can be pasted."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -99,9 +99,10 @@ class _Formatter(click.HelpFormatter):
         super().write_text(self._unbroken(text, self.width - self.current_indent))
 
     def _unbroken(self, text: str, width: int) -> str:
-        """Return a text of which wrapping breaks no command; a longer one gets a line of its own.
+        """Return a text whose commands are not wrapped; a longer command has its own line.
 
-        click breaks what is wider than a line. A command may have a bracket and a comma beside it.
+        click breaks words that are wider than a line. A command may be next to a bracket or a
+        comma.
         """
 
         def kept(found: re.Match[str]) -> str:
@@ -124,7 +125,7 @@ class _Formatter(click.HelpFormatter):
 class _Context(click.Context):
     formatter_class = _Formatter
     elsewhere: str | None = None
-    """The path of the command below it, where an alias led out of the group."""
+    """The path of the command below this context, if an alias led out of the group."""
 
     @property
     def command_path(self) -> str:
@@ -134,9 +135,9 @@ class _Context(click.Context):
 
 
 def _with_seconds(args: Sequence[str]) -> list[str]:
-    """Return a command line whose ``--watch`` says how often.
+    """Return the command line with a value for each ``--watch``.
 
-    Its value is optional, and click would take the next word for it: an id, or a group's name.
+    The value is optional, and click would use the next word as the value: an id, or a group's name.
     """
     words = list(args)
     end = words.index("--") if "--" in words else len(words)
@@ -147,7 +148,7 @@ def _with_seconds(args: Sequence[str]) -> list[str]:
 
 
 class Command(click.Command):
-    """A command with all that its help needs."""
+    """A command with the declarations for its help."""
 
     context_class = _Context
 
@@ -164,12 +165,12 @@ class Command(click.Command):
         without: Collection[Facility] = (),
         **kwargs: Any,
     ) -> None:
-        """``examples`` are command lines with what each does behind a ``#``.
+        """``examples`` are command lines, each with its description after a ``#``.
 
-        ``exits`` are those that 0 and 2 leave out.
+        ``exits`` are the statuses besides 0 and 2.
 
-        ``body`` is ``module:function``: it takes the session, and each of the ``params`` by name.
-        ``without`` names what commands of its kind have and this one has not.
+        ``body`` is ``module:function``, called with the session, and with each of ``params`` by
+        name. ``without`` names the facilities that this command lacks.
         """
         super().__init__(name, params=list(params), **_with_short_help(kwargs))
         self.body = body
@@ -188,13 +189,13 @@ class Command(click.Command):
 
     @property
     def examples(self) -> list[tuple[str, str]]:
-        """Command lines, and what each does."""
+        """The example command lines, each with its description."""
         found = _EXAMPLE.findall(self._examples)
         return [(" ".join(line.split()), does) for line, does in found]
 
     @property
     def effect_sentence(self) -> str:
-        """What the command does beyond reading, and with or without which option."""
+        """The effect of the command beyond reading, and the option that causes or prevents it."""
         names = {param.name for param in self.params}
         if "skip_open" in names:
             return "This command may fence writers of open ledgers; not with --skip-open."
@@ -203,7 +204,8 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            with augment_usage_errors(ctx):  # A missing value names no command by itself.
+            # click's message about a missing value does not name the command.
+            with augment_usage_errors(ctx):
                 rest = super().parse_args(ctx, _with_seconds(args))
         except click.UsageError as error:
             from bkctl.suggest import in_own_options
@@ -218,11 +220,11 @@ class Command(click.Command):
                 f"`{ctx.command_path}` changes something; {name} works only with commands that read"
             )
             raise click.UsageError(text, ctx) from error
-        options_of(ctx)  # Takes its own out of what the body gets.
+        options_of(ctx)  # Removes the global options from the body's arguments.
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the callback with a session for this one command as the context's object."""
+        """Run the callback with a session for this command as the context's object."""
         from bkctl.environment_and_streams import Host
         from bkctl.session.session import session_for
 
@@ -235,7 +237,7 @@ class Command(click.Command):
             return rounds(session, lambda: self._run(ctx))
 
     def load(self) -> Callable[..., Any]:
-        """Import what the command does, and return it."""
+        """Import the command's body, and return it."""
         body: Callable[..., Any] = import_path(self.body)
         return body
 
@@ -243,7 +245,10 @@ class Command(click.Command):
         return self.load()(ctx.obj, **ctx.params)
 
     def _rounds(self, session: Session) -> Rounds | None:
-        """Return how it is to be repeated. On the root, ``--watch`` is for what can be."""
+        """Return the rounds of a watched command.
+
+        ``--watch`` on the root applies only if possible.
+        """
         options = session.options
         if not self.can_be_watched or (options.watch_s is None and options.until is None):
             return None
@@ -294,12 +299,11 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group whose commands may live in modules that are imported only when used.
+    """A group of commands whose modules may be imported only when used.
 
-    ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it; ``order`` is
-    that of the help, for names that are to come before all others. ``aliases`` maps a name that no
-    help shows to the words that it stands for, behind the program's name: ``cookie show``, or
-    ``bookie list -o wide``.
+    ``lazy`` maps a name to ``module:attribute`` and its line in the help. ``order`` lists names
+    that the help shows first. ``aliases`` maps a hidden name to its words after the program's name:
+    ``cookie show``, or ``bookie list -o wide``.
     """
 
     context_class = _Context
@@ -318,20 +322,20 @@ class Group(click.Group):
         complete_files(self.params)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Only what is before the command's name: the rest is for others to read.
+        # Only the words before the command's name: the command parses the others.
         rest = super().parse_args(ctx, _with_seconds(args))
         options_of(ctx)
         return rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
-        """Return the names that help shows, in the order of their declarations."""
+        """Return the names in the help, in the order of their declarations."""
         names = dict.fromkeys([*self._order, *self.lazy, *self.commands])
         return [name for name in names if name in self.lazy or name in self.commands]
 
     def command(  # type: ignore[override]  # A declaration, where click has a decorator.
         self, name: str, **declared: Any
     ) -> Command:
-        """Add a command to this group, declared as ``Command`` takes it."""
+        """Add a command to this group, with the arguments of ``Command``."""
         made = Command(name, **declared)
         self.add_command(made)
         return made
@@ -349,9 +353,9 @@ class Group(click.Group):
             formatter.write_dl([(name, text) for name, text in rows if text is not None])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that a word could become, without importing what they are made of.
+        """Return the commands that complete a word, without importing their modules.
 
-        Behind a word that is not a command there is nothing.
+        After a word that is not a command the result is empty.
         """
         from click.shell_completion import CompletionItem
 
@@ -385,13 +389,13 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            # Not click's suggestions: for `disk compact` it has `format`.
+            # click would suggest `format` for `disk compact`.
             near = self.similar(ctx, args[0])
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx) from error
 
     def _meant(self, ctx: click.Context, alias: str) -> tuple[click.Command, list[str]]:
-        """Return the command that an alias stands for, and what stands behind its name."""
+        """Return the command of an alias, and the alias's further words."""
         first, *rest = self.aliases[alias].split()
         words = rest if first == self.name else [first, *rest]
         command: click.Command = self if first == self.name else ctx.find_root().command
@@ -402,7 +406,7 @@ class Group(click.Group):
         return command, words
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
-        """Return command lines that were perhaps meant by ``word``, nearest first."""
+        """Return the command lines that are similar to ``word``, nearest first."""
         from bkctl.suggest import LINES, lines_for_object, meant_elsewhere, nearest
 
         path, known = ctx.command_path, self.list_commands(ctx)
@@ -421,7 +425,7 @@ class Group(click.Group):
 
 
 class SubGroup(Group):
-    """A group below the root: it takes the global options too, and shows only its commands."""
+    """A group below the root: it accepts the global options too, and shows only its commands."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -431,10 +435,11 @@ class SubGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that comes next.
+        """Return the next command.
 
         Raises:
-            UsageError: there is none; of a name in a group of Java's bkctl it has the line to use.
+            UsageError: it does not exist; for a name in a group of Java's bkctl with the line to
+                use.
         """
         try:
             return super().resolve_command(ctx, args)

@@ -1,7 +1,7 @@
-"""The names behind ``bkctl``: where each is declared, its line in the help, and its section there.
+"""The names after ``bkctl``: the module of each, its line in the help, and its section.
 
-Nothing of what they name is imported for the help. A test compares each line with the command's
-own, and holds the help to one screen.
+The help imports none of their modules. A test compares each line with the command's own, and
+checks that the help fits one screen.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ SECTIONS: Final = {
         "help, options",
     ),
 }
-"""The help of the root: its sections, and the names of their lines."""
+"""The sections of the root's help, and the names of their lines."""
 
 JOINED: Final = {
     "export, spark": "Export ledgers to Parquet; pack what Spark's workers need.",

@@ -1,4 +1,4 @@
-"""Options and arguments as commands declare them, and those that many commands have."""
+"""Options and arguments for the declarations of commands, and those that many commands share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bkctl.session.safety_check_names import REFUSES_IF
 
 
 class _Option(click.Option):
-    """An option that also has names that the help does not show."""
+    """An option that may have hidden names."""
 
     def __init__(self, names: Sequence[str], *, also: Sequence[str], **declared: Any) -> None:
         super().__init__(names, **declared)
         self._also = also
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Take the names that are not shown, too."""
+        """Add the hidden names to the parser."""
         shown = self.opts
         self.opts = [*shown, *self._also]
         try:
@@ -30,8 +30,8 @@ class _Option(click.Option):
 def option(*names: str, **declared: Any) -> click.Option:
     """Declare an option of a command, as click's decorator would.
 
-    The help shows a default that is not a switch. Types in ``_METAVARS`` name their values.
-    ``also``: more names, which the help does not show.
+    The help shows a default, except of a switch. Types in ``_METAVARS`` name their values.
+    ``also`` has further names, hidden in the help.
     """
     if not isinstance(declared.get("default"), (bool, type(None))):
         declared.setdefault("show_default", True)
@@ -51,7 +51,7 @@ _METAVARS: Final = {
 
 
 def flag(*names: str, **declared: Any) -> click.Option:
-    """Declare an option that takes no value."""
+    """Declare an option without a value."""
     return option(*names, is_flag=True, **declared)
 
 
@@ -66,12 +66,12 @@ def force(*checks: str) -> click.Option:
 
 
 def _meanings(checks: tuple[str, ...]) -> list[str]:
-    """Return a sentence for each check whose name does not say when it refuses."""
+    """Return a sentence for each check whose name does not say why it refuses."""
     return [f"{check}: {REFUSES_IF[check]}." for check in checks if check in REFUSES_IF]
 
 
 def java_answers(existing: str) -> tuple[click.Option, click.Option]:
-    """Declare how Java's format commands are told not to ask whether to delete ``existing``."""
+    """Declare the options of Java's format commands against the question to delete ``existing``."""
     return (
         flag(
             "-n",
@@ -85,7 +85,7 @@ def java_answers(existing: str) -> tuple[click.Option, click.Option]:
 
 
 def fail_if(example: str) -> click.Option:
-    """Declare ``--fail-if``: a threshold for the result, as ``filters.thresholds`` reads it."""
+    """Declare ``--fail-if``: a threshold for the result, parsed by ``filters.thresholds``."""
     return option(
         "--fail-if",
         "fail_if",
@@ -126,4 +126,4 @@ DIRECTORIES: Final = (
 """The options that name directories instead of the settings."""
 
 BOOKIE_DIRECTORIES: Final = (argument("bookie_dirs", metavar="[DIR...]", nargs=-1), *DIRECTORIES)
-"""The same, and DIR: a ledger directory, or one with the ledger and journal directories inside."""
+"""These options, and DIR: a ledger directory, or a parent of ledger and journal directories."""

@@ -1,4 +1,4 @@
-"""What ended a command, as one line (or one JSON object) on stderr and as an exit status."""
+"""The report of a command's error: a line (or a JSON object) on stderr, and an exit status."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Report:
-    """One failure: what it is called, what it says, what to do next, and the exit status.
+    """One failure: its name, its message, the next step, and the exit status.
 
-    ``shows_name`` is for what `bkctl explain` has more to say about than the line itself.
+    ``shows_name`` is true if `bkctl explain` has more text than the line.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Report:
     shows_name: bool = False
 
     def line(self) -> str:
-        """Return the line people read."""
+        """Return the line for people."""
         return f"{self._message()} [{self.name}]" if self.shows_name else self._message()
 
     def _message(self) -> str:
@@ -56,7 +56,7 @@ class Report:
         return f"bkctl: {text}; {self.hint}"
 
     def machine(self) -> dict[str, Any]:
-        """Return what programs read."""
+        """Return the fields for programs."""
         return {
             "schema": SCHEMA,
             "error": self.message,
@@ -68,7 +68,7 @@ class Report:
 
 
 def report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
-    """Print what ended the command line ``args``; return the exit status."""
+    """Print the error of the command line ``args``; return the exit status."""
     if isinstance(error, click.UsageError) and _is_plain_help(error):
         click.echo(error.format_message(), file=sys.stderr)
         return ExitStatus.USAGE
@@ -76,7 +76,7 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
 
 
 def print_error(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
-    """Print an error in the form that was asked for; return its exit status."""
+    """Print an error in the requested form; return its exit status."""
     found = describe(error, session, args)
     stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
@@ -84,7 +84,7 @@ def print_error(error: BaseException, session: Session | None, args: Sequence[st
         traceback.print_exception(type(error), error, error.__traceback__, file=stderr)
     as_json = session.options.output in _JSON if session else _asks_for_json(args)
     if found.status == ExitStatus.INTERRUPTED and stderr.isatty():
-        click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
+        click.echo(file=stderr)  # The terminal has written ^C, perhaps after a question.
     line = json.dumps(found.machine()) if as_json else fitted(found.line(), stderr)
     click.echo(line, file=stderr)
     return found.status
@@ -97,7 +97,7 @@ _WORDS: Final = {
     "is not a valid float range": "is not a number",
     "is not a valid float": "is not a number",
 }
-"""What click says of numbers, and what people say."""
+"""Phrases of click's messages about numbers, and their replacements."""
 
 _MEANT: Final = re.compile(r"\.? \(?Did you mean (?:one of: )?(.*?)\?\)?$")
 _REFUSED: Final = re.compile(r"'([^']*)' is not one of ")
@@ -125,7 +125,7 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
     if isinstance(error, BookKeeperError):
         name, message = error_name(type(error)), error_message(error)
         hint = (session.failed if session else "") or error.hint
-        # The general ones of the command line say all there is, some of it to be pasted.
+        # Errors of the command line explain everything themselves, with text to paste.
         shows_name = type(error).__module__ != CommandError.__module__
         return Report(name, message, error.exit_status, about, hint, shows_name)
     if isinstance(error, OSError):
@@ -140,7 +140,7 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
 
 def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
-        # click compares with the dashes: then all short options are much alike.
+        # click compares with the dashes: then all short options are similar.
         named = {name.lstrip("-"): name for name in error.possibilities or ()}
         near = nearest(error.option_name.lstrip("-"), named)
         meant = f"; did you mean {named[near[0]]}?" if near else ""
@@ -153,7 +153,7 @@ def _unknown(error: click.NoSuchOption) -> str:
 
 
 def _in_our_words(message: str) -> str:
-    """Return click's words about a command line as ours: short, and in lower case."""
+    """Return click's message about a command line in our form: short, and in lower case."""
     for clicks, ours in _WORDS.items():
         message = message.replace(clicks, ours)
     message = _MEANT.sub(_meant, message)
@@ -163,12 +163,12 @@ def _in_our_words(message: str) -> str:
 
 
 def _meant(found: re.Match[str]) -> str:
-    """Return click's guesses at the end of a message, as ours are said."""
+    """Return click's suggestions at the end of a message in our form."""
     return f"; did you mean {' or '.join(found[1].replace(chr(39), '').split(', '))}?"
 
 
 def _usage_hint(error: click.UsageError, message: str, path: str, args: Sequence[str]) -> str:
-    """Return what to do about a wrong command line: the likely line, an example, or the help."""
+    """Return the hint for a wrong command line: the likely line, an example, or the help."""
     for option, value in itertools.pairwise(args):
         if option == "--watch" and message == f"unexpected argument: {value}":
             return f"write --watch={value}"
@@ -184,7 +184,7 @@ def _usage_hint(error: click.UsageError, message: str, path: str, args: Sequence
 
 
 def _example(error: click.MissingParameter) -> str:
-    """Return the first example of a command that gives what is missing; "" without one."""
+    """Return the command's first example with the missing parameter; "" without one."""
     options = [one for one in (error.param.opts if error.param else ()) if one.startswith("-")]
     lines = [line for line, _ in getattr(error.ctx and error.ctx.command, "examples", ())]
     return next((line for line in lines if not options or any(o in line for o in options)), "")
@@ -202,12 +202,12 @@ def _os_error(error: OSError, about: str) -> Report:
 
 
 def _is_plain_help(error: click.UsageError) -> bool:
-    """A group called without a command: what click raises then is the help text."""
+    """Return whether a group was called without a command; click's error is then the help text."""
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:
-    """Tell whether a command line that could not be parsed asks for JSON, or the environment."""
+    """Return whether the unparsed command line, or the environment, requests JSON."""
     form = "json" if os.environ.get("BKCTL_JSON") else os.environ.get("BKCTL_OUTPUT", "")
     for word, value in zip(args, [*args[1:], ""], strict=True):
         if word == "--json":

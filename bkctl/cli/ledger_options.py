@@ -1,4 +1,4 @@
-"""What the options of commands for ledgers are, and for the entries of ledgers, logs and topics."""
+"""Shared options of commands for ledgers, and for the entries of ledgers, logs and topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
 
 def _quorum(letter: str, name: str, also: tuple[str, ...], default: int, what: str) -> Any:
-    """Return an option for a number of bookies; Java's shell has the small letter."""
+    """Return an option for a number of bookies; Java's shell uses the lower-case letter."""
     kind = click.IntRange(1)
     also = (letter.lower(), *also)
     return option(letter, name, type=kind, default=default, also=also, help=what)
@@ -50,7 +50,7 @@ COPIES: Final = (
     ),
     PASSWORD_FILE,
 )
-"""How entries are to be kept."""
+"""The replication and protection of entries."""
 
 NEW_LEDGER: Final = (
     *COPIES,
@@ -62,7 +62,7 @@ NEW_LEDGER: Final = (
         help="Use this id, which no ledger has ever had.",
     ),
 )
-"""How a new ledger is to be made."""
+"""The settings of a new ledger."""
 
 FORMS: Final = (
     option("--raw", "form", flag_value="raw", help="Print the payloads without separators."),
@@ -82,7 +82,7 @@ FORMS: Final = (
         help=r"Such as '%l/%e %n %s\n': ledger, entry, size, payload.",
     ),
 )
-"""In which form payloads are printed."""
+"""The output form of payloads."""
 
 FRAMING: Final = (
     option(
@@ -97,4 +97,4 @@ FRAMING: Final = (
     option("--whole", "framing", flag_value="whole", help="The entire input is one entry."),
     option("--chunks", "chunk_bytes", type=SIZE, help="Entries of SIZE bytes; for binary input."),
 )
-"""How input is cut into entries."""
+"""The separation of the input into entries."""

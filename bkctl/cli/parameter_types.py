@@ -1,4 +1,4 @@
-"""The types of what is given on the command line: how its text is read, and checked."""
+"""The types of parameters: parsing and checks of their texts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ else:
 
 
 class LedgerIdType(LiveType):
-    """A ledger id as ``--ledger-id-format`` has it; ``0x…`` is always hexadecimal.
+    """A ledger id in the form of ``--ledger-id-format``; ``0x…`` is always hexadecimal.
 
-    ``-`` passes unchanged where the command reads ids from stdin.
+    ``-`` is unchanged if the command reads ids from stdin.
     """
 
     name = "ledger_id"
@@ -65,7 +65,7 @@ class LedgerRangesType(LedgerIdType):
 
 
 class LedgerStateType(_Choice):
-    """A ledger's state, by the word for it."""
+    """A ledger's state, by its word."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from wire.codes import LedgerState
@@ -79,14 +79,14 @@ class BookieIdType(LiveType):
     name = "bookie_id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        # BookKeeper 4.18.0, BookieId, which means a range by ``:-_`` and so allows more.
+        # BookKeeper 4.18.0, BookieId: its ``:-_`` is a range in the pattern, and so allows more.
         if not re.fullmatch(r"[a-zA-Z0-9.:-_\-]+", value) or value.lower() == "readonly":
             self.fail(f"{value!r} is not a bookie id; it looks like host:port", param, ctx)
         return value
 
 
 class BookieWordsType(BookieIdType):
-    """Ids of bookies with commas, and other words after them: the command tells them apart."""
+    """Ids of bookies with commas, and other words after them; the command separates them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         del param, ctx
@@ -94,7 +94,7 @@ class BookieWordsType(BookieIdType):
 
 
 class ParsedType(ParamType):
-    """A type whose texts a function reads. Any other value passes as it is."""
+    """A type whose texts a function parses. Other values are unchanged."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse
@@ -109,13 +109,13 @@ class ParsedType(ParamType):
 
 
 class LogNameType(LiveType):
-    """A log's name, which is any text; a type of its own, so that names can be completed."""
+    """A log's name, which is any text; its own type, so that names can be completed."""
 
     name = "log_name"
 
 
 class PathType(ParamType):
-    """Text that names a file or a directory; a type of its own, so that Tab offers some."""
+    """The path of a file or a directory; its own type, so that Tab can complete it."""
 
     name = "text"
 
@@ -123,7 +123,7 @@ class PathType(ParamType):
         self._completes = completes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":  # As from a variable that is not set: "$DIR".
+        if value == "":  # The result of an unset variable: "$DIR".
             self.fail("the name is empty", param, ctx)
         return value
 
@@ -140,7 +140,7 @@ _PATHS: Final = {"FILE": PathType("file"), "PATH": PathType("file"), "DIR": Path
 
 
 def complete_files(parameters: Iterable[click.Parameter]) -> None:
-    """Let texts that are shown as FILE, PATH or DIR be completed as such."""
+    """Complete texts with the metavar FILE, PATH or DIR as paths."""
     for parameter in parameters:
         if parameter.type is click.STRING and parameter.metavar:
             for word in re.findall("[A-Z]+", parameter.metavar):
@@ -148,14 +148,14 @@ def complete_files(parameters: Iterable[click.Parameter]) -> None:
 
 
 _ENTRY_BYTES_MAX: Final = 64 << 20
-"""More than frames hold; sizes beyond it would be allocated before a bookie refuses them."""
+"""Larger than frames can be; a larger size would be allocated before a bookie refuses it."""
 
 
 def _parse_share(text: str) -> float:
-    """Return the share that ``80%``, ``80`` or ``0.8`` stands for.
+    """Return the share of ``80%``, ``80`` or ``0.8``.
 
     Raises:
-        ValueError: it is another text, ``1`` (1% or all), nothing or more than all.
+        ValueError: the text has another form, is ``1`` (1% or all), zero or more than all.
     """
     number = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(%?)", text)
     value, in_percent = (float(number[1]), number[2] == "%") if number else (0.0, False)
@@ -168,10 +168,10 @@ def _parse_share(text: str) -> float:
 
 
 def parse_entry_range(text: str) -> tuple[int, int | None]:
-    """Return the range that ``5`` (one entry), ``5-9`` (both ends included) or ``5-`` stands for.
+    """Return the range of ``5`` (one entry), ``5-9`` (both ends included) or ``5-``.
 
     Raises:
-        ValueError: it is another text.
+        ValueError: the text has another form.
     """
     match = re.fullmatch(r"(\d{0,19})(-?)(\d{0,19})", text)
     if match is None or not (match[1] or match[3]):
@@ -184,7 +184,7 @@ def parse_entry_range(text: str) -> tuple[int, int | None]:
 
 
 def _parse_position(text: str) -> Any:
-    """Return the place in a log that ``INDEX:ENTRY``, ``earliest`` or ``latest`` stands for."""
+    """Return the position in a log of ``INDEX:ENTRY``, ``earliest`` or ``latest``."""
     from bkclient.errors import IncorrectParameterError
     from bkclient.log.record import EARLIEST, LATEST, Position
 
@@ -212,7 +212,7 @@ def _parse_entry_size(text: str) -> int:
 
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
-"""For arguments that also take ``-``: ids from stdin (``Session.words``)."""
+"""For arguments that also accept ``-``: ids from stdin (``Session.words``)."""
 LEDGER_STATE: Final = LedgerStateType(["open", "in-recovery", "closed"])
 LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
@@ -225,7 +225,7 @@ SIZE: Final = ParsedType("size", parse_size)
 """Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
 ENTRY_SIZE: Final = ParsedType("size", _parse_entry_size)
 SHARE: Final = ParsedType("share", _parse_share)
-"""A share of a whole, given in percent; a number from 0 to 1."""
+"""A share in percent, as a number from 0 to 1."""
 RATE: Final = ParsedType("rate", lambda text: parse_size(text.removesuffix("/s")))
 """Bytes a second, from ``20MB/s`` or ``20MB``."""
 KEY_VALUE: Final = ParsedType("key=value", _parse_key_value)
@@ -233,11 +233,11 @@ KEY_VALUE: Final = ParsedType("key=value", _parse_key_value)
 POSITION: Final = ParsedType("position", _parse_position)
 LOG_NAME: Final = LogNameType()
 TIME: Final = ParsedType("time", lambda text: parse_time_or_age_ms(text, time.time()))
-"""Milliseconds since 1970, from a number of them, ISO 8601 or an age; UTC without a zone."""
+"""Milliseconds since 1970, from their number, ISO 8601 or an age; UTC without a zone."""
 
 
 class Word(_Choice):
-    """One of some words as they are shown; ``short`` has shorter ones that stand for them."""
+    """One of several words; ``short`` maps shorter forms to them."""
 
     def __init__(self, words: Sequence[str], short: Mapping[str, str]) -> None:
         super().__init__(words)

@@ -1,7 +1,7 @@
-"""The root of the command tree, and the way from a command line to an exit status.
+"""The root of the command tree, and the path from a command line to an exit status.
 
-``bkctl --help`` imports this module, click and nothing heavy: groups are imported when a command of
-theirs runs. What the help says of each stands in ``names``.
+``bkctl --help`` imports only this module, click and small modules: groups are imported when one of
+their commands runs. ``command_names`` has the lines of the help.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ HELP_WIDTH_MIN: Final = 30
 _WIDTH_DEFAULT: Final = 80
 
 LIVE_IDS: Final = "bkctl.commands.tool.completion_process:completions"
-"""What Tab asks for ids that exist."""
+"""The function that returns existing ids for Tab."""
 
 GC_THRESHOLD: Final = 20_000
-"""Objects made since the last look for garbage before there is another one."""
+"""The number of new objects between two garbage collections of Python."""
 
 
 class RootGroup(Group):
-    """The root: turns whatever ends a command into one line and an exit status."""
+    """The root: turns every end of a command into one line and an exit status."""
 
     def main(  # type: ignore[override] # never returns: it is always a program's end
         self, args: Sequence[str] | None = None, obj: Host | None = None, **_: Any
@@ -55,14 +55,14 @@ class RootGroup(Group):
             from bkctl.cli.completion.candidates import answer
 
             sys.exit(answer(self, os.environ))
-        # What is imported stays: looking through it for garbage is a tenth of a short command.
+        # Imported objects are never freed: collections take a tenth of a short command's time.
         gc.set_threshold(GC_THRESHOLD)
         load_openssl_late()
         status = self.run(sys.argv[1:] if args is None else args, obj)
         sys.exit(_flushed(status, lasting=obj is not None))
 
     def run(self, args: Sequence[str], host: Host | None = None) -> int:
-        """Run one command line; return its exit status. Prints errors, raises none."""
+        """Run one command line; return its exit status. Errors are printed, never raised."""
         meta: dict[str, Any] = {}
         try:
             with self.make_context(PROGRAM, list(args), obj=host) as ctx:
@@ -82,7 +82,7 @@ class RootGroup(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        # Else click finds it out with shutil, whose import brings three compression libraries.
+        # Otherwise click asks shutil, whose import loads three compression libraries.
         return super().make_context(
             info_name, args, parent, terminal_width=_terminal_width(), **extra
         )
@@ -96,10 +96,10 @@ class RootGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that comes next; for a name of Java's the one that it stands for.
+        """Return the next command; for a Java name the command that replaces it.
 
         Raises:
-            UsageError: the name is Java's, and the user did not run the line for it.
+            UsageError: the name is Java's, and the user did not run the suggested line.
         """
         try:
             return super().resolve_command(ctx, args)
@@ -118,7 +118,7 @@ class RootGroup(Group):
             return super().resolve_command(ctx, line)
 
     def offered(self, ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
-        """Return what Tab offers for a type whose values are those that there are just now."""
+        """Return the completions for a type whose values are the existing objects."""
         if kind == PROFILE.name:
             from click.shell_completion import CompletionItem
 
@@ -134,7 +134,7 @@ class RootGroup(Group):
         ctx: click.Context,  # noqa: ARG002 -- click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the sections; the options are what ``bkctl options`` shows."""
+        """Write the sections; ``bkctl options`` shows the options."""
         formatter.write_paragraph()
         width = max(len(name) for names in SECTIONS.values() for name in names)
         for title, names in SECTIONS.items():
@@ -144,14 +144,14 @@ class RootGroup(Group):
                 formatter.write_dl(rows)
 
     def format_globals(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what holds for every command: the options, and what it exits with."""
+        """Write the part common to every command: the options, and the exit statuses."""
         click.Command.format_options(self, ctx, formatter)
         with formatter.section("Exit status"):
             formatter.write_dl([(str(int(status)), text) for status, text in MEANING.items()])
 
 
 def _is_wanted(ctx: click.Context, why: str) -> bool:
-    """Ask on a terminal whether a line is to be run instead of what was typed."""
+    """Ask on a terminal whether to run a line instead of the typed line."""
     from bkctl.environment_and_streams import Host
 
     options = options_of(ctx)
@@ -164,7 +164,7 @@ def _is_wanted(ctx: click.Context, why: str) -> bool:
 
 
 def _report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
-    """Print what ended the command; return the exit status."""
+    """Print the error that ended the command; return the exit status."""
     if isinstance(error, BrokenPipeError):
         from bkctl.errors import PagerLeftError
 
@@ -177,9 +177,9 @@ def _report(error: BaseException, session: Session | None, args: Sequence[str]) 
 
 
 def _flushed(status: int, *, lasting: bool) -> int:
-    """Write out what is buffered; a reader that has gone away is no error, a full disk is.
+    """Flush stdout; a closed reader is not an error, a full disk is.
 
-    ``lasting``: there are commands to come, which need stdout as it is.
+    ``lasting`` is true if further commands will use stdout.
     """
     try:
         sys.stdout.flush()
@@ -191,14 +191,14 @@ def _flushed(status: int, *, lasting: bool) -> int:
         return ExitStatus.INTERRUPTED
     except OSError as error:
         _drop_stdout()
-        if status != ExitStatus.FAILED:  # Else it has been told.
+        if status != ExitStatus.FAILED:  # Otherwise the error was already printed.
             click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
         return status or ExitStatus.FAILED
     return status
 
 
 def _drop_stdout() -> None:
-    """Let the interpreter's last flush of stdout go nowhere."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush cannot fail."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -208,7 +208,7 @@ def _drop_stdout() -> None:
 
 
 def _terminal_width() -> int:
-    """Return the width that help texts may have."""
+    """Return the width of help texts."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns):
         width = int(columns)

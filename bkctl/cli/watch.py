@@ -1,8 +1,8 @@
-"""``--watch`` and ``--until``: one command again and again.
+"""``--watch`` and ``--until``: one command, repeated.
 
-On a terminal the result is painted over the last one, and what has changed is marked; elsewhere
-results are appended, for programs as JSON lines with the time of their round. Of a wait without
-``--watch`` people see the last round alone.
+On a terminal a result overwrites the last one, and changes are marked. Elsewhere results are
+appended; for programs they are JSON lines with the time of their round. A wait without ``--watch``
+shows people only the last round.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _GOES_ON: Final = frozenset(
         ExitStatus.PROBLEMS,
     }
 )
-"""Failures that may be over in the next round."""
+"""Failures that may disappear in the next round."""
 
 _TELLS_HEALTH: Final = _GOES_ON - {ExitStatus.UNREACHABLE, ExitStatus.PARTLY}
-"""Statuses by which a command says that something is not as it should be."""
+"""Statuses by which a command reports a problem with its subject."""
 
 _COMMAND_CHARS_MIN: Final = 20
-"""Of the command, in the line above a round; with less space it has a line for itself."""
+"""Minimum characters of the command in the line above a round; with less it has its own line."""
 
 Condition = Comparison | Literal["healthy", "done"]
 
 
 class _Stream(io.TextIOWrapper):
-    """A stream into memory that stands for a terminal, or for none."""
+    """A stream into memory that acts as a terminal, or not."""
 
     def __init__(self, target: io.BytesIO, *, tty: bool) -> None:
         super().__init__(target, encoding="utf-8", write_through=True)
@@ -61,7 +61,7 @@ class _Stream(io.TextIOWrapper):
 
 
 class Frame(Host):
-    """A host whose output is kept, to be shown as a whole; all else is another's.
+    """A host whose output is kept and shown at once; everything else is the outer host's.
 
     A terminal shows both streams as one.
     """
@@ -73,7 +73,7 @@ class Frame(Host):
             environ=outer.environ,
             stdin=outer.stdin,
             stdout=_Stream(self._buffer, tty=tty),
-            stderr=_Stream(self._errors, tty=False),  # No bars, which move the cursor themselves.
+            stderr=_Stream(self._errors, tty=False),  # A progress bar would move the cursor.
         )
         self.warned = outer.warned
 
@@ -88,7 +88,7 @@ class Frame(Host):
         return self._buffer.getvalue().decode("utf-8", "replace").splitlines()
 
     def print(self) -> None:
-        """Write what was kept to the streams of the host outside."""
+        """Write the kept output to the outer host's streams."""
         for kept, stream in ((self._buffer, self.outer.stdout), (self._errors, self.outer.stderr)):
             stream.write(kept.getvalue().decode("utf-8", "replace"))
             stream.flush()
@@ -96,7 +96,7 @@ class Frame(Host):
 
 @attrs.frozen
 class Rounds:
-    """How a command is repeated; ``until`` is None for as long as it takes."""
+    """The repetition of a command; without ``until`` it never ends by itself."""
 
     every_s: float
     until: Condition | None
@@ -106,8 +106,8 @@ class Rounds:
         """Run the command until the condition holds.
 
         Raises:
-            TimeLimitError: the time is up before it does.
-            UsageError: the condition cannot be applied to what the command shows.
+            TimeLimitError: the time limit is reached first.
+            UsageError: the condition does not match the command's output.
         """
         host = session.host
         watch = WatchRounds(host.clock_s)
@@ -133,7 +133,7 @@ class Rounds:
     def _round(
         self, session: Session, watch: WatchRounds, run: Callable[[], Any], shown: Host
     ) -> bool:
-        """Run the command once and show it; tell whether the condition holds."""
+        """Run the command once and show it; return whether the condition holds."""
         outer = session.host if not isinstance(shown, Frame) else shown.outer
         watch.begin()
         session.in_round(shown, watch)
@@ -164,7 +164,7 @@ class Rounds:
         )
 
     def _paint(self, session: Session, outer: Host, frame: Frame, watch: WatchRounds) -> None:
-        """Put a round over the one before; what is below the screen's end is counted."""
+        """Draw a round over the last one; the number of lines below the screen's end is shown."""
         until = f", until {_name(self.until)}" if self.until is not None else ""
         moment = human_time(watch.now_ms, utc=session.options.utc)
         columns, height = shutil.get_terminal_size()
@@ -175,8 +175,9 @@ class Rounds:
         if len(lines) > room:
             lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
         clear = "\x1b[2J" if watch.number == 1 else ""
-        # Lines that are too long end at the edge instead of going on in the next one.
-        # Cleared first: behind a line as wide as the terminal it would take the last character.
+        # Lines that are too long are cut at the edge instead of wrapped. Each line is cleared
+        # first: after a line as wide as the terminal, the clear code would erase its last
+        # character.
         text = "".join(f"\x1b[K{line}\r\n" for line in [*heads, "", *lines])
         outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
         outer.stdout.flush()
@@ -211,7 +212,7 @@ class Rounds:
 
 
 def rounds_of(session: Session, exits: tuple[ExitStatus, ...]) -> Rounds | None:
-    """Return how the options want a command to be repeated; None where they do not.
+    """Return the repetition that the options request; None without one.
 
     Raises:
         UsageError: ``--until`` is not a condition.
@@ -232,7 +233,7 @@ def _name(until: Condition) -> str:
 
 
 def _heads(command: str, how: str, columns: int) -> list[str]:
-    """Return the lines above a round: the command, and how it is repeated."""
+    """Return the lines above a round: the command, and its repetition."""
     left = columns - len(how)
     if left >= min(len(command), _COMMAND_CHARS_MIN):
         return [_shortened(command, left) + how]

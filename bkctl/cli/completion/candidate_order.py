@@ -1,4 +1,4 @@
-"""The order in which ids are offered: those first that a command is mostly about."""
+"""The order of completed ids: first the ids that the command usually handles."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _FIRST: Final = {
     "decommission": ("down", "read-only"), "recover": ("down", "open", "in-recovery"),
     "close": ("open", "in-recovery"), "fence": ("open",), "add": ("open",),
 }  # fmt: skip
-"""What commands are mostly about, by the word that its description begins with."""
+"""The states that a command usually handles; a candidate's description begins with its state."""
 
 Values = list[tuple[str, str]]
 
 
 def ordered(command: click.Command, found: Sequence[tuple[str, str]]) -> Values:
-    """Put first what a command is mostly about: a bookie that is down, an open ledger."""
+    """Sort candidates: first those in the command's usual states, such as a bookie that is down."""
     first = _FIRST.get(command.name or "", ())
 
     def place(one: tuple[str, str]) -> int:

@@ -1,8 +1,8 @@
-"""What Tab offers behind ``bkctl``: asked of the click tree, on behalf of a shell's script.
+"""Completion with Tab after ``bkctl``: answers from the click tree for a shell's script.
 
-Commands, options and choices come from the tree, and no more of it is imported than the line names.
-Parameters whose type is ``LiveType`` offer the ids that exist. Whatever goes wrong, a line is
-answered with nothing: no message could be shown here.
+Commands, options and choices are from the tree; only the modules that the line names are imported.
+Parameters of type ``LiveType`` offer the existing ids. After any error the answer is empty: no
+message could be shown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HELP_CHARS_MAX: Final = 76
 
 
 def answer(tree: click.Group, environ: Mapping[str, str]) -> int:
-    """Print what the line in the environment could go on with; return the exit status."""
+    """Print the completions of the line in the environment; return the exit status."""
     lines: list[str] = []
     with contextlib.suppress(Exception):
         lines += reply(tree, environ[VARIABLE], environ.get(LINE, ""), environ.get(BREAKS, ""))
@@ -35,7 +35,7 @@ def answer(tree: click.Group, environ: Mapping[str, str]) -> int:
 
 
 def reply(tree: click.Group, shell: str, line: str, breaks: str = "") -> Iterator[str]:
-    """Yield the lines that the script of a shell is answered with."""
+    """Yield the lines of the answer for a shell's script."""
     words, word = split(line)
     items = candidates(tree, words, word)
     special = next((_KINDS[item.type] for item in items if item.type in _KINDS), None)
@@ -47,7 +47,7 @@ def reply(tree: click.Group, shell: str, line: str, breaks: str = "") -> Iterato
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """Return the words of a line up to the cursor, without the program, and the one at its end."""
+    """Return the complete words before the cursor, without the program, and the word at it."""
     from click.shell_completion import split_arg_string
 
     *words, last = split_arg_string(line + _CURSOR)
@@ -55,7 +55,7 @@ def split(line: str) -> tuple[list[str], str]:
 
 
 def candidates(tree: click.Group, words: Sequence[str], word: str) -> list[CompletionItem]:
-    """Return what could stand in the place of ``word``, as whole words."""
+    """Return the completions of ``word``, as complete words."""
     from click.shell_completion import CompletionItem, ShellComplete
 
     engine = ShellComplete(tree, {}, tree.name or "", VARIABLE)
@@ -71,7 +71,7 @@ def candidates(tree: click.Group, words: Sequence[str], word: str) -> list[Compl
 
 
 def _bash(item: CompletionItem, word: str, line: str, breaks: str) -> str:
-    """Return what bash puts in the place of its own last word, which may be a part of ours."""
+    """Return the text for bash's own last word, which may be a part of ``word``."""
     value = str(item.value)
     quoted = not line.endswith(word) or line[: len(line) - len(word)].endswith(("'", '"'))
     if quoted:

@@ -1,8 +1,8 @@
-"""What shells are told so that Tab completes ``bkctl``: one script for each of them.
+"""The scripts that let Tab complete ``bkctl``, one for each shell.
 
-A script hands the line up to the cursor to ``bkctl`` itself (``bkctl.cli.completion.candidates``)
-and takes back one line with their kind (values, files or dirs), and then the values.
-``completions/`` has the same scripts as files, made by ``bkctl.manual.generate``.
+A script sends the line up to the cursor to ``bkctl`` (``bkctl.cli.completion.candidates``). The
+answer is one line with the kind (values, files or dirs), and then the values. ``completions/`` has
+the same scripts as files, written by ``bkctl.manual.generate``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LINE: Final = "_BKCTL_LINE"
 """The line up to the cursor."""
 
 BREAKS: Final = "_BKCTL_BREAKS"
-"""The characters at which bash parts words beside blanks; what is before one stays."""
+"""The characters besides blanks at which bash splits words; bash keeps the text before them."""
 
 _BASH: Final = r"""# Completion of bkctl for bash; made by `bkctl completion bash`.
 # Put it where bash-completion looks, or into ~/.bashrc: eval "$(bkctl completion bash)"
@@ -97,4 +97,4 @@ complete -c bkctl -f -k -a '(__bkctl_complete)'
 SCRIPTS: Final = MappingProxyType({"bash": _BASH, "zsh": _ZSH, "fish": _FISH})
 
 FILES: Final = MappingProxyType({"bash": "bkctl.bash", "zsh": "_bkctl", "fish": "bkctl.fish"})
-"""What the script of each shell is named in ``completions/``."""
+"""The file name of each shell's script in ``completions/``."""
