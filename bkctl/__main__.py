@@ -1,17 +1,17 @@
-"""``bkctl``, and ``python -m bkctl``: loads the command line, and runs it."""
+"""``bkctl``, and ``python -m bkctl``: loads and runs the command line."""
 
 from __future__ import annotations
 
 import sys
 
-# The module typing takes long to load: meanwhile a Ctrl-C would end with a traceback.
+# The module typing loads slowly; a Ctrl-C meanwhile would end with a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; a Ctrl-C that comes before a command can end in order is only told."""
+    """Run the command line; a Ctrl-C before a command can end in order is only reported."""
     try:
         from bkctl.cli.root import main as run
 

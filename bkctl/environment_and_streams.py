@@ -1,6 +1,6 @@
-"""What outlives a command: the environment, the standard streams, the connections.
+"""The objects that outlive a command: the environment, the standard streams, the connections.
 
-A ``Host`` is one for the process, or for the life of an interactive shell.
+A process, or an interactive shell, has one ``Host``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def leave(status: int, words: str = "") -> None:
-    """End the process now, without clean-up; try to write out what was printed so far."""
+    """End the process now, without clean-up; try to flush the output first."""
     with contextlib.suppress(Exception):
-        # A reader that does not read must not hold us here.
+        # A reader that does not read must not block the end.
         if select.select([], [sys.stdout.fileno()], [], 0)[1]:
             sys.stdout.flush()
         # A progress bar hides the cursor.
@@ -35,20 +35,20 @@ def leave(status: int, words: str = "") -> None:
 
 
 class KeptWriters(Protocol):
-    """Writers of ledgers that are kept from one command to the next, by cluster and ledger."""
+    """Writers of ledgers that outlive a command, by cluster and ledger."""
 
     def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
-        """Return the writer of a ledger, if it is here and can still write."""
+        """Return the writer of a ledger, if it is kept and can still write."""
 
     def keep(self, uri: str, client: BlockingClient, writer: LedgerWriter) -> None:
         """Keep the writer of a ledger."""
 
 
 class Host:
-    """The environment, the standard streams and the connections, for as many commands as come."""
+    """The environment, the standard streams and the connections, for any number of commands."""
 
     proc = "/proc"
-    """Where the kernel shows the processes of this machine."""
+    """The directory where the kernel shows the processes of this machine."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Host:
         stderr: TextIO | None = None,
         connect: Callable[[str, ClientConfig], BlockingClient] | None = None,
     ) -> None:
-        """What is left out is the process's own; its streams are looked up at each use."""
+        """Arguments default to the process's own; its streams are looked up at each use."""
         self.environ = os.environ if environ is None else environ
         self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
         self.writers: KeptWriters | None = None
-        """The writers that are kept from one command to the next, where there is a next one."""
+        """The writers that outlive a command; None outside a shell."""
         self.last: dict[str, str] = {}
-        """The ids of what was printed last by itself, by the names of their fields."""
+        """The ids of the last value that was printed alone, by the names of their fields."""
         self.warned: set[str] = set()
-        """What has been warned about and need not be said twice."""
+        """The subjects of past warnings, which are not repeated."""
 
     @property
     def stdin(self) -> TextIO:
@@ -84,20 +84,20 @@ class Host:
         return self._streams[2] or sys.stderr
 
     def client(self, uri: str, config: ClientConfig) -> BlockingClient:
-        """Return the connection with one cluster, made at the first call."""
+        """Return the connection to one cluster, made at the first call."""
         if (uri, config) not in self._clients:
             self._clients[uri, config] = self._connect(uri, config)
         return self._clients[uri, config]
 
     def metadata_reader(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
-        """Return a metadata reader for one command; None where it takes a client."""
+        """Return a metadata reader for one command; None if the command needs a client."""
         from bkclient.metadata.store_settings import store_options
         from bkclient.metadata.zookeeper_reader import open_metadata_reader
 
         return open_metadata_reader(uri, **store_options(config, uri))
 
     def leave(self, status: int, words: str) -> None:
-        """End a command that does not end: by default, the process with it."""
+        """End a command that does not end itself: by default, with the process."""
         leave(status, words)
 
     def clock_s(self) -> float:

@@ -1,7 +1,7 @@
-"""The errors that are the command line's own, and how any error is told.
+"""The command line's own errors, and the texts of all errors.
 
-``bkctl`` returns the ``exit_status`` of the error that ended a command. The hint of an error of the
-client stands at its class in ``bkclient.errors``.
+``bkctl`` returns the ``exit_status`` of the error that ended a command. The hint of a client's
+error is an attribute of its class in ``bkclient.errors``.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class ProblemsError(CommandError):
 
 
 class PagerLeftError(BrokenPipeError):
-    """The pager was left before it had read everything. Stdout itself is as it was."""
+    """The user quit the pager before it had read everything. Stdout itself is unchanged."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or --timeout ended the command; ``exit_status`` tells which."""
+    """Ctrl-C, SIGTERM or --timeout ended the command; ``exit_status`` says which."""
 
     def __init__(self, reason: str, exit_status: int) -> None:
         super().__init__(reason)
@@ -108,7 +108,7 @@ def error_name(kind: type[BaseException]) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """Return what went wrong, in one line: the error's words, else those of its class."""
+    """Return the error's message in one line: its own text, else that of its class."""
     if text := " ".join(str(error).split()):
         return text.removesuffix(".")
     text = ((type(error).__doc__ or "").strip().splitlines() or [""])[0].removesuffix(".")

@@ -1,6 +1,6 @@
-"""What a command can do and how it can end. Imported at every start, so it leans on nothing.
+"""The effects and exit statuses of commands. Imported at every start, so it imports nothing heavy.
 
-The status that an error ends with stands at its class: ``bkclient.errors``, ``bkctl.errors``.
+The exit status of an error is an attribute of its class: ``bkclient.errors``, ``bkctl.errors``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Effect(enum.Enum):
-    """What a command can do to a cluster; it decides how the command asks before it acts."""
+    """The effect of a command on a cluster; it decides how the command asks before it acts."""
 
     READ = "reads only"
     REVERSIBLE = "changes data, metadata or settings, and deletes no existing entry"
@@ -19,16 +19,16 @@ class Effect(enum.Enum):
 
 
 class Facility(enum.Enum):
-    """What a command has beside its own work, unless its declaration says that it goes without."""
+    """A facility of every command, unless its declaration leaves it out."""
 
     PROFILE = "its unset options come from the profile"
-    """Left out of what has to run whatever the file of profiles says."""
+    """Left out of commands that must run whatever the file of profiles contains."""
     WATCH = "it can be run again and again, if it only reads"
-    """Left out of what never ends by itself, or prints what does not change."""
+    """Left out of commands that never end by themselves, or whose output never changes."""
 
 
 class ExitStatus(enum.IntEnum):
-    """Every status ``bkctl`` exits with; scripts may rely on them."""
+    """Every exit status of ``bkctl``; scripts may rely on them."""
 
     DONE = 0
     FAILED = 1
@@ -46,11 +46,11 @@ class ExitStatus(enum.IntEnum):
 
 
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
-"""What every command that talks to a cluster can exit with."""
+"""The failures of every command that connects to a cluster."""
 CHANGE_FAILURES: Final = (
     *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
 )  # fmt: skip
-"""What a command can exit with that changes what was named, if that is there and may be changed."""
+"""The failures of a command that changes a named object."""
 
 MEANING: Final = {
     ExitStatus.DONE: "done",

@@ -1,8 +1,7 @@
-"""The options that every command takes, before the verb or after it.
+"""The options that every command accepts, before or after the command's name.
 
 ``bkctl --json ledger list`` and ``bkctl ledger list --json`` mean the same. Each option also has an
-environment variable, ``BKCTL_`` and its name. Nearer to the verb wins: verb, group, root, then the
-environment.
+environment variable, ``BKCTL_`` and its name. The precedence is: command, group, root, environment.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 
 
 class LiveType(ParamType):
-    """A type whose values are those that there are just now; Tab asks the root of the tree."""
+    """A type whose values are existing objects; Tab asks the root of the tree for them."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        del param  # All parameters of one type take the same.
+        del param  # All parameters of one type have the same values.
         offered = getattr(ctx.find_root().command, "offered", None)
         found: list[CompletionItem] = offered(ctx, self.name, incomplete) if offered else []
         return found
@@ -55,11 +54,11 @@ class ProfileType(LiveType):
 PROFILE: Final = ProfileType()
 
 NUMBER_MAX: Final = 1e9
-"""More than this no option can mean; as seconds it is 31 years, and every clock takes it."""
+"""The maximum of every numeric option; as seconds it is 31 years, and every clock supports it."""
 
 
 class Number(click.FloatRange):
-    """A number that can be counted or waited for: neither NaN nor without end."""
+    """A number that can be counted or waited for: neither NaN nor infinite."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -91,7 +90,7 @@ class Seconds(Number):
 WATCH_EVERY_S: Final = 2.0
 
 OF_PROFILE: Final = "profile "
-"""How the origin begins of what a profile says."""
+"""The begin of the origin of a profile's value."""
 
 _META: Final = "bkctl.global_options"
 
@@ -129,40 +128,40 @@ class Options:
         self.verbose = 0
         self.log_level: str | None = None
         self.origins: dict[str, str] = {}
-        """The flag, variable or profile that gave an option its value, by attribute."""
+        """The flag, variable or profile that set an option, by attribute."""
         self.used_profile: Any = None
-        """The ``session.profiles.Profile`` that counts for this command, if any does."""
+        """The ``session.profiles.Profile`` of this command, if any."""
         self.profile_is_used = False
 
     def again(self, *more: str) -> str:
-        """Return this command line with more options, to be pasted."""
+        """Return this command line with more options, for pasting."""
         args = [one for one in self.args if one != "--no-input" or "--yes" not in more]
         return shlex.join(["bkctl", *args, *more])
 
     def is_typed(self, name: str) -> bool:
-        """Tell whether an option stands on the command line."""
+        """Return whether an option is on the command line."""
         return self.origins.get(name, "").startswith("-")
 
     def is_of_profile(self, name: str) -> bool:
-        """Tell whether it is a profile that gave an option its value."""
+        """Return whether a profile set an option."""
         return self.origins.get(name, "").startswith(OF_PROFILE)
 
     @property
     def is_for_people(self) -> bool:
-        """Whether results are shown as a table or in words: notes may stand beside them."""
+        """True if results are shown as a table or as sentences: notes may be next to them."""
         return self.output in {None, "table", "wide"}
 
     @property
     def ids_only(self) -> bool:
-        """Whether nothing but the ids of values is looked at, so that the rest need not be read."""
+        """True if only the ids of values are needed, so that nothing else is read."""
         return self.output == "id" and not self.filters and not self.sort_by and not self.until
 
 
 def options_of(ctx: click.Context) -> Options:
-    """Return the options given so far on this command line; ``ctx.params`` keeps the others."""
+    """Return the options parsed so far on this command line; ``ctx.params`` keeps the others."""
     options: Options = ctx.meta.setdefault(_META, Options())
     by_name = {option.name: option for option in ctx.command.params if is_global(option)}
-    for name in [name for name in ctx.params if name in by_name]:  # In the order of the line.
+    for name in [name for name in ctx.params if name in by_name]:  # The order of the command line.
         option, value = by_name[name], ctx.params.pop(name)
         source = ctx.get_parameter_source(name)
         if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
@@ -171,7 +170,7 @@ def options_of(ctx: click.Context) -> Options:
 
 
 def cluster_of_variables(environ: Mapping[str, str]) -> Options:
-    """Return the settings file, service URI and profile that ``BKCTL_*`` variables name."""
+    """Return the settings file, service URI and profile from the ``BKCTL_*`` variables."""
     options = Options()
     for option in _made(root=True):
         if option.to in {"conf", "service_uri", "profile"}:
@@ -183,9 +182,9 @@ def cluster_of_variables(environ: Mapping[str, str]) -> Options:
 
 
 def as_words(options: Options) -> dict[str, tuple[str, ...]]:
-    """Return what differs from the defaults as words of a command line, by long names.
+    """Return the non-default options as words of a command line, by long names.
 
-    What is said of one command is not among them.
+    Options for a single command are left out.
     """
     defaults, found = Options(), {}
     for option in _made(root=True):
@@ -199,7 +198,7 @@ def as_words(options: Options) -> dict[str, tuple[str, ...]]:
 def global_options(*, root: bool) -> list[click.Parameter]:
     """Return the options, for the root (with environment variables) or for a command.
 
-    All commands share theirs: to make them for each takes longer than all else of a help text.
+    All commands share theirs: separate options would take longer than the rest of a help text.
     """
     return list(_made(root=True) if root else _of_commands())
 
@@ -218,12 +217,12 @@ WATCHING: Final = frozenset({"watch_s", "until"})
 
 
 def is_global(parameter: click.Parameter) -> TypeGuard[_GlobalOption]:
-    """Tell whether a parameter is one that every command takes."""
+    """Return whether a parameter is an option of every command."""
     return isinstance(parameter, _GlobalOption)
 
 
 class _GlobalOption(click.Option):
-    """An option whose value is for ``Options``; commands never see it."""
+    """An option whose value is stored in ``Options``; command bodies never get it."""
 
     def __init__(
         self,
@@ -235,13 +234,14 @@ class _GlobalOption(click.Option):
         per_run: bool = False,
         **kw: Any,
     ) -> None:
-        """``also_env`` are variables of others that count too, after ``BKCTL_<NAME>``.
+        """``also_env`` are variables of other tools, used after ``BKCTL_<NAME>``.
 
-        ``per_run`` is for what is said of one command and not of those of a shell.
+        ``per_run`` is true for an option of a single command, not of all commands of a shell.
         """
         super().__init__(
             list(args),
-            is_eager=True,  # Other values are read as they say: ``--ledger-id-format``.
+            # Eager: they decide the parsing of others, such as ``--ledger-id-format``.
+            is_eager=True,
             envvar=[_variable(args), *also_env] if root else None,
             show_envvar=root,
             **kw,
@@ -250,7 +250,7 @@ class _GlobalOption(click.Option):
         self.to, self.const = to or self.name or "", const
 
     def store(self, options: Options, source: ParameterSource, value: Any) -> None:
-        """Store a value that was given, and what gave it."""
+        """Store a value and its origin."""
         options.origins[self.to] = self._origin(source)
         if self.const is not None:
             value = self.const if value else getattr(options, self.to)
@@ -259,14 +259,14 @@ class _GlobalOption(click.Option):
         setattr(options, self.to, value)
 
     def _origin(self, source: ParameterSource) -> str:
-        """Return what gave this option its value: a flag or a variable."""
+        """Return the origin of this option's value: a flag or a variable."""
         if source is ParameterSource.COMMANDLINE:
             return _long(self.opts)
         assert isinstance(self.envvar, list)
         return next(str(name) for name in self.envvar if os.environ.get(name))
 
     def words(self, name: str, value: Any) -> tuple[str, ...]:
-        """Return the words that give this option a value."""
+        """Return the words that set this option to a value."""
         if self.is_flag or self.count:
             return (name,) * int(value)
         values = value if self.multiple else (value,)
@@ -274,7 +274,7 @@ class _GlobalOption(click.Option):
 
 
 def _long(names: Sequence[str]) -> str:
-    """Return the name of an option with two dashes, where it has one."""
+    """Return the name of an option with two dashes, if it has one."""
     return max(names, key=lambda name: (name.startswith("--"), len(name)))
 
 

@@ -12,10 +12,10 @@ UUID_CHARS: Final = 36
 def parse_ledger_id(text: str, form: str = "long") -> int:
     """Return the number of a ledger id in a form: ``long``, ``hex`` or ``uuid``.
 
-    Agrees with BookKeeper 4.18.0, LedgerIdFormatter, where that accepts a text at all.
+    Agrees with BookKeeper 4.18.0, LedgerIdFormatter, for all texts that it accepts.
 
     Raises:
-        ValueError: it is no such id.
+        ValueError: the text is not an id in this form.
     """
     word = text.strip().lower()
     if re.fullmatch(r"0x[0-9a-f]+", word) or (form == "hex" and re.fullmatch(r"[0-9a-f]+", word)):
@@ -44,7 +44,7 @@ def _hint(word: str, form: str) -> str:
 
 
 def format_ledger_id(ledger_id: int, form: str = "long") -> str:
-    """Return a ledger id in a form, as Java's LedgerIdFormatter would."""
+    """Return a ledger id in a form, as Java's LedgerIdFormatter."""
     if form == "hex":
         return f"{ledger_id:x}"
     if form == "uuid":

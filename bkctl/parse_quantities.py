@@ -25,14 +25,14 @@ _SECONDS: Final = {
 
 SIZE_MAX: Final = 2**62
 DURATION_S_MAX: Final = 36500 * 86400.0
-"""More than any use; the system's clocks and waits take a few times as much."""
+"""More than any use; clocks and waits of the system support a few times as much."""
 
 
 def parse_size(text: str) -> int:
     """Return the bytes of ``512``, ``64k``, ``1MiB`` (binary) or ``20MB`` (decimal).
 
     Raises:
-        ValueError: it is not a size.
+        ValueError: the text is not a size.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if match is None or match[2].lower() not in _SIZE:
@@ -47,7 +47,7 @@ def parse_duration(text: str) -> float:
     """Return the seconds of ``90``, ``1.5s``, ``30m``, ``7d`` or ``1h30m``.
 
     Raises:
-        ValueError: it is not a duration.
+        ValueError: the text is not a duration.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw]|$)", text.strip())
     if not parts or "".join(a + b for a, b in parts) != text.strip():
@@ -60,15 +60,16 @@ def parse_duration(text: str) -> float:
 
 FIRST_MS: Final = -62_135_424_000_000
 LAST_MS: Final = 253_402_214_399_999
-"""What Python and Spark have in every time zone: from the third day of year 1, to the last but one
-of year 9999."""
+"""The latest time that Python and Spark support in every time zone, on the last day but one of year
+9999; the earliest is on the third day of year 1.
+"""
 
 
 def parse_time_ms(text: str) -> int:
-    """Return ms since 1970, from a number of them or from ISO 8601; UTC without a zone.
+    """Return ms since 1970, from their number or from ISO 8601; UTC without a zone.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     word = text.strip()
     if re.fullmatch(r"\d{1,15}", word):
@@ -82,10 +83,10 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_time_or_age_ms(text: str, now_s: float) -> int:
-    """Return ms since 1970, as ``parse_time_ms``; also of an age: ``10m`` ago.
+    """Return ms since 1970, as ``parse_time_ms``; also from an age: ``10m`` ago.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     word = text.strip()
     try:
@@ -106,7 +107,7 @@ def _age_ms(word: str, now_s: float) -> int:
 
 
 def _iso_8601_ms(text: str, zone: dt.tzinfo | None) -> int:
-    """Return ms since 1970; ``zone`` is that of a text without one, None for this machine's."""
+    """Return ms since 1970; ``zone`` applies to a text without one, None is this machine's."""
     moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
@@ -114,12 +115,12 @@ def _iso_8601_ms(text: str, zone: dt.tzinfo | None) -> int:
 
 
 def parse_moment_ms(text: str, now_s: float, *, utc: bool) -> int:
-    """Return ms since 1970 of ISO 8601, as tables print it too, or of an age: ``1h`` ago.
+    """Return ms since 1970 from ISO 8601, as in tables, or from an age: ``1h`` ago.
 
-    Without a zone it is a time of this machine's zone, or of UTC.
+    A text without a zone is in this machine's zone, or in UTC.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     word = text.strip()
     try:

@@ -1,4 +1,4 @@
-"""What was perhaps meant by a word that is not known."""
+"""Suggestions for unknown words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def _of_each_word(table: Mapping[str, T]) -> Mapping[str, T]:
-    """Return a table with a key for each of the words, parted by ``|``, that a key ends with."""
+    """Return a table with one key for each word, separated by ``|``, at the end of a key."""
     keys = ((key.rpartition(" "), found) for key, found in table.items())
     return {
         f"{scope}{space}{word}": found
@@ -48,14 +48,14 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "usage": ("map",),
     "write": ("append",),
 }
-"""Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""
+"""Words of shells, of `zkCli.sh` and of our other groups, and the commands that do the same."""
 
 _COPY: Final = (
     "ledger read LEDGER_ID --length-prefixed | bkctl -u URI ledger write - --length-prefixed"
 )
 
 COMPARE: Final = "ledger read {} {} --bookie all"
-"""What compares the copies of an entry; takes the ledger and the entry."""
+"""The command that compares the copies of an entry; formatted with the ledger and the entry."""
 
 _COMPARE: Final = COMPARE.format("LEDGER_ID", "ENTRY")
 
@@ -204,7 +204,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 LINES: Final = _of_each_word(_LINES)
-"""Commands that people look for, and the lines that do it. ``root`` is before any group."""
+"""Commands that people look for, and the lines that replace them. ``root`` precedes any group."""
 
 _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "bookie": (r".+:\d+", ("bookie show {}",)),
@@ -213,7 +213,7 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "log": (r".+", ("log tail {}", "log show {}")),
     "topic": (r".+", ("topic peek {}", "topic show {}")),
 }
-"""Groups that people follow with an object: what the object looks like, and the likely lines."""
+"""Groups that people follow with an object: the object's pattern, and the likely lines."""
 
 _SECURITY: Final = (
     "TLS and logins are settings of the client, by -c FILE or -X KEY=VALUE: "
@@ -321,7 +321,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 OPTIONS: Final = _of_each_word(_OPTIONS)
-"""Options that people try, after the command or its group, and what to use instead."""
+"""Options that people try, after the command or its group, and their replacements."""
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "--sort": ("--sort-by",),
@@ -357,14 +357,14 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 SYNONYMS: Final = _of_each_word(_SYNONYMS)
-"""Other names of options, after the command or its group, and the words that each stands for.
+"""Other names of options, after the command or its group, and the words that replace each.
 
-A key may end with the option's value; ``{}`` stands for the value.
+A key may end with the option's value; in the words ``{}`` is the value.
 """
 
 
 def in_own_options(args: Sequence[str], path: str) -> list[str]:
-    """Return the arguments of the command at ``path`` without other names of its options."""
+    """Return the arguments of the command at ``path``, with other names of its options replaced."""
     given, end = list(args), args.index("--") if "--" in args else len(args)
     found: list[str] = []
     while given and len(args) - len(given) < end:
@@ -407,11 +407,11 @@ ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
     ): "`bkctl log tail NAME --from 0:100 | head -n 11` prints 11 entries from 0:100 on",
     ("bkctl ledger read", "unexpected argument: "): "give the range as FIRST-LAST, as in 10-14",
 }
-"""How a command's path begins, a part of an error about its arguments, and what to do."""
+"""The hints for wrong arguments, by the begin of a command's path and a part of the error."""
 
 
 def about_arguments(path: str, message: str) -> str:
-    """Return what to do about wrong arguments of the command at ``path``; "" if not known."""
+    """Return the hint for wrong arguments of the command at ``path``; "" if unknown."""
     found = (
         hint
         for (prefix, part), hint in ARGUMENTS.items()
@@ -421,19 +421,19 @@ def about_arguments(path: str, message: str) -> str:
 
 
 def instead_of(option: str, path: str) -> str:
-    """Return what to use instead of an option that the command at ``path`` does not have, or ""."""
+    """Return the replacement of an option that the command at ``path`` does not have, or ""."""
     return _of_option(option, path, OPTIONS) or ""
 
 
 def _of_option(option: str, path: str, table: Mapping[str, T]) -> T | None:
-    """Return what a table has for an option of the command at ``path``, or of its groups."""
+    """Return a table's value for an option of the command at ``path``, or of its groups."""
     words = path.split()[1:]
     scopes = (" ".join([*words[:count], option]) for count in range(len(words), -1, -1))
     return next((table[scope] for scope in scopes if scope in table), None)
 
 
 def lines_for_object(group: str, word: str) -> list[str]:
-    """Return command lines for an object that stands where a group expects a command."""
+    """Return command lines for an object in the place of a group's command."""
     import re
     import shlex
 
@@ -443,7 +443,7 @@ def lines_for_object(group: str, word: str) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1, least: float = 0.6) -> list[str]:
-    """Return the known words that are most like ``word``, whatever their case; the best first."""
+    """Return the known words most similar to ``word``, ignoring case; the best first."""
     import difflib
 
     by_lower: Mapping[str, str] = {one.lower(): one for one in known}
@@ -454,7 +454,7 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1, least: float = 0
 def keys_like(word: str, known: Iterable[str]) -> list[str]:
     """Return the known keys that a pattern with ``*`` matches or that contain ``word``.
 
-    A key of exactly this name is the only one. The comparison ignores case.
+    A key with exactly this name is the only result. The comparison ignores case.
     """
     import fnmatch
 
@@ -466,7 +466,7 @@ def keys_like(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean NAME?`` for the end of an error, or nothing."""
+    """Return ``; did you mean NAME?`` for the end of an error, or ""."""
     near = nearest(word, known)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -483,7 +483,7 @@ _ID_ALIKE: Final = 0.8
 
 
 def similar_bookie(bookie_id: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ID?``, or nothing if the nearest id differs in its digits alone.
+    """Return ``; did you mean ID?``, or "" if the nearest id differs only in its digits.
 
     Ids that differ in digits are other bookies: the bookies of a cluster have similar addresses.
     """
@@ -495,6 +495,6 @@ def similar_bookie(bookie_id: str, known: Iterable[str]) -> str:
 
 
 def meant_elsewhere(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known words for what other tools call ``word``."""
+    """Return the known commands for another tool's ``word``."""
     there = frozenset(known)
     return [one for one in ELSEWHERE.get(word, ()) if one in there]

@@ -1,4 +1,4 @@
-"""What docs/commands.md says, from the click tree and the table of Java's commands.
+"""The content of docs/commands.md, from the click tree and the table of Java's commands.
 
 ``bkctl.manual.generate`` writes it.
 """
@@ -37,7 +37,7 @@ LEFT_OUT: Final = {
     "settings limits its requests",
     "a row limit in the shell": "the pager shows a list while it is read; q ends the list",
 }
-"""What was thought of and is not there, and why."""
+"""Rejected features, and the reasons."""
 
 _INTRO: Final = """\
 # Commands
@@ -102,7 +102,7 @@ def _line(cells: Sequence[str]) -> str:
 def commands(
     group: click.Group = cli, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Command]]:
-    """Yield every command with the words that name it, in the order of the help."""
+    """Yield every command with the words of its name, in the order of the help."""
     ctx = click.Context(group)
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -125,7 +125,7 @@ def _ours() -> Iterator[tuple[str, str, str]]:
 
 
 def _twin(replaces: str) -> str:
-    """Return what a command replaces; empty if Java's tools have nothing like it."""
+    """Return the Java command that a command replaces; empty if Java's tools lack it."""
     same = replaces.removeprefix("nothing in Java's tools")
     return f"nothing{same}" if same.startswith(":") else same.lstrip("; ")
 
@@ -167,12 +167,12 @@ def _option(option: JavaOption) -> str:
 
 
 def _value(option: JavaOption) -> str:
-    """Return what stands for the value of an option in our command line."""
+    """Return the placeholder for the value of an option in our command line."""
     if option.fixed:
         return "".join(option.how(option.fixed))
     return option.value.replace(",...", " ...").replace("MS", "SECONDS")
 
 
 def _text(text: str) -> str:
-    """Keep what looks like a tag from being one."""
+    """Escape text that looks like a tag."""
     return text.replace("<", "&lt;")

@@ -1,8 +1,8 @@
-"""Writes what is made from the click tree and the settings: ``python -m bkctl.manual.generate``.
+"""Write the files made from the click tree and the settings: ``python -m bkctl.manual.generate``.
 
-With ``--check`` nothing is written; what is stale is named, and the status is 1. ``man/`` and
-``completions/`` hold nothing else, so that a page whose command is gone goes too. Of ``docs/`` it
-writes the list of commands and the schema of what they print, and all of ``monitoring/``.
+With ``--check`` nothing is written; stale files are named, and the status is 1. ``man/`` and
+``completions/`` contain nothing else: the page of a removed command is deleted. In ``docs/`` it
+writes the list of commands and the schema of their output, and it writes all of ``monitoring/``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ROOT: Final = Path(__file__).parents[2]
 DIRECTORIES: Final = ("completions", "man")
 
 RELEASED: Final = "2026-11-22"
-"""The day that the manual pages name: that of the version in pyproject.toml."""
+"""The date in the manual pages: that of the version in pyproject.toml."""
 
 
 def edition() -> Edition:
-    """Return the version that is made here."""
+    """Return the version of the generated files."""
     found = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None
     return Edition(RELEASED, found[1])
@@ -51,7 +51,7 @@ def generated() -> dict[str, str]:
 
 
 def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
-    """Return the files that are missing, changed or of nothing any more."""
+    """Return the files that are missing, changed or no longer generated."""
     found = {
         str(path.relative_to(root))
         for directory in DIRECTORIES
@@ -65,7 +65,7 @@ def _content(path: Path) -> str | None:
 
 
 def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
-    """Make the files so; return which had to be changed."""
+    """Write or delete files as needed; return the changed files."""
     changed = stale(wanted, root)
     for name in changed:
         path = root / name
@@ -78,7 +78,7 @@ def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with ``--check`` name those that are stale."""
+    """Write the files, or with ``--check`` name the stale ones."""
     wanted = generated()
     checking = "--check" in arguments
     names = stale(wanted) if checking else write(wanted)

@@ -1,4 +1,4 @@
-"""The manual pages of the daemon and of its settings file, made from what reads both."""
+"""The manual pages of the daemon and of its settings file, from the parsers of both."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _VARIABLES: Final = (
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterable[argparse.Action]:
-    """Return what a parser takes; argparse has no public way to that."""
+    """Return the actions of a parser; argparse has no public access to them."""
     return (one for one in parser._actions if one.help != argparse.SUPPRESS)  # noqa: SLF001
 
 

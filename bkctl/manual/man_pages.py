@@ -1,7 +1,7 @@
 """The manual pages of ``bkctl``, made from its click tree.
 
-``bkctl(1)`` has what is common to all commands; each name below it has a page of its own, which of
-a group shows all the commands.
+``bkctl(1)`` has the parts common to all commands. Each name below it has its own page; the page of
+a group shows all its commands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkctl.manual.roff import Page, bold, usage
 SEE_ALSO: Final = ("bookied(8)", "bk_server.conf(5)")
 
 _WIDE: Final = 10_000
-"""Columns; so many that nothing is cut."""
+"""A width in columns at which nothing is cut."""
 
 FILES: Final = (
     ("/etc/bookkeeper/bk_server.conf", "Settings, where nothing else says where the cluster is."),
@@ -30,7 +30,7 @@ FILES: Final = (
 
 @attrs.frozen
 class Edition:
-    """What stands at the foot of every page."""
+    """The footer of every page."""
 
     date: str
     version: str
@@ -61,7 +61,7 @@ def _commands(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
 
 
 def _about(ctx: click.Context, name: str, command: click.Command) -> str:
-    """Return the line that the help of a group shows for a command."""
+    """Return the line of a command in the help of its group."""
     if isinstance(ctx.command, Group) and name in ctx.command.lazy:
         return ctx.command.lazy[name][1]
     return command.get_short_help_str(_WIDE)
@@ -111,7 +111,7 @@ def _root_page(root: click.Context, commands: Mapping[str, click.Command], editi
 
 
 def _variables(root: click.Context) -> Iterator[tuple[str, str]]:
-    """Yield the environment variables of the root's options, with the option each stands for."""
+    """Yield the environment variables of the root's options, each with its option."""
     for parameter in root.command.get_params(root):
         if isinstance(parameter, click.Option) and parameter.envvar:
             given = parameter.envvar
@@ -162,7 +162,7 @@ def _leaves(ctx: click.Context) -> Iterator[click.Context]:
 
 
 def _arguments(ctx: click.Context) -> list[str]:
-    """Return what follows a command's name in its usage, but for the options."""
+    """Return the words after a command's name in its usage, without the options."""
     pieces = ctx.command.collect_usage_pieces(ctx)
     return [piece for piece in pieces if piece != ctx.command.options_metavar]
 
@@ -172,7 +172,7 @@ def _exits(command: click.Command) -> tuple[ExitStatus, ...]:
 
 
 def _command(page: Page, ctx: click.Context, *, alone: bool = False) -> None:
-    """Add what a command takes, does and is used like; with titles where it is ``alone``."""
+    """Add the options, description and examples of a command; with titles if it is ``alone``."""
     command = ctx.command
     own = [one for one in command.params if not is_global(one)]
     if alone and any(isinstance(one, click.Option) for one in own):

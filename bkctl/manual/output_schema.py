@@ -1,7 +1,7 @@
-"""The JSON that commands print, as a JSON Schema made from the views.
+"""The JSON Schema of the commands' output, made from the views.
 
 ``bkctl.manual.generate`` writes docs/output.schema.json. Fields are only ever added: a program may
-rely on each that it finds there.
+rely on each of its fields.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TYPES: Final[Mapping[Kind, dict[str, Any]]] = MappingProxyType(
     }
 )
 _LINES_TO: Final = 4
-"""A line for each field of each kind of value."""
+"""The depth at which each field of each kind of value has its own line."""
 
 _VERSION: Final = {"const": SCHEMA, "description": "The version of this schema."}
 _UNITS: Final = MappingProxyType({Kind.BYTES: " In bytes.", Kind.SECONDS: " In seconds."})
 
 
 def views() -> dict[str, View]:
-    """Return every view by the name of the class of values that it shows."""
+    """Return every view by the name of its class."""
     found: dict[str, View] = {}
     for kind in shown_classes():
         assert kind.__name__ not in found, f"two kinds of {kind.__name__}"
@@ -55,7 +55,7 @@ def views() -> dict[str, View]:
 
 
 def shown_classes() -> Iterator[type]:
-    """Yield each class whose values are shown, wherever in ``bkctl`` or below it stands."""
+    """Yield each class with a view, in ``bkctl`` or in another package."""
     for name in LIBRARY_VALUES:
         module, _, class_name = name.rpartition(".")
         yield getattr(importlib.import_module(module), class_name)
@@ -86,12 +86,12 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as its file has it."""
+    """Return the text of the schema's file."""
     return "".join(_lines(schema(), _LINES_TO)) + "\n"
 
 
 def _lines(value: Any, depth: int, margin: str = "\n") -> Iterator[str]:
-    """Yield JSON whose objects are broken into lines down to a depth, and compact below."""
+    """Yield JSON with objects broken into lines down to a depth, and compact below."""
     if depth == 0 or not isinstance(value, dict) or not value:
         yield json.dumps(value, ensure_ascii=False)
         return

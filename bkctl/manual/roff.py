@@ -1,7 +1,7 @@
-"""Manual pages as text: what is said goes in, roff with the macros of man(7) comes out.
+"""Manual pages as text: the input is prose, the output roff with the macros of man(7).
 
-Prose is cut after sentences and to short lines, as those who check manual pages want it; words in
-`backquotes` come out bold.
+Prose is split after sentences and into short lines, as linters of manual pages require; words in
+`backquotes` become bold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 LINE_CHARS_MAX: Final = 78
 _GUARD: Final = "\\&"
 NO_REWRAP: Final = "\b"
-"""A paragraph that begins with this, as in help texts of click, stays as it is."""
+"""A paragraph that begins with this, as in click's help texts, is not changed."""
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`\"'(-])(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 """The space between two sentences; never one in `backquotes`."""
@@ -25,16 +25,16 @@ _VARIABLE: Final = re.compile(r"\b([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)\b|(\[[^]]*\]|\
 
 
 class Page:
-    """One manual page while it grows."""
+    """One manual page in progress."""
 
     def __init__(self, name: str, section: int, *, about: str, date: str, source: str) -> None:
-        """``about`` is the line that indexes of manual pages show."""
+        """``about`` is the line in indexes of manual pages."""
         self.name, self.section = name, section
         self._lines = [
             '.\\" Made by `python -m bkctl.manual.generate`; change what it is made from.',
             f'.TH {escaped(name.upper())} {section} {date} "{source}" "Manual of bkctl"',
         ]
-        # Text that is read on a terminal is not to be spread over its width.
+        # Left-aligned and without hyphenation: the text is read on a terminal.
         self._lines += [".ad l", ".nh"]
         self.title("NAME")
         self._lines += _wrapped(f"{escaped(name)} \\- {escaped(about)}")
@@ -57,7 +57,7 @@ class Page:
         self._lines += prose(text)
 
     def help(self, text: str) -> None:
-        """Add a help text as click has it: paragraphs, some of which stay as they are."""
+        """Add a help text in click's form: paragraphs, some of them unchanged."""
         for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
             first, _, rest = paragraph.partition("\n")
             if first.strip() == NO_REWRAP:
@@ -66,11 +66,11 @@ class Page:
                 self.paragraph(paragraph)
 
     def literal(self, lines: Iterable[str]) -> None:
-        """Add lines that stay as they are."""
+        """Add unchanged lines."""
         self._lines += [".PP", ".RS 4", ".nf", *map(_guarded, map(escaped, lines)), ".fi", ".RE"]
 
     def item(self, head: str, text: str) -> None:
-        """Add what stands under ``head``, which is roff already: see ``bold`` and ``usage``."""
+        """Add a text under ``head``, which is roff already: see ``bold`` and ``usage``."""
         self._lines += [".TP", _guarded(head), *(prose(text) or ["\\&"])]
 
     def under(self, text: str) -> None:
@@ -78,21 +78,21 @@ class Page:
         self._lines += [".IP", *prose(text)]
 
     def small_list(self, items: Iterable[tuple[str, str]]) -> None:
-        """Add short words, each with what it means, in two columns."""
+        """Add short words, each with its meaning, in two columns."""
         self._lines.append(".PD 0")
         for word, text in items:
             self._lines += [".TP 6", bold(word), *prose(text)]
         self._lines.append(".PD")
 
     def synopsis(self, lines: Iterable[tuple[str, str]]) -> None:
-        """Add how a program is called: its words, and what follows them."""
+        """Add the usage of a program: its words, and its arguments."""
         for number, (words, rest) in enumerate(lines):
             self._lines += [".br"] * (number > 0)
             self._lines += _wrapped(f"{bold(words)} {usage(rest)}")
 
 
 def escaped(text: str) -> str:
-    """Return text as roff has it, to be copied from the page as it was."""
+    """Return text escaped for roff, so that a copy from the page is unchanged."""
     done = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     done = done.replace("`", "\\(ga").replace("^", "\\(ha").replace("~", "\\(ti")
     done = done.replace('"', "\\(dq")
@@ -100,17 +100,17 @@ def escaped(text: str) -> str:
 
 
 def bold(text: str) -> str:
-    """Return what is to be typed as it is."""
+    """Return text in bold: to be typed literally."""
     return f"\\fB{escaped(text)}\\fR"
 
 
 def italic(text: str) -> str:
-    """Return what stands for something else."""
+    """Return text in italics: a placeholder."""
     return f"\\fI{escaped(text)}\\fR"
 
 
 def usage(text: str) -> str:
-    """Return names of options in bold and what stands for a value in italics."""
+    """Return names of options in bold and placeholders of values in italics."""
     found = []
     place = 0
     for match in re.finditer(f"{_OPTION.pattern}|{_VARIABLE.pattern}", text):
@@ -132,7 +132,7 @@ def prose(text: str) -> list[str]:
 
 def _wrapped(roff: str) -> list[str]:
     lines = _guarded_at(roff, LINE_CHARS_MAX)
-    if any(len(line) > LINE_CHARS_MAX for line in lines):  # What guards a line makes it longer.
+    if any(len(line) > LINE_CHARS_MAX for line in lines):  # The guard of a line makes it longer.
         lines = _guarded_at(roff, LINE_CHARS_MAX - len(_GUARD))
     return lines
 
@@ -143,7 +143,7 @@ def _guarded_at(roff: str, width: int) -> list[str]:
 
 
 def _inline(sentence: str) -> str:
-    """Return roff of a sentence: code and options in bold, all else as it is."""
+    """Return roff of a sentence: code and options in bold, the rest unchanged."""
     parts = _CODE.split(sentence)
     return "".join(bold(one) if n % 2 else _plain(one) for n, one in enumerate(parts))
 
@@ -156,5 +156,5 @@ def _plain(text: str) -> str:
 
 
 def _guarded(line: str) -> str:
-    """Keep a line from being read as a request."""
+    """Protect a line from being read as a request."""
     return f"{_GUARD}{line}" if line.startswith((".", "'")) else line
