@@ -22,7 +22,7 @@ from bkctl.session.profiles import (
 )
 
 HEAD: Final = """\
-# Settings of bkctl. Lines that begin with # are examples.
+# For bkctl. Lines that begin with # are examples.
 #
 # Clusters by name: `bkctl profile create NAME -u URI`, then `--profile NAME`.
 #
