@@ -1,7 +1,7 @@
-"""Run the tasks of an export: on Spark, or in processes of this machine.
+"""The engines that run the tasks of an export: Spark, or processes of this machine.
 
-``run`` chooses between them. Both run ``bkctl.commands.export.task.copy.copy_task``, and return
-what it returned for every task.
+``run`` chooses the engine. Both engines run ``bkctl.commands.export.task.copy.copy_task``, and
+return its result for every task.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bkctl.commands.export.task.partitions import Task
 
 WATCH_INTERVAL_S: Final = 0.2
 Look = Callable[[], object]
-"""Called a few times a second on the calling thread while tasks run."""
+"""A function that the calling thread calls a few times a second while tasks run."""
 
 
 class SparkEngine:
-    """Runs each task as a task of a Spark session."""
+    """The engine that runs each task as a task of a Spark session."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -40,7 +40,7 @@ class SparkEngine:
         """Run all tasks; return their results, in any order.
 
         Raises:
-            ExportReadError, ExportWriteError: a task failed, again and again.
+            ExportReadError, ExportWriteError: a task failed in all its attempts.
             ExportError: Spark failed.
         """
         results: list[TaskResult] = []
@@ -63,10 +63,10 @@ def copy_readable(
     tasks: Sequence[Task],
     unreadable: dict[int, str],
 ) -> list[WrittenFile]:
-    """Run tasks; return the files of all ledgers that can be read, and note the others.
+    """Run tasks; return the files of all readable ledgers, and note the other ledgers.
 
-    No file has a part of a ledger that cannot be read. So what tasks wrote of it does not count,
-    and its companions there are copied again without it.
+    No file may have a part of an unreadable ledger. Files of tasks with this ledger are dropped,
+    and the tasks run again without it.
     """
     kept: list[tuple[Task, TaskResult]] = []
     left = tasks
@@ -87,7 +87,7 @@ def _has_any(task: Task, ledger_ids: Container[int]) -> bool:
 
 
 def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
-    """Run ``work`` in a thread and ``look`` here meanwhile; Ctrl-C ends Spark's jobs first."""
+    """Run ``work`` in a thread and call ``look`` meanwhile; Ctrl-C cancels Spark's jobs first."""
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -104,7 +104,7 @@ def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
             look()
     except BaseException:
         with uninterrupted():
-            while thread.is_alive():  # Also a job that only begins now.
+            while thread.is_alive():  # Repeated, because a job may begin after the first call.
                 spark.sparkContext.cancelAllJobs()
                 thread.join(WATCH_INTERVAL_S)
         raise
@@ -113,16 +113,18 @@ def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
 
 
 IN_PROCESS_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Up to this many payload bytes are copied in this process: a worker would cost more to start."""
+"""Largest number of payload bytes that this process copies itself: a worker needs longer to
+start.
+"""
 
 _LENGTH: Final = struct.Struct(">I")
 
 
 class LocalEngine:
-    """Runs tasks in worker processes of this machine, one task a worker at a time.
+    """The engine that runs tasks in worker processes of this machine, one task per worker.
 
-    Workers are this interpreter started anew, so nothing of the caller's main module is imported
-    or run again. They end with the export, whatever ends it.
+    Each worker is a new Python interpreter, so that the caller's main module is not imported again.
+    The workers end with the export, also if it fails.
     """
 
     progress_host = "127.0.0.1"
@@ -135,7 +137,7 @@ class LocalEngine:
 
         Raises:
             ExportReadError, ExportWriteError: a task failed.
-            ExportError: a worker died.
+            ExportError: a worker process ended.
         """
         if sum(r.length for task in tasks for r in task) <= IN_PROCESS_BYTES_MAX:
             try:
@@ -164,7 +166,7 @@ def _join_one(pool: Sequence[_Worker]) -> None:
 
 
 class _Worker:
-    """One worker process, and the thread here that hands it tasks."""
+    """One worker process, and the thread that sends tasks to it."""
 
     def __init__(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
         self.results: list[TaskResult] = []
@@ -174,7 +176,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            # Ctrl-C is for the exporter, which ends its workers.
+            # Ctrl-C shall only reach the exporter, which ends its workers.
             start_new_session=True,
         )
         self._thread = threading.Thread(target=self._serve, args=(job, waiting), daemon=True)
@@ -223,7 +225,7 @@ class _Worker:
 
 
 class _TaskFailedError(Exception):
-    """A task failed in a worker; the text is what it raised."""
+    """A task failed in a worker; the message is the text of the task's error."""
 
 
 def _send(stream: Any, value: object) -> None:
@@ -233,10 +235,10 @@ def _send(stream: Any, value: object) -> None:
 
 
 def _receive(stream: Any) -> Any:
-    """Return the next value from a process of ours.
+    """Return the next value from a worker or its parent process.
 
     Raises:
-        EOFError: the other end has closed.
+        EOFError: the other process has closed the stream.
     """
     (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
     return pickle.loads(_exactly(stream, size))  # noqa: S301 -- from our own child or parent
@@ -250,9 +252,10 @@ def _exactly(stream: Any, size: int) -> bytes:
 
 
 def work() -> None:
-    """Run tasks that come on stdin until it ends: the main function of a worker process."""
+    """Run tasks from stdin until its end: the main function of a worker process."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Whatever prints must not break answers.
+    # Output of other code must not mix with the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while True:
         try:
             job, number, task = _receive(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""What can go wrong with an export, and the one line in a Java stack trace that says why."""
+"""The errors of an export, and the line of a Java stack trace that has the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
-"""Before the JSON in which a task reports a failure: Spark passes on text only."""
+"""The text before a task's failure as JSON: Spark passes on only text."""
 
 
 class TaskError(BookKeeperError):
@@ -23,12 +23,12 @@ class TaskError(BookKeeperError):
     def __init__(self, where: str, cause: BaseException) -> None:
         failure = {"where": where, "error": type(cause).__name__, "message": str(cause)}
         self.sentence = _sentence(failure)
-        """The same for a person."""
+        """The failure as a sentence."""
         super().__init__(f"{FAILURE_MARK}{json.dumps(failure)}")
 
 
 def failure_in(text: str) -> str | None:
-    """Return what a task reported, as one sentence; None where no task reported anything."""
+    """Return a task's failure as one sentence; None if the text contains no failure."""
     at = text.find(FAILURE_MARK)
     if at < 0:
         return None
@@ -125,7 +125,7 @@ _PYTHON_HINT: Final = "set PYSPARK_PYTHON to a Python that each worker has, with
 
 
 def plain_cause(error: BaseException) -> str:
-    """Return the innermost cause of what Spark raised, as one line without a stack trace."""
+    """Return the innermost cause of Spark's error, as one line without a stack trace."""
     text = str(error)
     python = _PYTHON.search(text)
     if python is not None:
@@ -137,16 +137,16 @@ def plain_cause(error: BaseException) -> str:
         return f"a worker's Python lacks a module: {missing[-1]} ({_PYTHON_HINT})"
     if causes:
         return _without_class(causes[-1].strip())
-    # py4j puts what was called on the first line, and the exception on the second.
+    # py4j puts the call on the first line, and the exception on the second.
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return _without_class(lines[1].removeprefix(": "))
     return _without_class(lines[0]) if lines else type(error).__name__
 
 
 def start_cause(error: BaseException) -> str:
-    """Return why Spark did not start, as one line."""
+    """Return the reason why Spark did not start, as one line."""
     cause = plain_cause(error)
-    # Spark only logs that no master answered, and stops itself.
+    # If no master answers, Spark only logs this, and stops itself.
     is_lost = cause.startswith("Cannot call methods on a stopped SparkContext")
     return "no master answers there, or the master refused the application" if is_lost else cause
 
@@ -156,7 +156,7 @@ def _without_class(line: str) -> str:
 
 
 def translated(error: BaseException) -> BaseException:
-    """Return what to raise for a failure of a job: what a task reported, or Spark's plain cause."""
+    """Return the error to raise for a failed job: a task's failure, or Spark's innermost cause."""
     if isinstance(error, ExportError):
         return error
     reported = failure_in(str(error))

@@ -1,4 +1,4 @@
-"""`bkctl export`: what its options choose, exported once, or again and again."""
+"""`bkctl export`: exports the ledgers that the options choose, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _ranges(session: Session, given: Sequence[Any]) -> tuple[IdRange, ...]:
 
 
 def _check_choice(choice: LedgerChoice, *, is_repeated: bool) -> None:
-    """Refuse options that contradict each other, or choose nothing."""
+    """Refuse options that contradict each other, or choose no ledger."""
     if choice.is_everything and not is_repeated:
         raise UsageError("no LEDGER_ID: give some, or --since-last for what is new")
     if sum(one is not None for one in (choice.ranges, choice.log, choice.topic)) > 1:
@@ -95,7 +95,7 @@ def _check_choice(choice: LedgerChoice, *, is_repeated: bool) -> None:
 
 
 def _ids_to_recover(choice: LedgerChoice, *, is_repeated: bool) -> list[LedgerId]:
-    """Return the ledgers that are named one by one, which --recover closes."""
+    """Return the ledgers that are named by id: ``--recover`` closes these."""
     ranges = choice.ranges or ()
     if is_repeated or not ranges or any(first != last for first, last in ranges):
         raise UsageError("--recover would fence all writers: give the ids of ledgers")
@@ -103,13 +103,13 @@ def _ids_to_recover(choice: LedgerChoice, *, is_repeated: bool) -> list[LedgerId
 
 
 STEPS_MAX: Final = 100
-"""A plan names so many ledgers, and counts the others."""
+"""The largest number of ledgers that a plan names; it counts the others."""
 
 
 def _steps(
     session: Session, choice: LedgerChoice, target: str, options: ExportOptions
 ) -> Iterator[str]:
-    """Yield what the export would do."""
+    """Yield the steps of the export."""
     change, unreadable = plan_export(
         session.uri, choice, target, options=options, config=session.config
     )
@@ -139,11 +139,11 @@ def _rounds(
     options: ExportOptions,
     follow_s: float | None,
 ) -> None:
-    """Export once, or, to follow, until Ctrl-C: then a round that changes nothing tells nothing.
+    """Export once, or with ``follow_s`` until Ctrl-C; then only rounds with changes are printed.
 
     Raises:
         EarlierFilesError: files of earlier exports are damaged.
-        PartlyDoneError: ledgers cannot be read, and were left out.
+        PartlyDoneError: unreadable ledgers were omitted.
     """
     if follow_s is None:
         report, damage = _export_once(session, choice, target, options)
@@ -184,7 +184,7 @@ def _rounds(
 def _export_once(
     session: Session, choice: LedgerChoice, target: str, options: ExportOptions
 ) -> tuple[ExportReport, EarlierFilesError | None]:
-    """Export; return the report, and what is wrong with files of earlier exports."""
+    """Export; return the report, and an error about files of earlier exports, or None."""
     with session.progress("exporting") as progress:
         try:
             report = export_ledgers(

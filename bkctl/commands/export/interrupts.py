@@ -1,4 +1,4 @@
-"""Steps that a signal must not cut in two."""
+"""Blocks that a signal must not interrupt."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let signals wait for the end of this block, which must be short.
+    """Delay signals until the end of this block, which must be short.
 
-    py4j keeps one connection a thread: a call that is left half way would give its answer to the
-    next one, and the clean-up would be the one that goes wrong.
+    py4j has one connection for each thread. After an interrupted call, the next call, for example
+    of the clean-up, would receive its answer.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

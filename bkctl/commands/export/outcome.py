@@ -1,4 +1,4 @@
-"""What an export tells."""
+"""The report of an export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bkctl.session.safety_checks import some_names
 
 @attrs.frozen
 class ExportedLedger:
-    """What one ledger's directory holds."""
+    """The content of one ledger's directory."""
 
     ledger_id: int
     state: str
@@ -27,7 +27,7 @@ class ExportedLedger:
 
 @attrs.frozen
 class UnreadableLedger:
-    """A ledger that was left out, and why; the next export tries it again."""
+    """An omitted ledger, and the reason; the next export tries it again."""
 
     ledger_id: int
     why: str
@@ -58,7 +58,7 @@ def _exported_sentence(report: ExportReport) -> str:
 
 
 def _how_to_read(line: str) -> str:
-    """Return the line for a Spark session, and one for where Delta has no release for Spark."""
+    """Return the line for Spark, and a line for Spark versions without a Delta release."""
     told = f"\nin Spark: {line}"
     path = line.removeprefix('spark.read.format("delta").load')
     if path != line:
@@ -112,11 +112,11 @@ def _lost(report: ExportReport) -> str:
     sentence=_exported_sentence,
 )
 class ExportReport:
-    """What an export did; ``read_back`` is a line of Python for a Spark session.
+    """The result of an export; ``read_back`` is a line of Python for a Spark session.
 
-    It is None where the target has no file: Spark cannot read what has no schema. ``entries``,
-    ``files`` and their bytes are all that the target holds after it. ``is_first`` is false in the
-    later rounds of ``--follow``.
+    ``read_back`` is None if the target has no file: Spark cannot read a target without a schema.
+    ``entries``, ``files`` and their bytes count the complete target after the export. ``is_first``
+    is false in later rounds of ``--follow``.
     """
 
     target: str = field("Directory of the files.")
@@ -138,6 +138,6 @@ class ExportReport:
     damaged_ledgers: tuple[int, ...] = ()
     lost_files: tuple[str, ...] = ()
     choice: str = ""
-    """The choice of earlier exports, where this one took it."""
+    """The choice of earlier exports, if this export used it."""
     remedy: str = ""
-    """How ``lost_files`` are copied again."""
+    """The command that copies ``lost_files`` again."""

@@ -1,9 +1,8 @@
-"""Ledgers to Parquet: plan, copy, verify, and only then put in place.
+"""Exports of ledgers to Parquet: plan, copy, verify, and move into place.
 
 By default each ledger becomes ``DIR/ledger=<id>/part-*.parquet``. Tasks write below a hidden name.
-What they wrote is compared with the plan and with the files' footers. Then one commit puts all
-files in place and records the run: see ``target.commit``. Exporting again
-copies what is new.
+Their files are compared with the plan and with the files' footers. Then one commit moves all files
+into place and records the run: see ``target.commit``. A later export copies new entries.
 """
 
 from __future__ import annotations
@@ -83,25 +82,25 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
 
 LOCAL_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
-"""Up to this many payload bytes an export without a master runs without Spark."""
+"""Largest number of payload bytes that an export without a master copies without Spark."""
 
 Progress = Callable[[Done, "int", "int"], None]
-"""Called a few times a second with what is done, and the totals of entries and bytes."""
+"""A function that gets the progress and the totals of entries and bytes, a few times a second."""
 
 
 @attrs.frozen(kw_only=True)
 class ExportOptions:
-    """How an export is made.
+    """The options of an export.
 
-    ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``; None is what
-    earlier exports to the target had, and in a new target ``ledger`` and Parquet. ``engine`` is
-    ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
-    ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
-    ``verify`` reads back all new files before they are put in place, and with ``verify_earlier``
-    afterwards the files of earlier exports of the selected ledgers. It replaces no damaged files.
-    ``skip_unreadable`` leaves out ledgers that cannot be read, and reports them; the next export
-    tries them again. ``since_last`` takes, where no choice is given, that of earlier exports, and
-    makes a given one that of later exports.
+    ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``; None means the
+    value of earlier exports to the target, or ``ledger`` and Parquet in a new target. ``engine`` is
+    ``local``, ``spark`` or None. None means Spark for a ``master`` and for more than
+    ``LOCAL_BYTES_MAX``. With ``again``, unchanged ledgers are written again, too. ``verify`` reads
+    all new files before they are moved into place. With ``verify_earlier`` it then reads the files
+    of earlier exports of the selected ledgers, and replaces no damaged files. ``skip_unreadable``
+    omits unreadable ledgers, and reports them; the next export tries them again. ``since_last``
+    uses the choice of earlier exports if the options choose nothing, and else stores the choice for
+    later exports.
     """
 
     layout: str | None = None
@@ -131,25 +130,24 @@ def export_ledgers(
 ) -> ExportReport:
     """Export ledgers to Parquet under ``target``, a directory or a URI that pyarrow can write.
 
-    Of the ledgers that a ``LedgerChoice`` chooses, and without ``ledger_ids`` of all ledgers of the
-    cluster, those are exported that are new or have grown since the last export to ``target``; with
-    ``again`` all. Blocks until done; ``progress`` is called on the calling
-    thread. ``spark`` is a running session, which is used; without one, ``options`` say where the
-    export runs. ``more`` are fields of ``ExportOptions``. ``config`` is how bookies are talked to,
-    by tasks too: the files that it names, with keys and passwords, are read on each host of
-    Spark's.
+    Exports ledgers that are new or have grown since the last export to ``target``; with ``again``,
+    all ledgers. ``ledger_ids`` are ids or a ``LedgerChoice``; None means all ledgers of the
+    cluster. Blocks until the export ends, and calls ``progress`` on the calling thread. ``spark``
+    is a running session to use; without it, ``options`` choose the engine. ``more`` are fields of
+    ``ExportOptions``. ``config`` has the client's settings, for tasks too: the files that it names,
+    with keys and passwords, are read on each of Spark's hosts.
 
     Raises:
         NoSuchLedgerError: one of the ledgers is missing.
-        ExportReadError: an entry could not be read, and names ledger, entry and bookie; or a task
-            could not connect, and names its host.
+        ExportReadError: an entry could not be read (the message names ledger, entry and bookie), or
+            a task could not connect (the message names its host).
         ExportWriteError: the target cannot be written.
-        ExportVerifyError: the files do not hold what was planned; nothing was published.
-        EarlierFilesError: with ``verify``, files of earlier exports do not hold what was recorded;
-            new entries are exported.
-        ForeignFilesError: the target holds files of something else.
-        TableChangedError: the Delta table in the target is no longer what exports made.
-        ExportBusyError: another export to ``target`` is at work.
+        ExportVerifyError: the files do not match the plan; nothing was published.
+        EarlierFilesError: with ``verify``, files of earlier exports do not match their record; new
+            entries were exported.
+        ForeignFilesError: the target has files of other programs.
+        TableChangedError: the Delta table in the target was changed by other programs.
+        ExportBusyError: another export to ``target`` is in progress.
         SparkMissingError: PySpark or pyarrow is not installed.
         DeltaMissingError: the library for Delta tables is not installed.
     """
@@ -165,7 +163,7 @@ def export_ledgers(
         cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
         choice = _choice_of(ledger_ids)
         are_named = _are_named(choice, options)
-        # What is missing is reported before anything is made.
+        # Missing ledgers are reported before any file is made.
         if are_named:
             planned = client.call(_plan, choice, options, TargetTree())
         elif choice.log is not None or choice.topic is not None:
@@ -180,21 +178,21 @@ def export_ledgers(
 
 
 def _chosen(choice: LedgerChoice, options: ExportOptions, tree: TargetTree) -> LedgerChoice:
-    """Return the choice of a run: the given one, or that of earlier exports."""
+    """Return the choice of a run: the caller's, or that of earlier exports."""
     return tree.choice or choice if options.since_last and choice.is_everything else choice
 
 
 def _is_new(choice: LedgerChoice | None, options: ExportOptions, tree: TargetTree) -> bool:
-    """Return whether later exports without a choice take another one from this run on."""
+    """Return whether this run changes the choice of later exports without a choice."""
     return options.since_last and choice != tree.choice
 
 
 def _done(
     choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> Mapping[int, LedgerExtent]:
-    """Return the ledgers that need no look where they are closed.
+    """Return the exported ledgers, whose metadata is not read again if they are closed.
 
-    Ledgers that are named do, and all whose earlier files are read back.
+    Named ledgers are always read, and all ledgers if their earlier files are verified.
     """
     looks_at_all = options.again or (options.verify and options.verify_earlier)
     return {} if looks_at_all or _are_named(choice, options) else tree.ledgers
@@ -207,13 +205,14 @@ def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
 def plan_export(
     uri: str, choice: LedgerChoice, target: str, *, options: ExportOptions, config: ClientConfig
 ) -> tuple[ExportChange, Mapping[int, str]]:
-    """Return what ``export_ledgers`` would do, and the ledgers that it could not read, with why.
+    """Return the changes that ``export_ledgers`` would make, and unreadable ledgers.
 
-    Nothing is written, and no ledger is recovered: an open one goes to what is confirmed now.
+    The ledgers are mapped to the reasons. Nothing is written, and no ledger is recovered: an open
+    ledger ends at its current LAC.
 
     Raises:
         ExportBusyError: an export to ``target`` is in progress, or was interrupted.
-        BookKeeperError: as ``export_ledgers``, except for what only copying finds.
+        BookKeeperError: as ``export_ledgers``, except for errors that only copying finds.
     """
     _check_pyarrow()
     from bkclient.blocking import BlockingClient
@@ -253,7 +252,7 @@ def _choice_of(ledger_ids: Sequence[int] | LedgerChoice | None) -> LedgerChoice:
 
 @attrs.frozen
 class _Plan:
-    """How far ledgers go, and which are left out, with the reasons."""
+    """The extents of ledgers, and the omitted ledgers with the reasons."""
 
     extents: list[LedgerExtent]
     unreadable: dict[int, str]
@@ -262,7 +261,7 @@ class _Plan:
 async def _plan(
     client: Client, choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> _Plan:
-    """Return the ledgers of a choice, without those that are exported to their end already."""
+    """Return the ledgers of a choice, without completely exported ledgers."""
     unreadable: dict[int, str] = {}
     noted = unreadable if options.skip_unreadable else None
     await check_offloaded(client, choice, _complete(tree.ledgers), noted)
@@ -278,10 +277,10 @@ def _complete(ledgers: Mapping[int, LedgerExtent]) -> set[int]:
 
 
 def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
-    """Return what ``load_tree`` does.
+    """Return the tree of ``load_tree``.
 
     Raises:
-        ManifestError: its files do not have each entry of its ledgers once: it was edited.
+        ManifestError: the files do not have each entry of their ledgers once: a record was edited.
     """
     tree = load_tree(files, finish=finish)
     try:
@@ -294,7 +293,7 @@ def _loaded(files: TargetFiles, *, finish: bool = True) -> TargetTree:
 
 @contextlib.contextmanager
 def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
-    """Give the target and what it holds, under its lock, without what killed runs left."""
+    """Lock the target, clean up after killed runs, and yield its files and its tree."""
     try:
         files = open_files(target)
         files.make_root()
@@ -314,16 +313,16 @@ def _not_busy(files: TargetFiles) -> Iterator[None]:
     try:
         yield
     except BlockingIOError as error:
-        # That of the kernel has nothing to add.
+        # The kernel's error does not name the holder.
         who = f": {error}" if error.errno is None else ""
         raise ExportBusyError(f"another export writes to {files.uri}{who}") from error
 
 
 def _check_recopied(client: BlockingClient, tree: TargetTree, change: ExportChange) -> None:
-    """Check that the ledgers in shared files that are replaced are still those exported.
+    """Check that ledgers in replaced shared files are still the exported ledgers.
 
     Raises:
-        ExportReadError: one of them is not.
+        ExportReadError: a ledger was deleted or replaced.
     """
     ids = sorted({part.ledger_id for part in change.recopied})
     reasons: dict[int, str] = {}
@@ -338,7 +337,7 @@ def _check_recopied(client: BlockingClient, tree: TargetTree, change: ExportChan
 
 
 class _ExportRun:
-    """One export to a directory that is locked."""
+    """One export to a locked directory."""
 
     def __init__(
         self,
@@ -391,17 +390,17 @@ class _ExportRun:
         return report
 
     def plan(self, plan: _Plan) -> ExportChange:
-        """Check that the target is this export's, and return what has to be done in it.
+        """Check that the target belongs to this export, and return the changes to make.
 
         Raises:
-            ForeignFilesError, TableChangedError, ExportVerifyError: the target does not fit.
+            ForeignFilesError, TableChangedError, ExportVerifyError: the target does not match.
         """
         sizes = self._sizes()
         self._check_target(sizes)
         return self._change(self._exportable(plan), sizes)
 
     def _exportable(self, plan: _Plan) -> list[LedgerExtent]:
-        """Return the ledgers that can be exported; note the others, where these are left out."""
+        """Return the ledgers that can be exported; with ``skip_unreadable`` note the others."""
         options = self._options
         if options.skip_unreadable and not options.again:
             for extent in plan.extents:
@@ -443,10 +442,10 @@ class _ExportRun:
         return self._table_format == DELTA
 
     def _sizes(self) -> dict[str, int]:
-        """Return the files that the export has to reckon with, by path, with their sizes.
+        """Return the sizes of the files that count for the export, by path.
 
-        A Delta table decides which files count. What others do to the table is their right: files
-        of theirs, and files of ours that they rewrote and removed, change nothing here.
+        A Delta table decides which files count. Other programs may change the table: their files,
+        and files of this export that they rewrote and removed, are ignored.
         """
         if self._is_delta and self._tree.run:
             return {file.path: file.size for file in self._tree.files.values()}
@@ -460,7 +459,7 @@ class _ExportRun:
         spark: Any,
         unreadable: dict[int, str],
     ) -> list[WrittenFile]:
-        """Copy all of ``todo`` below ``staged``; note ledgers that cannot be read."""
+        """Copy all of ``todo`` below ``staged``; note unreadable ledgers."""
         staging_files = self._files.child(staged)
         with self._engine(todo, spark) as engine, open_listener(engine.progress_host) as listener:
             tasks = cut(in_order(self._layout, todo), engine.cores, folder_of=self._folder_of)
@@ -483,12 +482,12 @@ class _ExportRun:
             )
 
     def _earlier(self, extents: Sequence[LedgerExtent]) -> list[WrittenFile]:
-        """Return the files of earlier exports to read back: those that stay, of these ledgers."""
+        """Return the files of earlier exports to verify: files of these ledgers that stay."""
         options, tree = self._options, self._tree
         if options.again or not (options.verify and options.verify_earlier and tree.files):
             return []
         ids = {one.ledger_id for one in extents if not is_another(tree, one)}
-        # Others may have rewritten a Delta table: then the files of ours do not count any more.
+        # Other programs may have rewritten a Delta table: files outside the table do not count.
         listed = listed_files(self._files.uri) if self._is_delta else tree.files
         return [
             file
@@ -498,13 +497,13 @@ class _ExportRun:
 
     def _copying_again(self, damaged: Sequence[WrittenFile]) -> str:
         """Return the hint with the command that copies the ledgers in these files again."""
-        # One ledger stands for all that share its file.
+        # One ledger of a shared file is enough to copy all its ledgers.
         ids = " ".join(map(str, dict.fromkeys(file.ranges[0].ledger_id for file in damaged)))
         where = shlex.quote(self._files.uri)
         return f"copy again with `bkctl export {ids} --to {where} --again`"
 
     def _check(self, change: ExportChange, written: Sequence[WrittenFile], staged: str) -> None:
-        """Compare the files with what was planned, before they are put in place."""
+        """Compare the files with the plan, before they are moved into place."""
         staging_files = self._files.child(staged)
         check_ranges(change.parts, written)
         check_footers(staging_files, written)

@@ -1,1 +1,1 @@
-"""Where an export writes: the files, the record of each run, and how a run is committed."""
+"""The target of an export: the files, the record of each run, and the commit of a run."""

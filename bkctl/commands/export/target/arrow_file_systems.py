@@ -3,8 +3,8 @@
 An object store such as S3 shows an object when it is complete, and cannot rename. HDFS renames
 files and directories, and shows a file while it is being written.
 
-A holder that is killed stops writing. After ``LOST_S`` its file counts no more, and the next export
-removes the file. Ages are differences of modification times, all by the server's clock.
+A killed export stops writing its lock file. After ``LOST_S`` the file does not count any more, and
+the next export removes it. Ages are differences of modification times, all by the server's clock.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 LOCK_FOLDER: Final = "_bkctl"
 LOCK_PREFIX: Final = "lock"
 BEAT_S: Final = 15.0
-"""Time between two writes of the file."""
+"""Seconds between two writes of the lock file."""
 
 LOST_S: Final = 90.0
-"""Age at which the file of another export counts as left by a killed process."""
+"""Age in seconds at which the lock file of another export counts as left by a killed process."""
 
 
 class LockTree(Protocol):
-    """What a lock needs of a file system."""
+    """The file system operations of a lock."""
 
     def names(self, path: str = "") -> list[str]: ...
 
@@ -52,8 +52,8 @@ class LockTree(Protocol):
 class LockFile:
     """The lock of one tree, as a context manager.
 
-    Each export writes a file of its own, and then lists the others. Of two exports that begin at
-    the same time, one at least finds the other, and gives way.
+    Each export writes its own file, and then lists the others. If two exports begin at the same
+    time, at least one finds the other, and fails.
     """
 
     def __init__(self, tree: LockTree, *, beat_s: float = BEAT_S, lost_s: float = LOST_S) -> None:
@@ -65,11 +65,11 @@ class LockFile:
         self._thread = threading.Thread(target=self._beat, daemon=True, name="export-lock")
 
     def __enter__(self) -> Self:
-        """Take the lock.
+        """Acquire the lock.
 
         Raises:
-            BlockingIOError: another export has it; the message names the file and the holder.
-            OSError: the file system refuses.
+            BlockingIOError: another export has the lock; the message names the file and the holder.
+            OSError: the file system reports an error.
         """
         self._write()
         try:
@@ -84,14 +84,14 @@ class LockFile:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
-        with contextlib.suppress(OSError):  # The file counts no more after a while.
+        with contextlib.suppress(OSError):  # The file expires after a while.
             self._tree.remove(self._path)
 
     def check(self) -> None:
-        """Check that no other export can have taken the lock.
+        """Check that no other export can have acquired the lock.
 
         Raises:
-            BlockingIOError: the file is gone, or was not written for too long.
+            BlockingIOError: the lock file is missing, or was not written for too long.
         """
         silent_s = time.monotonic() - self._written_s
         if silent_s >= self._lost_s or not self._tree.exists(self._path):
@@ -118,7 +118,8 @@ class LockFile:
 
     def _beat(self) -> None:
         while not self._stopping.wait(self._beat_s):
-            # Without its file the lock is lost. An error may pass before the file is too old.
+            # Without its file the lock is lost. After an error, the next write may still be in
+            # time.
             with contextlib.suppress(OSError):
                 if not self._tree.exists(self._path):
                     return
@@ -126,10 +127,10 @@ class LockFile:
 
 
 DRAFT_SUFFIX: Final = ".tmp"
-"""The end of the name that a small file has while it is written."""
+"""The suffix of a small file's name while it is written."""
 
 _S3_SCHEMES: Final = ("s3a", "s3n")
-"""Hadoop's names for what pyarrow calls ``s3``."""
+"""Hadoop's names for the scheme ``s3`` of pyarrow."""
 
 _OBJECT_STORES: Final = ("s3", "gcs")
 """pyarrow's names of file systems without a rename."""
@@ -150,7 +151,7 @@ def _file_system(target: str) -> tuple[Any, str]:
     except OSError as error:
         if scheme != "hdfs":
             raise
-        # pyarrow names all the places where it looked for a Java.
+        # pyarrow lists all places where it searched for a Java.
         reason = str(error).partition(" dlopen(")[0]
         raise OSError(
             f"{reason}; or install 'bkctl[spark,hdfs]', which needs no libhdfs"
@@ -159,7 +160,7 @@ def _file_system(target: str) -> tuple[Any, str]:
 
 
 def _native_hdfs(target: str) -> tuple[Any, str] | None:
-    """Return the client of HDFS that needs no Java; None where it is not installed."""
+    """Return the client of HDFS that needs no Java; None if it is not installed."""
     try:
         from hdfs_native.fsspec import HdfsFileSystem
     except ImportError:
@@ -167,7 +168,7 @@ def _native_hdfs(target: str) -> tuple[Any, str] | None:
     from pyarrow import fs
 
     class TimedHdfs(HdfsFileSystem):
-        """HDFS with the modification times that pyarrow asks for."""
+        """HDFS with the modification times that pyarrow requests."""
 
         def info(self, path: str, **kwargs: Any) -> Any:
             found = super().info(path, **kwargs)
@@ -192,8 +193,8 @@ class ArrowFiles:
         """Return the tree below a URI.
 
         Raises:
-            OSError: the file system cannot be reached, or pyarrow does not know it; or the URI has
-                a password, which logs and reports would show.
+            OSError: the file system cannot be reached, pyarrow does not know it, or the URI has a
+                password, which logs and reports would show.
         """
         if urlsplit(target).password:
             shown = urlsplit(target).hostname
@@ -218,7 +219,7 @@ class ArrowFiles:
         try:
             found: list[Any] = self.system.get_file_info(chosen)
         except NotADirectoryError:
-            # pyarrow asks HDFS twice, and another export made the directory in between.
+            # pyarrow asks HDFS twice, and another export may make the directory in between.
             found = self.system.get_file_info(chosen)
         return found
 
@@ -237,7 +238,7 @@ class ArrowFiles:
         return bool(kind != fs.FileType.NotFound)
 
     def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds by the server's clock; None if unknown."""
+        """Return a file's modification time in seconds by the server's clock; None if unknown."""
         found = self.system.get_file_info(self._path(path)).mtime
         return None if found is None else float(found.timestamp())
 
@@ -247,10 +248,10 @@ class ArrowFiles:
         return self.system.open_output_stream(file)
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Nothing to do: a file that was closed is stored."""
+        """Do nothing: a closed file is stored."""
 
     def settle_moves(self, paths: Iterable[str]) -> None:
-        """Nothing to do: a move that was answered is stored."""
+        """Do nothing: a move is stored when it is answered."""
 
     def open(self, path: str) -> Any:
         return self.system.open_input_file(self._path(path))
@@ -273,7 +274,7 @@ class ArrowFiles:
         self.move(draft, path)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a small file in place, over one of this name: readers may see a part of it."""
+        """Write a small file, or overwrite it: readers may see a part of it."""
         with self.create(path) as stream:
             stream.write(data)
 

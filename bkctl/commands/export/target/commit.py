@@ -1,15 +1,15 @@
-"""Commit an export: put its files in place and record the run, whenever the process dies.
+"""The commit of an export: it moves files into place and records the run, also across crashes.
 
 1. Tasks write below ``_bkctl-tmp-<random>/``, which Spark ignores.
-2. ``_bkctl/commit.json`` is written with the run's record and the moves to make. From here on the
+2. ``_bkctl/commit.json`` is written with the run's record and the moves to make. From then on the
    run is decided: the next run in the directory finishes the moves.
 3. Files that the run replaces move into the staging directory, new files move to their places.
-4. ``_bkctl/run-<n>.json`` is written, and the run is committed to the Delta table if there is one.
+4. ``_bkctl/run-<n>.json`` is written, and the run is committed to the Delta table, if any.
 5. ``commit.json`` and the staging directory are removed.
 
-Where a move fails, the moves made are undone and ``commit.json`` is removed: then the directory
-holds what it held before. An export that was stopped for so long that its lock is lost undoes
-nothing and removes nothing: the next export finishes the run, or has finished it.
+If a move fails, the earlier moves are undone and ``commit.json`` is removed: the directory is then
+unchanged. An export that has lost its lock after a long pause undoes and removes nothing: the next
+export finishes the run, or has finished it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ COMMIT_PATH: Final = f"{FOLDER}/commit.json"
 
 @attrs.frozen
 class Commit:
-    """A run that is decided: its record, and the moves (from, to) that put it in place.
+    """A decided run: its record, and the moves (from, to) that put its files in place.
 
-    ``added`` are the paths of the files that a Delta table has to list from this run on.
+    ``added`` are the paths of the files that this run adds to a Delta table.
     """
 
     staging: str
@@ -55,7 +55,7 @@ class Commit:
     added: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the commit as stored."""
+        """Return the commit in its stored form."""
         value = {
             "staging": self.staging,
             "moves": [list(move) for move in self.moves],
@@ -66,10 +66,10 @@ class Commit:
 
 
 def decode_commit(stored: bytes) -> Commit:
-    """Read what ``Commit.encode`` wrote.
+    """Return the commit from the stored form of ``Commit.encode``.
 
     Raises:
-        ManifestError: it is something else.
+        ManifestError: the stored form is invalid.
     """
     try:
         value = json.loads(stored)
@@ -81,14 +81,14 @@ def decode_commit(stored: bytes) -> Commit:
 
 
 def load_tree(files: TargetFiles, *, finish: bool = True) -> TargetTree:
-    """Return what the committed runs add up to; finish a commit that was interrupted first.
+    """Return the sum of all committed runs; finish an interrupted commit first.
 
-    Only under the directory's lock, or without ``finish``, which changes nothing.
+    Call this only under the directory's lock, or without ``finish``, which changes nothing.
 
     Raises:
         ManifestError: a record is missing or cannot be read.
-        OSError: the file system refuses.
-        ExportWriteError: the Delta log of a commit that was interrupted cannot be written.
+        OSError: the file system reports an error.
+        ExportWriteError: the Delta log of an interrupted commit cannot be written.
     """
     if finish:
         _finish_interrupted(files)
@@ -117,7 +117,10 @@ def _finish_interrupted(files: TargetFiles) -> None:
 
 
 def sweep_staging(files: TargetFiles) -> None:
-    """Remove what killed runs left. Only under the directory's lock, after ``load_tree``."""
+    """Remove files of killed runs.
+
+    Call this only under the directory's lock, after ``load_tree``.
+    """
     for name in files.names():
         if name.startswith(STAGING_PREFIX):
             files.remove(name)
@@ -128,33 +131,33 @@ def sweep_staging(files: TargetFiles) -> None:
 
 @contextlib.contextmanager
 def staging(files: TargetFiles) -> Iterator[str]:
-    """Give the name of a staging directory; afterwards it is removed, whatever happens."""
+    """Yield the name of a staging directory, and always remove the directory afterwards."""
     name = STAGING_PREFIX + uuid.uuid4().hex
     try:
         yield name
     finally:
-        # One that stays is swept by the next run; the error being raised says more.
+        # The next run removes it; the error being raised is more important.
         with contextlib.suppress(OSError):
             if not files.exists(COMMIT_PATH):
                 files.remove(name)
 
 
 READY: Final = "_ready"
-"""In the staging directory: the files that a run is made of, and no others."""
+"""The directory in the staging directory for the files of a run, and no others."""
 
 
 def gather(files: TargetFiles, staged: str, paths: Iterable[str]) -> str:
-    """Move the files that tasks reported to a directory of their own; return its path.
+    """Move the files that tasks reported to their own directory; return its path.
 
-    An attempt that failed, or runs on where Spark believes it lost, leaves files beside those that
-    count. Directories are put in place as a whole, so these files must not be in them. In an object
-    store the files stay where they are.
+    A failed attempt, or one that Spark has given up but that still runs, leaves other files. These
+    must not be in the directories that are moved into place. In an object store the files stay in
+    place.
 
     Raises:
-        OSError: the file system refuses.
+        OSError: the file system reports an error.
     """
     ready = f"{staged}/{READY}"
-    if files.is_object_store:  # It moves files one by one: nothing else comes along.
+    if files.is_object_store:  # An object store moves files one by one, so no other file is moved.
         return staged
     moves = [(f"{staged}/{path}", f"{ready}/{path}") for path in paths]
     for source, target in moves:
@@ -166,23 +169,23 @@ def gather(files: TargetFiles, staged: str, paths: Iterable[str]) -> str:
 def moves_of(
     staged: str, ready: str, added: Sequence[tuple[str, str]], removed: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the moves of a run: files that are replaced go away first.
+    """Return the moves of a run: first the replaced files, then the new ones.
 
-    ``added`` are pairs of a path below ``ready`` and the path to have. Files that are replaced go
-    below ``staged``.
+    ``added`` are pairs of a path below ``ready`` and the final path. Replaced files move below
+    ``staged``.
     """
     away = [(path, f"{staged}/_old/{path}") for path in removed]
     return (*away, *((f"{ready}/{source}", target) for source, target in added))
 
 
 def commit(files: TargetFiles, change: Commit) -> None:
-    """Put a run in place, all of it or nothing.
+    """Move a run into place, completely or not at all.
 
     Raises:
         BlockingIOError: the lock was lost; the export that has it finishes the run.
         OSError: the file system refused a move; the moves before it were undone.
         ExportWriteError: the files are in place, but the Delta log cannot be written; the next run
-            in the directory does it.
+            in the directory writes it.
     """
     files.check_locked()
     files.put(COMMIT_PATH, change.encode())
@@ -194,7 +197,7 @@ def commit(files: TargetFiles, change: Commit) -> None:
     except OSError:
         files.check_locked()
         for source, target in reversed(change.moves[:begun]):
-            # The move that failed may have been made: its answer was lost.
+            # The failed move may have been made: its answer was lost.
             if not files.exists(source):
                 files.finish_move(target, source)
         files.settle_moves(_paths_of(change))
@@ -204,7 +207,7 @@ def commit(files: TargetFiles, change: Commit) -> None:
 
 
 def _carry_out(files: TargetFiles, change: Commit) -> None:
-    """Finish a commit from wherever it was interrupted: each move is made once."""
+    """Finish a commit that was interrupted at any point: each move is made once."""
     for source, target in change.moves:
         files.finish_move(source, target)
     _record(files, change)
@@ -219,11 +222,11 @@ def _record(files: TargetFiles, change: Commit) -> None:
     files.check_locked()
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:
-        files.names(LOG_FOLDER)  # Fails at a symbolic link, which deltalake would follow.
+        files.names(LOG_FOLDER)  # This fails at a symbolic link, which deltalake would follow.
         publish(files.uri, change.record, change.added)
-    # The staging directory goes first: without commit.json its removal is not known to be safe.
+    # First the staging directory: only commit.json shows that its removal is safe.
     files.remove(change.staging)
-    files.check_locked()  # Else it may be the next export's.
+    files.check_locked()  # Without the lock, commit.json may belong to the next export.
     files.remove(COMMIT_PATH)
     if change.record.is_full:
         for name in files.names(FOLDER):

@@ -1,12 +1,11 @@
-"""The Delta table over an export: ``_delta_log`` beside the files, and one Delta commit a run.
+"""The Delta table over an export: ``_delta_log`` beside the files, and one Delta commit per run.
 
-Readers of the table see all files of a run or none. Each Delta commit has the number of its run as
-the version of its transaction, so a run that is committed twice is in the table once. A file that
-a run replaces leaves the table and stays on disk: older versions of the table have it, until
-``VACUUM`` removes it.
+Readers of the table see all files of a run or none. The version of a Delta commit's transaction is
+the run's number, so a run that is committed twice is in the table once. A replaced file leaves the
+table and stays on disk: older versions of the table list it, until ``VACUUM`` removes it.
 
-Agrees with the transaction protocol of Delta Lake (actions add, remove and txn). The Delta log is
-written by the library ``deltalake``.
+Agrees with the transaction protocol of Delta Lake (actions add, remove and txn). The library
+``deltalake`` writes the Delta log.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def check_library() -> None:
     """Check that ``deltalake`` is installed.
 
     Raises:
-        DeltaMissingError: it is not.
+        DeltaMissingError: ``deltalake`` is not installed.
     """
     try:
         import deltalake  # noqa: F401
@@ -51,17 +50,17 @@ def check_library() -> None:
 
 
 def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) -> None:
-    """Check that the table is the one of this export, and lists the files that a run replaces.
+    """Check that the table belongs to this export, and lists the files that a run replaces.
 
     Raises:
-        ForeignFilesError: there is a Delta table that no export made, or can be none.
+        ForeignFilesError: another program made the Delta table, or no table is possible there.
         TableChangedError: the table lacks runs of this export, or files in ``removed``.
         ExportWriteError: the Delta log cannot be read.
     """
     if tree.run == 0:
         if files.names(LOG_FOLDER):
             raise _foreign(files.uri)
-        if "%" in files.uri:  # deltalake decodes it, and looks in another directory.
+        if "%" in files.uri:  # deltalake decodes the URI, and searches another directory.
             raise ForeignFilesError(f"{files.uri} has a % in its name, which no Delta table may")
         return
     table = _opened(files.uri)
@@ -72,10 +71,10 @@ def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) 
 
 
 def _check_lists(table: Any, removed: Collection[str]) -> None:
-    """Refuse to replace files that others took out of the table: their rows may be in other files.
+    """Refuse to replace files outside the table: another program may have rewritten their rows.
 
     Raises:
-        TableChangedError: the table lacks one.
+        TableChangedError: the table lacks a file.
     """
     listed = _listed(table) if removed else frozenset()
     for path in removed:
@@ -86,7 +85,7 @@ def _check_lists(table: Any, removed: Collection[str]) -> None:
 
 
 def listed_files(uri: str) -> frozenset[str]:
-    """Return the paths of the files that are in the table; none where there is no table.
+    """Return the paths of the files in the table; empty without a table.
 
     Raises:
         ExportWriteError: the Delta log cannot be read.
@@ -96,14 +95,13 @@ def listed_files(uri: str) -> frozenset[str]:
 
 
 def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
-    """Put a run into the table in one Delta commit, unless the table has the run already.
+    """Commit a run to the table in one Delta commit, unless the table has the run already.
 
-    ``added`` are the paths of the files that are new with this run. The files are in place.
+    ``added`` are the paths of the run's new files, which are in place.
 
     Raises:
-        ForeignFilesError: there is a Delta table that no export made.
-        TableChangedError: runs before this one are not in the table, or a file that this one
-            replaces.
+        ForeignFilesError: another program made the Delta table.
+        TableChangedError: the table lacks an earlier run, or a file that this run replaces.
         ExportWriteError: the Delta log cannot be read or written.
     """
     from deltalake import CommitProperties, Transaction
@@ -141,7 +139,7 @@ def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
 
 
 def _opened(uri: str) -> Any:
-    """Return the table; None where there is none."""
+    """Return the table, or None if it does not exist."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -177,7 +175,7 @@ def _last_run(table: Any, cluster: str | None) -> int:
 
 
 def _listed(table: Any) -> frozenset[str]:
-    """Return the paths of the files that are in the table."""
+    """Return the paths of the files in the table."""
     import pyarrow as pa
 
     paths: Sequence[str] = pa.table(table.get_add_actions()).column("path").to_pylist()
@@ -190,7 +188,7 @@ def _partition_columns(layout: str) -> list[str]:
 
 
 def _schema(layout: str) -> Any:
-    """Return the table's columns: those of the rows, and the one of the directories."""
+    """Return the table's columns: the columns of the rows, and that of the directories."""
     import pyarrow as pa
     from deltalake import Schema
 
@@ -222,7 +220,7 @@ def _partition_values(layout: str, path: str) -> dict[str, str | None]:
 
 
 def _stats(file: WrittenFile) -> str:
-    """Return what readers skip files by, from what the task reported."""
+    """Return the statistics by which readers skip a file, from its task's report."""
     ledgers = [one.ledger_id for one in file.ranges]
     return json.dumps(
         {

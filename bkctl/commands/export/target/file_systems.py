@@ -1,4 +1,4 @@
-"""The file systems that an export writes to: local ones, S3, HDFS and what else pyarrow knows.
+"""The file systems that an export writes to: local ones, S3, HDFS and others of pyarrow.
 
 Paths are relative to one directory, the root, with ``/`` between names.
 """
@@ -24,15 +24,15 @@ SYNCS_AT_ONCE: Final = 8
 
 
 class TargetFiles(Protocol):
-    """A directory tree; whatever fails raises ``OSError``."""
+    """A directory tree; every failure raises ``OSError``."""
 
     @property
     def uri(self) -> str:
-        """The root, as an absolute path or a URI without a ``/`` at its end."""
+        """The root, as an absolute path or a URI without a trailing ``/``."""
 
     @property
     def is_object_store(self) -> bool:
-        """Whether a move copies a file and then deletes it, and directories never move."""
+        """True if a move copies and deletes a file, and directories cannot be moved."""
 
     def child(self, path: str) -> TargetFiles:
         """Return the tree below a directory of this one."""
@@ -41,15 +41,15 @@ class TargetFiles(Protocol):
         """Return all files by path, with their sizes in bytes."""
 
     def names(self, path: str = "") -> list[str]:
-        """Return the names in a directory; none where the directory is missing."""
+        """Return the names in a directory; empty if the directory is missing."""
 
     def exists(self, path: str) -> bool: ...
 
     def create(self, path: str) -> Any:
-        """Return a stream that writes a new file; its directory is made."""
+        """Return a stream that writes a new file; make its directory."""
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Make files that were written survive a power failure."""
+        """Make written files survive a power failure."""
 
     def settle_moves(self, paths: Iterable[str]) -> None:
         """Make the moves from and to these paths survive a power failure."""
@@ -58,50 +58,50 @@ class TargetFiles(Protocol):
         """Return a file for random reading."""
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file holds; None where the file is missing."""
+        """Return the content of a file; None if the file is missing."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small file: on return it is complete, and before it was not there."""
+        """Write a small file atomically: the file appears when it is complete."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or directory to a name that nothing has; an object store moves only files.
+        """Rename a file or directory to an unused name; an object store moves only files.
 
-        A move that fails leaves the file at the source, or has been made: its answer was lost.
-        ``settle_moves`` comes after many of them.
+        After a failed move the file is at the source, or at the target because the answer was lost.
+        ``settle_moves`` is called after many moves.
         """
 
     def finish_move(self, source: str, target: str) -> None:
-        """Move ``source`` as ``move`` does, where an earlier move may have died at any point.
+        """Move ``source`` like ``move``, after an earlier move that may have failed at any point.
 
-        A missing source is a move that was done.
+        If the source is missing, the move was made.
         """
 
     def remove(self, path: str) -> None:
-        """Remove a file or a directory with all that is in it; a missing one counts as removed."""
+        """Remove a file, or a directory with its content; a missing path is not an error."""
 
     def make_root(self) -> None:
-        """Make the root and its parents where they are missing."""
+        """Make the root and its missing parents."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other exports out of this tree.
+        """Lock this tree against other exports.
 
         Raises:
-            BlockingIOError: another export is at work.
+            BlockingIOError: another export is in progress.
         """
 
     def check_locked(self) -> None:
-        """Check that the lock is still held.
+        """Check that this export still has the lock.
 
         Raises:
-            BlockingIOError: another export may have taken it.
+            BlockingIOError: another export may have acquired the lock.
         """
 
 
 def open_files(target: str, *, follow: bool = True) -> TargetFiles:
-    """Return the tree below ``target``: a path, or a URI; ``follow``: it may be a symbolic link.
+    """Return the tree below ``target``, a path or a URI; ``follow``: it may be a symbolic link.
 
     Raises:
-        OSError: the file system of the URI cannot be reached, or pyarrow does not know it; or a
+        OSError: the file system of the URI cannot be reached, pyarrow does not know it, or a
             ``file:`` URI has more than a path.
     """
     scheme = urlsplit(target).scheme if "://" in target or target.startswith("file:") else ""
@@ -119,13 +119,13 @@ def _path_of(uri: str) -> str:
 
 
 class LocalFiles:
-    """A tree of this host's. No symbolic link below its root is followed.
+    """A tree of this host. Symbolic links below its root are not followed.
 
-    Another user who may write in the target could otherwise have an export write elsewhere.
+    Otherwise another user with write access to the target could redirect an export.
     """
 
     def __init__(self, root: Path, *, follow: bool = True) -> None:
-        """Begin; ``follow``: whether the root itself may be a link."""
+        """``follow``: whether the root itself may be a link."""
         self._root, self._root_flags = root, 0 if follow else os.O_NOFOLLOW
 
     @property
@@ -141,7 +141,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def _directory(self, path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
-        """Yield a descriptor of a directory; with ``make`` missing ones are made."""
+        """Yield a descriptor of a directory; with ``make``, missing directories are made."""
         if make:
             self.make_root()
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -163,7 +163,7 @@ class LocalFiles:
     def _open(self, path: str, mode: str) -> Any:
         file, make = PurePosixPath(path), "x" in mode
         with self._directory(file.parent, make=make) as number, _links_named(self._root / path):
-            # A pipe in the place of a file is read as empty, and not waited for.
+            # With O_NONBLOCK a pipe instead of a file reads as empty, without waiting.
             flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
             return open(
                 file.name,
@@ -207,7 +207,7 @@ class LocalFiles:
             os.fsync(file.fileno())
 
     def settle_moves(self, paths: Iterable[str]) -> None:
-        # Also the directories above: those that are new have a name that may be lost.
+        # The parents are synced, too: the name of a new directory may be lost.
         above = {parent for path in paths for parent in PurePosixPath(path).parents}
         _in_threads(self._settle_directory, above)
 
@@ -262,7 +262,7 @@ class LocalFiles:
             if not stat.S_ISDIR(os.stat(gone.name, dir_fd=number, follow_symlinks=False).st_mode):
                 os.unlink(gone.name, dir_fd=number)
             else:
-                # Python 3.10 takes no descriptor here.
+                # Python 3.10 does not accept a descriptor here.
                 shutil.rmtree(f"/proc/self/fd/{number}/{gone.name}")
 
     def make_root(self) -> None:
@@ -274,18 +274,18 @@ class LocalFiles:
 
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # The kernel lets go of it when the process ends, however that is.
+            # The kernel releases the lock whenever the process ends.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         finally:
             os.close(descriptor)
 
     def check_locked(self) -> None:
-        """Nothing to check: the kernel keeps the lock."""
+        """Do nothing: the kernel keeps the lock."""
 
 
 def _in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
-    """Do the work for all items, several at a time: a disk syncs many files as fast as one."""
+    """Do the work for all items, several in parallel: a disk syncs many files as fast as one."""
     every = list(items)
 
     def work_on(first: int) -> None:
@@ -299,7 +299,7 @@ def _in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
 
 @contextlib.contextmanager
 def _links_named(path: Path) -> Iterator[None]:
-    """Raise the system's error for a link as one that says what is wrong, with the path."""
+    """Translate the system's error for a symbolic link to an error that names the path."""
     try:
         yield
     except OSError as error:

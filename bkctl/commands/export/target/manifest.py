@@ -1,9 +1,9 @@
-"""What an export's directory holds: one record a run, and the tree that all records add up to.
+"""The record of an export's directory: one record per run, and the tree of all runs.
 
 ``_bkctl/run-000007.json`` below the target is written when run 7 is committed. Spark ignores names
-that begin with ``_``. A record lists what its run added and removed. Every ``FULL_EVERY`` runs the
-record lists all there is instead, so that few records have to be read. What a killed run left is
-put in order by ``commit``.
+that begin with ``_``. A record lists the files that its run added and removed. Every ``FULL_EVERY``
+runs the record lists all files instead, so that few records are read. ``commit`` cleans up after
+killed runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDER: Final = "_bkctl"
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 TABLE_FORMATS: Final = (PARQUET, DELTA)
-"""What readers open: the directory of Parquet files, or the Delta table over it."""
+"""The formats that readers open: the directory of Parquet files, or the Delta table over it."""
 FULL_EVERY: Final = 32
 _RUN_NAME: Final = re.compile(r"run-(\d{6,})\.json")
 
@@ -40,11 +40,11 @@ class ManifestError(BookKeeperError):
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """What one run did.
+    """The record of one run.
 
-    ``layout`` is how files are arranged, ``table_format`` one of ``TABLE_FORMATS``; ``is_full``
-    leaves out no file. ``choice`` is what the next run takes that is given none; None in records of
-    older releases.
+    ``layout`` is the arrangement of files, ``table_format`` one of ``TABLE_FORMATS``; an
+    ``is_full`` record lists all files. ``choice`` is the choice of later runs without their own;
+    None in records of older releases.
     """
 
     cluster: str
@@ -60,11 +60,11 @@ class RunRecord:
 
     @property
     def path(self) -> str:
-        """Where the record is, below the target."""
+        """The path of the record, below the target."""
         return f"{FOLDER}/run-{self.run:06d}.json"
 
     def encode(self) -> bytes:
-        """Return the record as stored."""
+        """Return the record in its stored form."""
         value = {
             "format": FORMAT,
             "cluster": self.cluster,
@@ -82,10 +82,10 @@ class RunRecord:
 
 
 def decode_run(path: str, stored: bytes) -> RunRecord:
-    """Read what ``RunRecord.encode`` wrote.
+    """Return the record from the stored form of ``RunRecord.encode``.
 
     Raises:
-        ManifestError: it is something else; the message names ``path``.
+        ManifestError: the stored form is invalid; the message names ``path``.
     """
     try:
         return run_from_json(json.loads(stored))
@@ -94,10 +94,10 @@ def decode_run(path: str, stored: bytes) -> RunRecord:
 
 
 def path_within(value: object) -> str:
-    """Return a path below the target: another user who may write there may edit records too.
+    """Return a path below the target: other users with write access may edit records.
 
     Raises:
-        ValueError: it leads out of the target.
+        ValueError: the path is outside the target.
     """
     path = str(value)
     if not path or path.startswith("/") or ".." in path.split("/"):
@@ -109,7 +109,7 @@ def run_from_json(value: dict[str, Any]) -> RunRecord:
     """Return a record from its JSON value.
 
     Raises:
-        ValueError, TypeError, KeyError: it is something else.
+        ValueError, TypeError, KeyError: the value is not a record.
     """
     if value["format"] != FORMAT:
         raise ValueError(f"format {value['format']}, not {FORMAT}")
@@ -182,7 +182,7 @@ def _ledger_from_json(value: list[Any]) -> LedgerExtent:
 
 @attrs.define(kw_only=True)
 class TargetTree:
-    """What all committed runs add up to. ``run`` is the last; 0 in a directory without exports."""
+    """The sum of all committed runs. ``run`` is the last; 0 in a directory without exports."""
 
     cluster: str | None = None
     layout: str | None = None
@@ -193,7 +193,7 @@ class TargetTree:
     files: dict[str, WrittenFile] = attrs.field(factory=dict)
 
     def apply(self, record: RunRecord) -> None:
-        """Take in the next run."""
+        """Add the next run."""
         if record.is_full:
             self.ledgers, self.files = {}, {}
         self.cluster, self.layout, self.run = record.cluster, record.layout, record.run
@@ -204,7 +204,7 @@ class TargetTree:
         self.ledgers.update((extent.ledger_id, extent) for extent in record.ledgers)
 
     def files_by_ledger(self) -> dict[int, list[WrittenFile]]:
-        """Return the files that hold entries of each ledger."""
+        """Return the files with entries of each ledger."""
         found: dict[int, list[WrittenFile]] = {}
         for file in self.files.values():
             for ledger_id in dict.fromkeys(r.ledger_id for r in file.ranges):
@@ -249,6 +249,6 @@ class TargetTree:
 
 
 def run_number(name: str) -> int | None:
-    """Return which run a file in ``FOLDER`` records; None for any other file."""
+    """Return the run number of a record's file name in ``FOLDER``; None for other files."""
     match = _RUN_NAME.fullmatch(name)
     return int(match[1]) if match else None

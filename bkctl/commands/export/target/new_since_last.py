@@ -1,6 +1,6 @@
-"""What an export has to do: the ledgers' extents now against what the directory holds.
+"""The changes of an export: the ledgers' current extents compared with the directory's record.
 
-What the directory holds is recorded by ``target.manifest``, one record for each run.
+``target.manifest`` has this record, one part for each run.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId
 
 LAYOUTS: Final = ("ledger", "none", "day", "log")
-"""How files are arranged: one directory a ledger, or shared files, by nothing, day or log."""
+"""The arrangements of files: one directory per ledger, or shared files, by nothing, day or log."""
 
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark reads as null in the name of a directory."""
+"""The part of a directory name that Spark reads as null."""
 
 
 @attrs.frozen
 class ExportChange:
-    """What a run has to do.
+    """The changes of a run.
 
-    ``todo`` is what is to be copied, ``removed`` the files that these copies replace, ``noted`` the
-    ledgers whose state only is to be recorded, ``unchanged`` the ids of ledgers without any change,
-    ``damaged`` those that are copied again because a file is missing or has another size.
-    ``recopied`` is what shared files hold that are replaced; no ledger's end changes by it.
+    ``todo`` are the extents to copy, ``removed`` the files that these copies replace, ``noted`` the
+    ledgers whose state alone is recorded, ``unchanged`` the ids of unchanged ledgers. ``damaged``
+    are ledgers that are copied again because a file is missing or has another size. ``recopied`` is
+    the content of replaced shared files; it changes no ledger's end.
     """
 
     todo: tuple[LedgerExtent, ...]
@@ -44,7 +44,7 @@ class ExportChange:
 
     @property
     def parts(self) -> tuple[LedgerExtent, ...]:
-        """All that is to be copied; of a ledger, these may be several parts."""
+        """All extents to copy; a ledger may have several."""
         return *self.todo, *self.recopied
 
 
@@ -73,10 +73,10 @@ def in_order(layout: str, extents: Iterable[LedgerExtent]) -> list[LedgerExtent]
 
 
 def check_ours(tree: TargetTree, cluster: str, layout: str, table_format: str, target: str) -> None:
-    """Refuse a directory of another cluster's export, of another layout or another format.
+    """Refuse the directory of another cluster's export, layout or format.
 
     Raises:
-        ForeignFilesError: it is one.
+        ForeignFilesError: the directory has another cluster, layout or format.
     """
     if tree.cluster not in (None, cluster):
         raise ForeignFilesError(
@@ -95,12 +95,12 @@ def check_ours(tree: TargetTree, cluster: str, layout: str, table_format: str, t
 
 
 def check_strangers(tree: TargetTree, sizes: Mapping[str, int], target: str) -> None:
-    """Refuse a directory with files that no run of this cluster's wrote, where Spark reads them.
+    """Refuse a directory with files of other programs that Spark would read.
 
-    Files below a name that begins with ``_`` or ``.`` do not matter: Spark ignores them.
+    Files below a name that begins with ``_`` or ``.`` are ignored, as Spark ignores them.
 
     Raises:
-        ForeignFilesError: it names one of the files.
+        ForeignFilesError: the directory has other files; the message names one.
     """
     for path in sizes:
         is_hidden = any(name.startswith(("_", ".")) for name in path.split("/"))
@@ -116,15 +116,15 @@ def find_changes(
     again: bool,
     replaces_lost: bool = True,
 ) -> ExportChange:
-    """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
+    """Return the changes for ``extents``; ``sizes`` are the sizes of existing files.
 
-    Entries that are confirmed never change, so of a ledger that has grown only the rest is copied.
-    Without ``replaces_lost`` this is so for ledgers with missing or changed files too. Shared files
-    are replaced with all that they hold, also of other ledgers.
+    Confirmed entries never change, so only the new entries of a grown ledger are copied. Without
+    ``replaces_lost`` this also applies to ledgers with missing or changed files. Shared files are
+    replaced with their complete content, also of other ledgers.
 
     Raises:
-        ExportVerifyError: a ledger ends before what was exported of it.
-        ForeignFilesError: another ledger with the id of one is in a shared file.
+        ExportVerifyError: a ledger ends before its exported entries.
+        ForeignFilesError: a shared file has entries of another ledger with the same id.
     """
     files = tree.files_by_ledger()
     todo, noted, unchanged, damaged = [], [], set[int](), list[int]()
@@ -163,7 +163,7 @@ def find_changes(
 
 
 def _all_in(tree: TargetTree, files: Iterable[WrittenFile]) -> tuple[LedgerExtent, ...]:
-    """Return what files hold, as recorded."""
+    """Return the recorded content of files."""
     return tuple(
         tree.ledgers[part.ledger_id].sliced(part.first, part.last)
         for file in files
@@ -172,13 +172,13 @@ def _all_in(tree: TargetTree, files: Iterable[WrittenFile]) -> tuple[LedgerExten
 
 
 def is_another(tree: TargetTree, extent: LedgerExtent) -> bool:
-    """Return whether the id was that of another ledger when it was exported."""
+    """Return whether the exported ledger with this id was another ledger."""
     known = tree.ledgers.get(extent.ledger_id)
     return known is not None and known.ctime_ms != extent.ctime_ms
 
 
 def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
-    """Return why a ledger cannot be exported beside what was exported of its id; None if it can."""
+    """Return the reason why a ledger contradicts the exported entries of its id, or None."""
     known = tree.ledgers.get(extent.ledger_id)
     if known is None:
         return None
@@ -201,7 +201,7 @@ def _shortened(known: LedgerExtent, extent: LedgerExtent) -> str | None:
 
 
 def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
-    """Return what is new of a ledger; None where nothing is."""
+    """Return the new entries of a ledger, or None."""
     if (reason := _shortened(known, extent)) is not None:
         raise ExportVerifyError(reason)
     if extent.last_entry_id <= known.last_entry_id:
@@ -214,21 +214,21 @@ def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
 
 
 def _not_before(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
-    """Return the extent, which of an open ledger does not end before the known one.
+    """Return the extent; for an open ledger, not ending before the known extent.
 
-    What was exported is confirmed: bookies may know less of it now.
+    Exported entries are confirmed, but bookies may now report a lower LAC.
     """
     is_shorter = not extent.is_closed and extent.last_entry_id < known.last_entry_id
     return _ending_with(known, extent) if is_shorter else extent
 
 
 def _ending_with(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
-    """Return the extent with the end of the known one."""
+    """Return the extent with the end of the known extent."""
     return attrs.evolve(extent, last_entry_id=known.last_entry_id, length=known.length)
 
 
 def whole(tree: TargetTree, part: LedgerExtent) -> LedgerExtent:
-    """Return the extent to record once ``part``, new entries of a ledger, is exported."""
+    """Return the extent to record after the export of ``part``, a ledger's new entries."""
     if part.first_entry_id == 0:
         return part
     known = tree.ledgers[part.ledger_id]
@@ -245,8 +245,8 @@ def added_paths(
 ) -> list[tuple[str, str]]:
     """Return the moves (below staging, below the target) that put new files in place.
 
-    A directory that is new moves as one, so a reader sees all its files or none. ``existing`` are
-    the names at the top of the target. With ``by_file`` each file moves alone.
+    A new directory moves as one, so readers see all its files or none. ``existing`` are the names
+    at the top of the target. With ``by_file`` each file moves alone.
     """
     if by_file:
         return [(file.path, file.path) for file in files]

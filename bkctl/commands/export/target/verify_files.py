@@ -1,4 +1,4 @@
-"""Whether exported files hold what was planned: by what tasks report, by footers, by the rows."""
+"""The verification of exported files: against the tasks' reports, by footers, and by rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_ranges(planned: Iterable[LedgerExtent], written: Iterable[WrittenFile]
     """Compare the ranges that tasks report with the plan: each entry once.
 
     Raises:
-        ExportVerifyError: it names a ledger, what was planned and what was found.
+        ExportVerifyError: a ledger differs; the message has the planned and the reported entries.
     """
     found: dict[int, list[tuple[int, int]]] = {}
     for file in written:
@@ -56,10 +56,10 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def check_footers(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
-    """Compare each file's size and footer with what its task reported; reads no rows.
+    """Compare each file's size and footer with its task's report, without reading rows.
 
     Raises:
-        ExportVerifyError: it names the file and the difference.
+        ExportVerifyError: the message names the file and the difference.
     """
     sizes = files.sizes()
     for file in written:
@@ -97,10 +97,10 @@ def _extremes(footer: Any, column: int) -> tuple[int, int]:
 
 
 def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
-    """Read the files back; compare bytes, ids, counts and digests with what the tasks reported.
+    """Read the files; compare bytes, ids, counts and digests with the tasks' reports.
 
     Raises:
-        ExportVerifyError: it names the file and the difference.
+        ExportVerifyError: the message names the file and the difference.
     """
     from pyarrow import ArrowException
 
@@ -116,16 +116,16 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
 def damaged_files(
     files: TargetFiles, recorded: Sequence[WrittenFile], sizes: Mapping[str, int]
 ) -> dict[WrittenFile, str]:
-    """Return the files of earlier exports that are not as recorded, each with the reason.
+    """Return the files of earlier exports that differ from their record, each with the reason.
 
-    ``sizes`` are those of the files now. Each file is read completely.
+    ``sizes`` are the current sizes of the files. Each file is read completely.
     """
     reasons = {file: _damage(files, file, sizes.get(file.path)) for file in recorded}
     return {file: reason for file, reason in reasons.items() if reason is not None}
 
 
 def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | None:
-    """Return what is wrong with a file that has ``size`` now; None if it is intact."""
+    """Return the damage of a file with this ``size``; None if the file is intact."""
     if size not in (None, file.size):
         return f"{file.path} has {size} bytes instead of {file.size}"
     try:
@@ -136,9 +136,9 @@ def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | No
 
 
 class _ChecksummedFile(io.RawIOBase):
-    """A file that keeps the CRC32C of its bytes while they are read, about in their order.
+    """A file that computes the CRC32C of its bytes while they are read, approximately in order.
 
-    What the reader skips is read for the CRC32C; what is read twice counts once.
+    Bytes that the reader skips are read for the CRC32C; bytes that are read twice count once.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -146,7 +146,7 @@ class _ChecksummedFile(io.RawIOBase):
         self._crc32c = self._end = 0
         """The CRC32C of all bytes before ``_end``."""
         self.is_in_order = False
-        """Whether what comes is read in the order of the file: the footer is read before."""
+        """Whether reads are in the order of the file: the footer is read before."""
 
     def seekable(self) -> bool:
         return True
@@ -180,10 +180,10 @@ class _ChecksummedFile(io.RawIOBase):
             self._count(chunk)
 
     def check(self, file: WrittenFile) -> None:
-        """Compare all bytes, also those of columns without a digest, and of the footer.
+        """Compare all bytes, including columns without a digest and the footer.
 
         Raises:
-            ExportVerifyError: they are not those that were written.
+            ExportVerifyError: the bytes differ from the written bytes.
         """
         self._count_to(self.seek(0, io.SEEK_END))
         if file.file_crc32c not in (None, self._crc32c):
@@ -199,7 +199,7 @@ def _verify_file(files: TargetFiles, file: WrittenFile) -> None:
         try:
             _verify_rows(checked, file)
         finally:
-            checked.check(file)  # Damaged bytes explain whatever is wrong with the rows.
+            checked.check(file)  # Damaged bytes explain any error in the rows.
 
 
 def _verify_rows(checked: _ChecksummedFile, file: WrittenFile) -> None:

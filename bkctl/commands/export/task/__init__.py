@@ -1,1 +1,1 @@
-"""What one task of an export does, on Spark or not: read ranges of entries, write Parquet."""
+"""One task of an export, on Spark or not: reads ranges of entries, writes Parquet."""

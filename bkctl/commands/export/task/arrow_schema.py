@@ -10,15 +10,18 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime", "payload")
 LOG_COLUMNS: Final = ("log", "log_index", *COLUMNS)
-"""Of a log: its name, and the index of the ledger in it. Index and entry id are a position."""
+"""The columns of a log: its name, and the ledger's index in it.
+
+Index and entry id are a position.
+"""
 
 
 def arrow_schema(
     columns: Sequence[str] = COLUMNS, nullable: Collection[str] = frozenset()
 ) -> pa.Schema:
-    """Return the Arrow schema of some of ``LOG_COLUMNS``, in the order given.
+    """Return the Arrow schema of ``columns``, in this order.
 
-    No column but ``ctime`` has nulls; ``nullable`` ones may have them by the schema.
+    Only ``ctime`` has nulls; the schema also allows nulls in ``nullable`` columns.
     """
     import pyarrow as pa
 

@@ -1,11 +1,12 @@
-"""Copy entry ranges from bookies to Parquet files: what one task of an export does.
+"""One task of an export: copies entry ranges from bookies to Parquet files.
 
-Nothing here knows Spark. The same function runs in Spark's tasks and in the worker processes of the
-local engine. A file has a name of its own for each attempt, so an attempt that is repeated, or runs
-twice at a time, never touches the file of another.
+This module does not depend on Spark. Spark's tasks and the worker processes of the local engine run
+the same function. Each attempt has its own file name, so a repeated or concurrent attempt never
+writes to another attempt's file.
 
-Spark tells its driver of finished tasks only; a person watching a bar wants more. A lost datagram
-costs nothing: each carries running totals. Nothing here decides whether an export is complete.
+Spark reports only finished tasks to its driver; a progress bar needs more. Tasks send datagrams
+with running totals, so a lost datagram has no effect. Progress never decides whether an export is
+complete.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Done:
 
 
 class ProgressListener:
-    """The driver's end: a socket that is emptied at each look.
+    """The driver's end of the progress reports: a socket that ``done`` empties.
 
-    One line a task and attempt is kept; a task that runs again starts its line anew.
+    The last report of each task and attempt counts; a task that runs again begins at 0.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -56,12 +57,12 @@ class ProgressListener:
 
     @property
     def address(self) -> str:
-        """``host:port`` to give to the tasks."""
+        """The ``host:port`` that tasks report to."""
         host, port = self._socket.getsockname()
         return f"{host}:{port}"
 
     def done(self) -> Done:
-        """Return the totals known now; never waits."""
+        """Return the current totals, without waiting."""
         while True:
             try:
                 datagram = self._socket.recv(_DATAGRAM_BYTES_MAX)
@@ -75,7 +76,8 @@ class ProgressListener:
         try:
             task, entries, size = map(int, json.loads(datagram))
         except (ValueError, TypeError):
-            return  # Not from a task of ours; the socket is open to the whole machine.
+            # The datagram is not from a task: every process of the machine can send to the socket.
+            return
         self._by_task[task] = (entries, size)
 
     def close(self) -> None:
@@ -83,12 +85,12 @@ class ProgressListener:
 
 
 class NoListener:
-    """Stands in where no socket can be bound: the export goes on, and reports nothing."""
+    """A listener without a socket, if none can be bound: the export continues without progress."""
 
     address = ""
 
     def done(self) -> Done:
-        """Return nothing done."""
+        """Return zero totals."""
         return Done(0, 0)
 
     def close(self) -> None:
@@ -97,7 +99,7 @@ class NoListener:
 
 @contextlib.contextmanager
 def open_listener(host: str) -> Iterator[ProgressListener | NoListener]:
-    """Give a listener on ``host``, a name or an address of this machine."""
+    """Yield a listener on ``host``, a name or an address of this machine."""
     listener: ProgressListener | NoListener
     try:
         listener = ProgressListener(host)
@@ -110,7 +112,7 @@ def open_listener(host: str) -> Iterator[ProgressListener | NoListener]:
 
 
 class ProgressReporter:
-    """A task's end: says now and then how much it has read, and does not mind being unheard."""
+    """The task's end of the progress reports: sends totals now and then, and ignores errors."""
 
     def __init__(self, address: str, task: int) -> None:
         host, _, port = address.rpartition(":")
@@ -139,18 +141,21 @@ class ProgressReporter:
                 json.dumps([self._task, self._entries, self._bytes]).encode(), self._to
             )
         except OSError:
-            self._to = None  # The bar falls back on finished tasks.
+            self._to = None  # The progress bar then shows finished tasks only.
 
 
 UNREADABLE_MAX: Final = 100
-"""With more ledgers of a task that cannot be read, the bookies are at fault: the task fails."""
+"""The largest number of unreadable ledgers in a task.
+
+Above it, the bookies fail, and the task too.
+"""
 
 
 @attrs.frozen
 class TaskResult:
-    """What one task did: the files that it wrote, or the ledgers that it could not read, and why.
+    """The result of a task: the files that it wrote, or the unreadable ledgers with the reasons.
 
-    A task that could not read a ledger has written nothing that counts.
+    The files of a task with an unreadable ledger do not count.
     """
 
     number: int
@@ -177,7 +182,7 @@ def connect(uri: str | None, config: ClientConfig | None) -> BlockingClient:
     """Return a client for a task.
 
     Raises:
-        TaskError: none could be made; it names this host.
+        TaskError: no client could be made; the message names this host.
     """
     from bkclient.blocking import BlockingClient
 
@@ -188,7 +193,7 @@ def connect(uri: str | None, config: ClientConfig | None) -> BlockingClient:
 
 
 class _Copying:
-    """Copies the ranges of one task, folder by folder."""
+    """A copy of the ranges of one task, folder by folder."""
 
     def __init__(self, job: CopyJob, client: BlockingClient, report: ProgressReporter) -> None:
         self._job, self._client, self._report = job, client, report
@@ -198,9 +203,9 @@ class _Copying:
         self._unreadable: dict[int, str] = {}
 
     def copy(self, task: Task) -> None:
-        """Write the entries of a task, in which each folder comes once, to a file a folder.
+        """Write the entries of a task to one file for each folder; a folder's ranges are adjacent.
 
-        Once a ledger cannot be read, the rest is only read: to find all such ledgers at once.
+        After an unreadable ledger the rest is only read, to find all unreadable ledgers at once.
         """
         from bkctl.commands.export.target.file_systems import open_files
 
@@ -222,7 +227,7 @@ class _Copying:
                 self._writer.close()
 
     def _copy_some(self, ranges: Sequence[EntryRange]) -> Sequence[EntryRange]:
-        """Copy ranges up to a ledger that cannot be read; return those after it."""
+        """Copy ranges until an unreadable ledger; return the ranges after it."""
         try:
             for parts in self._client.iterate(lambda client: read_ranges(client, ranges)):
                 if not self._unreadable:
@@ -252,6 +257,6 @@ class _Copying:
             self._writer = None
 
     def result(self, number: int) -> TaskResult:
-        """Return what was done."""
+        """Return the result of the task."""
         files = () if self._unreadable else tuple(self._written)
         return TaskResult(number, files, tuple(self._unreadable.items()))

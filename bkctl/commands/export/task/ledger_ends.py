@@ -1,4 +1,4 @@
-"""How far ledgers go: their metadata, read many at a time."""
+"""The extents of ledgers: their metadata, read in batches, and the ends of open ledgers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 READS_AT_ONCE: Final = 64
-"""Open ledgers whose bookies are asked at a time how far these go."""
+"""The number of open ledgers whose bookies are asked for the end at a time."""
 
 RECOVERIES_AT_ONCE: Final = 8
 
@@ -46,14 +46,14 @@ async def chosen_extents(
     may_be_gone: bool = False,
     **how: Any,
 ) -> list[LedgerExtent]:
-    """Return how far the ledgers of a choice go, without those that are ``done``.
+    """Return the extents of the ledgers of a choice, without those in ``done``.
 
-    ``how`` is for ``read_extents``. A ledger that a log or topic listed, and that a trim deleted
-    meanwhile, is left out.
+    ``how`` is passed to ``read_extents``. A ledger of a log or topic that a trim deleted in the
+    meantime is omitted.
 
     Raises:
         NoSuchLedgerError: a ledger that is named by its id, or still listed, is missing, unless
-            it ``may_be_gone``.
+            ``may_be_gone``.
         NoSuchLogError, NoSuchTopicError: the log or topic does not exist.
         BookKeeperError: as ``read_extents``.
     """
@@ -70,10 +70,10 @@ async def chosen_extents(
 async def check_offloaded(
     client: Client, choice: LedgerChoice, done: Container[int], unreadable: dict[int, str] | None
 ) -> None:
-    """Check that bookies have all ledgers of the choice's topic, without those that are ``done``.
+    """Check that bookies have all ledgers of the choice's topic, except those in ``done``.
 
     Raises:
-        OffloadedError: they lack one; with ``unreadable`` it is noted there.
+        OffloadedError: a ledger is only in tiered storage; with ``unreadable`` it is noted there.
     """
     for ledger_id in await choice.offloaded(client):
         if ledger_id not in done:
@@ -102,15 +102,15 @@ async def read_extents(
     only_committed: bool = False,
     unreadable: dict[int, str] | None = None,
 ) -> list[LedgerExtent]:
-    """Return how far each ledger goes, in the order asked for and each once.
+    """Return the extent of each ledger once, in the order of ``ledger_ids``.
 
-    A closed ledger goes to its end, an open one to what is confirmed. With ``recover`` open
-    ledgers are recovered first: their writers are fenced. No ledger is recovered where one of them
-    is missing. Ledgers that are not ``chosen`` by their metadata are left out. ``lost`` returns
-    which of some missing ledgers should exist; the others are left out. With ``only_committed``,
-    ledgers that a sink wrote are left out where their log does not list them: they are of writes
-    that failed, or have not ended.
-    With ``unreadable``, a ledger whose metadata, log or end cannot be read is left out too, and
+    A closed ledger ends at its last entry, an open ledger at its LAC. With ``recover``, open
+    ledgers are recovered first, which fences their writers; no ledger is recovered if one is
+    missing. Ledgers are omitted if ``chosen`` rejects their metadata. ``lost`` returns the missing
+    ledgers that should exist; other missing ledgers are omitted. With ``only_committed``, a sink's
+    ledgers are omitted unless their log lists them: their write failed, or has not ended.
+
+    With ``unreadable``, a ledger whose metadata, log or end cannot be read is omitted, too, and
     noted there with the reason.
 
     Raises:
@@ -165,9 +165,9 @@ async def read_extents(
 async def _uncommitted(
     client: Client, of_batches: Mapping[str, Sequence[LedgerId]], unreadable: dict[int, str] | None
 ) -> list[LedgerId]:
-    """Return which ledgers of batches are not listed by their logs, given by the logs' names.
+    """Return the ledgers of batches that their logs do not list; ``of_batches`` has them by log.
 
-    With ``unreadable``, ledgers of which this cannot be determined are among them, and noted there.
+    With ``unreadable``, ledgers whose log cannot be read are included, and noted there.
     """
     left: list[LedgerId] = []
     for name, ledger_ids in of_batches.items():
@@ -186,7 +186,7 @@ async def _uncommitted(
 
 
 async def stored_ledgers(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
-    """Yield ledgers as the store has them, in this order, many read at a time; not those gone."""
+    """Yield the existing ledgers of ``ids``, in this order, with reads in parallel."""
     async with contextlib.aclosing(client.store.read_ledgers(ids)) as found:
         async for some in found:
             for one in some:
@@ -195,7 +195,10 @@ async def stored_ledgers(client: Client, ids: Sequence[LedgerId]) -> AsyncIterat
 
 @contextlib.contextmanager
 def _noted(ledger_id: LedgerId, unreadable: dict[int, str] | None) -> Iterator[None]:
-    """Note an error of a ledger in ``unreadable``; without it, or of the store, raise it."""
+    """Note an error of a ledger in ``unreadable``.
+
+    Raise it without ``unreadable``, or if the store failed.
+    """
     try:
         yield
     except BookKeeperError as error:
@@ -216,7 +219,7 @@ async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> 
 
 
 async def extent_of(client: Client, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExtent:
-    """Return how far a ledger with this metadata goes.
+    """Return the extent of a ledger with this metadata.
 
     Raises:
         ClientError: the end of an open ledger cannot be determined.

@@ -1,4 +1,4 @@
-"""Which ledgers a query or an export takes: by id, log, topic, or by what their metadata says."""
+"""The ledgers that a query or an export chooses: by id, log, topic or metadata."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import LedgerMetadata
 
 IdRange = tuple[int, int]
-"""First and last ledger id, both included."""
+"""The first and last ledger id of a range, both included."""
 
 
 @attrs.frozen(kw_only=True)
 class LedgerChoice:
-    """Ledgers of a cluster; ``None`` and ``()`` are not a condition. Times are in ms since 1970.
+    """A choice of ledgers; ``None`` and ``()`` are not a condition. Times are in ms since 1970.
 
-    ``ranges``, ``log`` and ``topic`` name ledgers, and exclude each other; the others say what the
-    metadata must have. A log or topic has the ledgers that its list has now. A range takes those
-    of its ledgers that exist; a range of one id, and a ledger that a log lists, must exist.
+    ``ranges``, ``log`` and ``topic`` name ledgers, and exclude each other; the other fields are
+    conditions on the metadata. A log or topic chooses the ledgers that it lists now. A range
+    chooses its existing ledgers; a range of one id, and a ledger that a log lists, must exist.
     """
 
     ranges: tuple[IdRange, ...] | None = None
@@ -42,13 +42,13 @@ class LedgerChoice:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no condition is given."""
+        """True if the choice has no condition."""
         return self == LedgerChoice()
 
     def holds(self, metadata: LedgerMetadata) -> bool:
-        """Return whether a ledger's metadata has what is asked for.
+        """Return whether a ledger's metadata meets the conditions.
 
-        The case of a key does not matter, for Spark hands options on in lower case.
+        The case of a key is ignored, because Spark converts options to lower case.
         """
         if self.state is not None and metadata.state is not self.state:
             return False
@@ -70,7 +70,7 @@ class LedgerChoice:
         return [str(a) if a == b else f"{a}-{b}" for a, b in self.ranges or ()]
 
     def nothing_found(self) -> str:
-        """Return what to say where no ledger of the ranges is chosen."""
+        """Return the message for ranges without any chosen ledger."""
         only = self != LedgerChoice(ranges=self.ranges)
         rest = " matches the other options" if only else ""
         return f"no ledger in {', '.join(self._spans())}{rest}"
@@ -94,9 +94,9 @@ class LedgerChoice:
     async def find(
         self, client: Client, done: Container[int] = ()
     ) -> tuple[list[LedgerId], list[LedgerId]]:
-        """Return the ledgers that must exist, and others that exist, without those ``done``.
+        """Return the ledgers that must exist, and others that exist, without those in ``done``.
 
-        ``holds`` decides which of them are chosen.
+        ``holds`` then checks their metadata.
 
         Raises:
             NoSuchLogError, NoSuchTopicError: the log or topic does not exist.
@@ -123,9 +123,9 @@ class LedgerChoice:
         return named, listed
 
     async def offloaded(self, client: Client) -> list[LedgerId]:
-        """Return the ledgers of the topic that are in tiered storage only: ``find`` omits them.
+        """Return the topic's ledgers that are only in tiered storage: ``find`` omits them.
 
-        Of their metadata only the time of closing is left.
+        Only the time of closing is known of their metadata.
 
         Raises:
             NoSuchTopicError: the topic does not exist.
@@ -137,7 +137,7 @@ class LedgerChoice:
         return [one.ledger_id for one in ledgers if one.is_deleted and one.closed_ms >= since_ms]
 
     async def still_names(self, client: Client, gone: Collection[LedgerId]) -> Collection[LedgerId]:
-        """Return which of some ledgers that ``find`` named must exist now.
+        """Return the ledgers of ``gone`` that must still exist.
 
         Raises:
             NoSuchLogError, NoSuchTopicError: the log or topic does not exist any more.
@@ -162,7 +162,7 @@ def _id(number: int) -> LedgerId:
 
 
 async def _of_topic(client: Client, topic: str) -> list[TopicLedger]:
-    """Return the ledgers of a topic, of all its partitions."""
+    """Return the ledgers of all partitions of a topic."""
     from bkclient.topic.names import parse_topic
     from bkclient.topic.topics_in_metadata import parts_of, topic_ledgers
 
@@ -173,7 +173,7 @@ async def _of_topic(client: Client, topic: str) -> list[TopicLedger]:
 
 
 def joined(ranges: tuple[IdRange, ...]) -> list[IdRange]:
-    """Return the same ids as ascending ranges that do not overlap."""
+    """Return the ids as ascending ranges that do not overlap."""
     found: list[IdRange] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1]:
@@ -205,10 +205,10 @@ def parse_ledgers(value: str) -> tuple[IdRange, ...]:
 
 
 def parse_state(value: str) -> LedgerState:
-    """Return the state of a word.
+    """Return the state that a word names.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the word is not a state.
     """
     try:
         return LedgerState.of_word(value.strip())

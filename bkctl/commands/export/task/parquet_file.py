@@ -1,6 +1,6 @@
 """The Parquet file that a task of an export writes: row groups, statistics, footer and digest.
 
-How large a file may become is decided in ``task.partitions``, which cuts ledgers into tasks.
+``task.partitions``, which cuts ledgers into tasks, limits the size of a file.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from bkctl.commands.export.target.file_systems import TargetFiles
 
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""Payload bytes of a row group: what a writer holds in memory, and what a reader can skip."""
+"""Payload bytes of a row group: a writer buffers one, and a reader can skip one."""
 
 ROW_GROUP_ROWS: Final = 256 * 1024
 
 FILE_ROW_COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime")
-"""The columns that have statistics: all but the payload."""
+"""The columns with statistics: all except the payload."""
 
 _SUFFIXES: Final = {"zstd": "zstd.", "snappy": "snappy.", "gzip": "gz.", "lz4": "lz4.", "none": ""}
 
 
 @attrs.frozen
 class CopyJob:
-    """What the tasks of one export have in common.
+    """The common values of all tasks of one export.
 
     ``staging`` is a directory as a path or URI. ``cluster`` is the instance id, written into the
-    footer of each file. ``progress`` is where tasks report, or "".
+    footer of each file. ``progress`` is the address for progress reports, or "".
     """
 
     uri: str
@@ -53,12 +53,12 @@ class CopyJob:
     compression: str = "zstd"
     progress: str = ""
     skips_unreadable: bool = False
-    """Whether a ledger that cannot be read is reported, instead of failing the export."""
+    """Whether an unreadable ledger is reported, instead of failing the export."""
 
 
 @attrs.frozen
 class WrittenRange:
-    """Entries ``first`` to ``last``, both included, of one ledger, as a file holds them."""
+    """Entries ``first`` to ``last`` of one ledger in a file, both included."""
 
     ledger_id: LedgerId
     first: EntryId
@@ -67,11 +67,11 @@ class WrittenRange:
 
 @attrs.frozen
 class WrittenFile:
-    """A Parquet file, as its task wrote it: the task's report to the driver.
+    """A task's report of a Parquet file that it wrote.
 
-    ``path`` is relative to the export's target. ``ranges`` are in the order of the rows.
-    ``digest`` covers payloads and their lengths in this order: see ``RowDigest``. ``file_crc32c``
-    is the CRC32C of all bytes of the file; exports of earlier versions recorded none.
+    ``path`` is relative to the export's target. ``ranges`` are in the order of the rows. ``digest``
+    covers payloads and their lengths in this order: see ``RowDigest``. ``file_crc32c`` is the
+    CRC32C of all bytes of the file; earlier versions did not record it.
     """
 
     path: str
@@ -90,10 +90,10 @@ class WrittenFile:
 
     @classmethod
     def from_json(cls, value: list[Any]) -> WrittenFile:
-        """Return the file that ``to_json`` described.
+        """Return the file from a JSON value of ``to_json``.
 
         Raises:
-            ValueError, TypeError: ``value`` is something else.
+            ValueError, TypeError: ``value`` does not describe a file.
         """
         path, size, rows, payload_bytes, digest, ranges, *crc = value
         return cls(
@@ -108,7 +108,7 @@ class WrittenFile:
 
 
 class _ChecksummedStream(io.RawIOBase):
-    """Passes what is written to another stream, and keeps the size and the CRC32C of all of it."""
+    """A stream that passes its bytes to another stream, and computes their size and CRC32C."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -130,17 +130,17 @@ class _ChecksummedStream(io.RawIOBase):
 
 
 class RowDigest:
-    """A digest of payloads in order, whatever batches they come in.
+    """A digest of payloads in order, independent of the batches.
 
     Two CRC32C, as hexadecimal: of all payload bytes, and of all payload lengths (int32, little
-    endian). Together they notice a byte that moved from one entry to the next.
+    endian). Together they detect a byte that moved from one entry to the next.
     """
 
     def __init__(self) -> None:
         self._bytes = self._lengths = 0
 
     def add(self, payloads: pa.Array) -> None:
-        """Take the next payloads, a binary array without nulls."""
+        """Add the next payloads, a binary array without nulls."""
         import pyarrow.compute as pc
 
         if not len(payloads):
@@ -156,18 +156,18 @@ class RowDigest:
         self._lengths = crc32c.crc32c(raw, self._lengths)
 
     def hex(self) -> str:
-        """Return the digest of all that was added: 16 digits."""
+        """Return the digest of all added payloads: 16 digits."""
         return f"{self._bytes:08x}{self._lengths:08x}"
 
 
 class ParquetFile:
-    """One Parquet file that is being written; its rows are the entries in the order given."""
+    """One Parquet file while it is written; its rows are the entries in the order of ``add``."""
 
     def __init__(self, job: CopyJob, files: TargetFiles, folder: str) -> None:
-        """Begin a file; ``files`` is the tree below ``job.staging``.
+        """Create the file; ``files`` is the tree below ``job.staging``.
 
         Raises:
-            OSError: the file system refuses.
+            OSError: the file system reports an error.
         """
         from pyarrow import parquet
 
@@ -195,7 +195,7 @@ class ParquetFile:
         )
 
     def add(self, entry_range: EntryRange, batch: EntryBatch) -> None:
-        """Write consecutive entries of a range, after those before."""
+        """Append consecutive entries of a range."""
         self._note(entry_range, batch.first_entry_id, batch.last_entry_id)
         self._rows.add(entry_range, batch)
         if self._rows.is_full:
@@ -219,12 +219,12 @@ class ParquetFile:
             self._writer.write_table(self._group.take(), row_group_size=ROW_GROUP_ROWS)
 
     def finish(self) -> WrittenFile:
-        """Write what is left and the footer; return what the file holds.
+        """Write buffered entries and the footer; return the file's report.
 
-        It is not synced: see ``TargetFiles.settle``.
+        The file is not synced: see ``TargetFiles.settle``.
 
         Raises:
-            OSError: the file system refuses.
+            OSError: the file system reports an error.
         """
         if self._rows.entries:
             self._flush()
@@ -249,7 +249,7 @@ class ParquetFile:
         )
 
     def close(self) -> None:
-        """Release the file; one that was not finished is left for the driver to remove."""
+        """Close the file; the driver removes a file that was not finished."""
         for end in (self._writer.close, self._stream.close):
             _ignore_os_error(end)
 
@@ -267,7 +267,7 @@ class _RowGroup:
         self._bytes = self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Take a batch; return its payload bytes."""
+        """Add a batch; return its payload bytes."""
         import pyarrow.compute as pc
 
         size: int = pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0

@@ -1,8 +1,8 @@
-"""What an export reads: ledgers cut into entry ranges, a few of them to each task.
+"""The tasks of an export: ledgers cut into entry ranges, a few of them for each task.
 
-How many partitions a read of Spark has: ``bkctl.commands.export.spark.query``.
+The number of partitions of a Spark read: ``bkctl.commands.export.spark.query``.
 
-Values in, values out: no Spark, no client. A task's ranges are read straight from bookies.
+Plain functions of values, without Spark or a client. A task reads its ranges straight from bookies.
 """
 
 from __future__ import annotations
@@ -17,40 +17,43 @@ from bkctl.parse_quantities import FIRST_MS, LAST_MS
 from wire.ids import EntryId, LedgerId
 
 CLOSED: Final = "CLOSED"
-"""The state of a ledger that will not grow any more."""
+"""The state of a closed ledger."""
 
 FIRST_ENTRY: Final = EntryId(0)
 
 TASK_BYTES_MIN: Final = 4 * 1024 * 1024
-"""Below this a task costs more to start than to run."""
+"""The smallest task: a smaller one takes longer to start than to run."""
 
 TASK_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A task writes one file a folder, so this bounds a file. Above it a retry costs too much."""
+"""The largest task.
+
+It limits a file, because a task writes one file per folder, and a retry's cost.
+"""
 
 PIECES_MAX: Final = 100_000
-"""Tasks for one ledger, whatever its metadata says of its size."""
+"""The largest number of tasks for one ledger, even if its metadata has a wrong size."""
 
 TASKS_PER_CORE: Final = 3
-"""Enough tasks that one slow one does not leave the other cores idle at the end."""
+"""With several tasks per core, one slow task does not leave the other cores idle at the end."""
 
 ENTRY_OVERHEAD_BYTES: Final = 64
-"""What an entry costs to read besides its payload: packet header, digest, frame."""
+"""Bytes that an entry costs besides its payload: packet header, digest, frame."""
 
 
 def planned_ctime_ms(ctime_ms: int | None) -> int | None:
-    """Return a creation time as plans and the column ``ctime`` have it, in a year of Spark."""
+    """Return a creation time within Spark's years, as in plans and the column ``ctime``."""
     return None if ctime_ms is None else max(FIRST_MS, min(LAST_MS, ctime_ms))
 
 
 @attrs.frozen
 class LedgerExtent:
-    """What of a ledger is to be read: entries ``first_entry_id`` to ``last_entry_id``, inclusive.
+    """The part of a ledger to read: entries ``first_entry_id`` to ``last_entry_id``, inclusive.
 
-    ``last_entry_id`` is -1 for an empty ledger, the last entry of a closed ledger, and the last
-    add confirmed of an open one. ``length`` is the sum of the payloads of these entries in bytes,
-    as far as known. ``state`` and ``digest_type`` are names, as metadata spells them. ``log`` is
-    the log that the ledger belongs to, or None; ``log_index`` its index there, where it is known.
-    ``looks_to`` is where the other chunks of a topic's messages are looked for no further.
+    ``last_entry_id`` is -1 for an empty ledger, the last entry of a closed ledger, and the LAC of
+    an open ledger. ``length`` is the payload size of these entries in bytes, if known. ``state``
+    and ``digest_type`` are names, as metadata spells them. ``log`` is the ledger's log, or None;
+    ``log_index`` is its index in the log, if known. ``looks_to`` is the end of the search for other
+    chunks of a topic's messages.
     """
 
     ledger_id: LedgerId
@@ -66,16 +69,16 @@ class LedgerExtent:
 
     @property
     def entries(self) -> int:
-        """The number of these entries."""
+        """The number of entries."""
         return self.last_entry_id + 1 - self.first_entry_id
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger will not grow any more."""
+        """True if the ledger cannot grow."""
         return self.state == CLOSED
 
     def sliced(self, first: int, last: int) -> LedgerExtent:
-        """Return some of these entries."""
+        """Return the extent of entries ``first`` to ``last``."""
         length = self.length * (last - first + 1) // max(1, self.entries)
         return attrs.evolve(
             self, first_entry_id=EntryId(first), last_entry_id=EntryId(last), length=length
@@ -86,8 +89,8 @@ class LedgerExtent:
 class EntryRange:
     """Entries ``first`` to ``last``, both included, of one ledger.
 
-    ``length`` is about how many payload bytes these entries have. ``folder`` is where an export
-    writes them, below the target.
+    ``length`` is the approximate number of their payload bytes. ``folder`` is the directory for an
+    export's file, below the target.
     """
 
     ledger_id: LedgerId
@@ -103,16 +106,16 @@ class EntryRange:
 
     @property
     def entries(self) -> int:
-        """The number of these entries."""
+        """The number of entries."""
         return self.last - self.first + 1
 
 
 Task = tuple[EntryRange, ...]
-"""What one Spark task reads, in this order."""
+"""The ranges that one Spark task reads, in this order."""
 
 
 def task_bytes(total_bytes: int, cores: int) -> int:
-    """Return how many bytes a task should read, so that all ``cores`` end at about one time."""
+    """Return the bytes for a task, so that all ``cores`` end at about the same time."""
     even = -(-total_bytes // max(1, cores * TASKS_PER_CORE))
     return max(TASK_BYTES_MIN, min(TASK_BYTES_MAX, even))
 
@@ -124,10 +127,10 @@ def cut(
     folder_of: Callable[[LedgerExtent], str] = lambda _extent: "",
     target_bytes: int | None = None,
 ) -> list[Task]:
-    """Cut ledgers into tasks: each entry in exactly one, ranges of a ledger in ascending order.
+    """Cut ledgers into tasks: each entry in exactly one task, a ledger's ranges in ascending order.
 
-    A large ledger gives several tasks, small ledgers share one. Empty ledgers give none. Tasks
-    take the ledgers in the order given. ``target_bytes`` replaces the size that suits ``cores``.
+    A large ledger is cut into several tasks, small ledgers share one, empty ledgers have none. The
+    order of the ledgers stays. ``target_bytes`` replaces the task size for ``cores``.
     """
     target = target_bytes or task_bytes(sum(cost(extent) for extent in extents), cores)
     tasks: list[Task] = []
@@ -144,7 +147,7 @@ def cut(
 
 
 def cost(extent: LedgerExtent) -> int:
-    """Return how many bytes it takes to read these entries, about."""
+    """Return the approximate number of bytes to read for these entries."""
     return extent.length + extent.entries * ENTRY_OVERHEAD_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Entries as Arrow rows: they are read, and gathered into batches."""
+"""Entries as Arrow rows: read, and collected into batches."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_ENTRIES: Final = 8192
-"""An Arrow batch ends at whichever comes first: it bounds what a task holds in memory."""
+"""The limits of an Arrow batch, which limit the memory of a task."""
 
 SMALL_BYTES: Final = 512 * 1024
 SMALL_ENTRIES: Final = 1000
-"""A range within both limits is read at one go, beside others."""
+"""The limits of a small range: it is read in one batch, in parallel with others."""
 
 BYTES_AT_ONCE: Final = 2 * 1024 * 1024
-"""About so much of a large range is yielded at a time: each time wakes the caller's thread."""
+"""Approximate bytes of a large range per yield: each yield wakes the caller's thread."""
 
 RANGES_AHEAD: Final = 16
-"""Small ranges in flight: with ``SMALL_BYTES`` 8 MiB at most, unless metadata is wrong."""
+"""Small ranges in flight: with ``SMALL_BYTES`` at most 8 MiB, unless metadata is wrong."""
 
 METADATA_AHEAD: Final = 100
 """Small ranges whose metadata is read at a time."""
@@ -62,10 +62,10 @@ Part = tuple[EntryRange, EntryBatch]
 async def read_ranges(
     client: Client, ranges: Sequence[EntryRange], *, skip_gone: bool = False
 ) -> AsyncGenerator[list[Part], None]:
-    """Yield the entries of all ranges in order, as many parts at a time as have arrived.
+    """Yield the entries of all ranges in order, in lists of the parts that have arrived.
 
-    Several small ranges are read at a time; of a large one, several chunks ahead. With
-    ``skip_gone``, a ledger that was deleted has no entries.
+    Several small ranges are read in parallel; of a large range, several chunks are read ahead. With
+    ``skip_gone``, a deleted ledger has no entries.
 
     Raises:
         RangeReadError: an entry cannot be read, or a range ends early.
@@ -121,7 +121,7 @@ async def _gathered(
 async def _closed_ledgers(
     client: Client, ranges: Iterable[EntryRange]
 ) -> dict[LedgerId, Versioned[LedgerMetadata]]:
-    """Return the metadata of those ledgers of ranges that are closed."""
+    """Return the metadata of closed ledgers in ranges."""
     ids = list(dict.fromkeys(one.ledger_id for one in ranges))
     found: dict[LedgerId, Versioned[LedgerMetadata]] = {}
     async with aclosing(client.store.read_ledgers(ids)) as ledgers:
@@ -138,7 +138,7 @@ async def _next(ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]]) -> 
 
 
 def _ready(ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]]) -> int:
-    """Return how many of the next ranges have arrived without an error."""
+    """Return the number of ranges at the front that have arrived without an error."""
     arrived = itertools.takewhile(
         lambda one: one[1].called and isinstance(one[1].result, list), ahead
     )
@@ -150,7 +150,7 @@ def _is_small(entry_range: EntryRange) -> bool:
 
 
 def _is_planned(entry_range: EntryRange, metadata: LedgerMetadata) -> bool:
-    """Return whether a ledger may be the one whose range was planned, by the creation time."""
+    """Return whether a ledger may be the planned one, by its creation time."""
     return entry_range.ctime_ms in {None, planned_ctime_ms(metadata.ctime_ms)}
 
 
@@ -165,7 +165,7 @@ async def _read_small(
     if stored is not None and _is_planned(entry_range, stored.value):
         from bkclient.ledger.opening import open_closed
 
-        # What fails is read once more below, which asks for the metadata again.
+        # After an error the range is read again below, with new metadata.
         with suppress(BookKeeperError):
             reader = await open_closed(client.cluster, entry_range.ledger_id, stored)
             found = await _read_batches(reader, entry_range)
@@ -191,7 +191,7 @@ async def _read_large(
         with closing(await client.open_ledger(entry_range.ledger_id, recover=False)) as reader:
             if not _is_planned(entry_range, reader.metadata):
                 raise NoSuchLedgerError("deleted, and created again, after it was planned")
-            # What was confirmed when the range was planned is confirmed for good.
+            # Entries that were confirmed at planning stay confirmed.
             batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
             async with aclosing(batches):
                 async for batch in batches:
@@ -208,7 +208,7 @@ async def _read_large(
 
 
 class RowBuffer:
-    """Entries gathered for one Arrow batch of some of ``LOG_COLUMNS``."""
+    """A buffer of entries for one Arrow batch with columns of ``LOG_COLUMNS``."""
 
     def __init__(
         self, columns: Sequence[str] = COLUMNS, nullable: Collection[str] = frozenset()
@@ -221,18 +221,18 @@ class RowBuffer:
         self.entries = self.payload_bytes = 0
 
     def add(self, entry_range: EntryRange, batch: EntryBatch) -> None:
-        """Take consecutive entries of one range."""
+        """Add consecutive entries of one range."""
         self._parts.append((entry_range, batch))
         self.entries += len(batch)
         self.payload_bytes += len(batch.payloads)
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to ``take``."""
+        """True if a batch limit is reached."""
         return self.payload_bytes >= BATCH_BYTES or self.entries >= BATCH_ENTRIES
 
     def take(self) -> pa.RecordBatch:
-        """Return what was gathered as one batch, and begin anew."""
+        """Return the buffered entries as one batch, and empty the buffer."""
         import pyarrow as pa
 
         parts = self._parts
@@ -242,7 +242,7 @@ class RowBuffer:
 
 
 def _column(field: pa.Field, parts: list[Part]) -> pa.Array:
-    """Return one column of all parts; entries become no Python objects."""
+    """Return one column of all parts, without Python objects for entries."""
     import pyarrow as pa
 
     if field.name in _OF_HEADERS:
@@ -265,7 +265,7 @@ def payload_array(batch: EntryBatch) -> pa.Array:
 
 
 _OF_HEADERS: Final = {"lac": 2, "length": 3}
-"""Columns that are in an entry's header, and at which of its 64-bit words."""
+"""The columns of an entry's header, and the index of their 64-bit word."""
 
 _HEADER_WORDS: Final = ENTRY_HEADER_BYTES // 8
 
