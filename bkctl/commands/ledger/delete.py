@@ -197,10 +197,7 @@ def _age_s(metadata: LedgerMetadata) -> float:
 
 
 def _proof_of(session: Session, found: Sequence[DeletionCandidate]) -> str:
-    """Return the text that the user must type: one ledger's id.
-
-    For several the cluster's instance id.
-    """
+    """Return the proof to type: one ledger's id, or for several the cluster's instance id."""
     if len(found) == 1:
         return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
     return session.call(instance_id)

@@ -230,10 +230,7 @@ def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
 
 
 def payload_value(payload: bytes, entry_format: str | None) -> Any:
-    """Return a payload as the value that ``--entry-format`` selects for a record.
-
-    None for base64.
-    """
+    """Return a payload in the form of ``--entry-format`` for a record; None for base64."""
     if entry_format == "hex":
         return payload.hex()
     if entry_format in {"string", "raw"}:

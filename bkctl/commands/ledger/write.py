@@ -344,10 +344,7 @@ class EntryFeed:
         self._raise()
 
     async def _all_taken(self) -> None:
-        """Wait until each entry has its entry id.
-
-        Otherwise two batches could change their order.
-        """
+        """Wait until each entry has its id; otherwise two batches could change their order."""
         self._raise()
         while self.writer.last_add_pushed < self._last_given:
             await self.writer.wait_for_space()

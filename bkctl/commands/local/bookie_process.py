@@ -25,25 +25,25 @@ from bkctl.output.atomic_file import write_atomically
 from wire.errors import BookKeeperError
 
 _REASON: Final = "bookied: "
-"""How the line begins with which bookied says why it ends."""
+"""The start of the log line in which bookied prints why it ends."""
 
 _LOG_BYTES_MAX: Final = 1 << 20
 
 BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
     "allowLoopback": "true",
-    # A machine people try things on is often rather full.
+    # The disk of a developer's machine is often nearly full.
     "diskUsageThreshold": "0.99",
     "diskUsageWarnThreshold": "0.98",
     "logSizeLimit": str(256 * 1024 * 1024),
     "minUsableSizeForEntryLogCreation": str(64 * 1024 * 1024),
     "minUsableSizeForHighPriorityWrites": str(64 * 1024 * 1024),
-    "httpServerPort": "0",  # A free one: several bookies share the machine.
+    "httpServerPort": "0",  # A free port: several bookies share the machine.
 }
-"""What differs from a bookie's defaults on one machine."""
+"""Settings of a local bookie that differ from the defaults."""
 
 
 _OWN: Final = ("bookiePort", "metadataServiceUri", "httpAdminTokenFile")
-"""Settings that tie a bookie to its cluster; those of a copied directory name the first one's."""
+"""Settings that bind a bookie to its cluster; in a copied directory they name the first cluster."""
 
 _STATEMENT: Final = re.compile(rb"(?:(?!\s*[#!])[^\n]*\\\n)*[^\n]*\n?")
 """A line of a settings file, with the lines that continue it."""
@@ -58,7 +58,7 @@ class LocalStartError(CommandError):
 
 
 class BookieProcess:
-    """One bookie: its address, its directory, and the process while one runs."""
+    """One bookie: its address, its directory, and its process while it runs."""
 
     def __init__(self, host: str, port: int, directory: Path) -> None:
         self.host, self.port, self.directory = host, port, directory
@@ -66,16 +66,16 @@ class BookieProcess:
         self._is_stopping = False
         self._undo: tuple[Path, bytes | None] | None = None
         self.is_decommissioned = False
-        """Whether its cookie is gone from the metadata: its directories never start again."""
+        """True if the bookie's cookie was removed: its directories never start again."""
 
     @property
     def bookie_id(self) -> str:
-        """Its id by its files, where `bookie rename` may have changed it."""
+        """The bookie's id in its files, where `bookie rename` may have changed it."""
         return bookie_id_in(self.directory, f"{self.host}:{self.port}")
 
     @property
     def runs(self) -> bool:
-        """Whether its process runs."""
+        """True if the bookie's process runs."""
         return self._process is not None and self._process.returncode is None
 
     @property
@@ -89,15 +89,15 @@ class BookieProcess:
     def start(
         self, settings: Mapping[str, str], given: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Start the bookie's process; write its settings file if it has none yet.
+        """Start the bookie's process; write its settings file if there is none yet.
 
-        ``settings`` are those of the cluster; they come before what each local bookie has. An
-        existing file stays as its user has edited it, apart from the keys in ``given``. A stop
-        undoes these, unless ``keep_settings`` was called.
+        ``settings`` are those of the cluster; they override the settings of every local bookie. An
+        existing file keeps its user's changes, except for the keys in ``given``. A stop undoes the
+        change of these keys, unless ``keep_settings`` was called.
 
         Raises:
             LocalStartError: another process has the port, or the file is not this bookie's.
-            PropertiesError: the file breaks the syntax.
+            PropertiesError: the file has a syntax error.
         """
         self.directory.mkdir(exist_ok=True)
         if not port_is_free(self.host, self.port):
@@ -137,14 +137,14 @@ class BookieProcess:
                 )
 
     def keep_settings(self) -> None:
-        """Let later starts have the settings of this one."""
+        """Keep the settings of this start for later starts."""
         self._undo = None
 
     def insist_running(self) -> None:
-        """Do nothing while the started bookie runs.
+        """Raise if the started bookie has ended.
 
         Raises:
-            LocalStartError: it has ended; the message has its reason.
+            LocalStartError: the bookie has ended; the message has its reason.
         """
         if self._process is not None and self._process.returncode is not None:
             where = f"its log is {self.log}"
@@ -156,20 +156,20 @@ class BookieProcess:
             )
 
     def log_tail(self) -> str:
-        """Return the last lines that the bookie wrote, or that it wrote none."""
+        """Return the last lines of the bookie's log, or that it wrote none."""
         with contextlib.suppress(OSError):
             if self._process is not None:
                 return self._process.log_tail(5) or "it wrote no log"
         return "it wrote no log"
 
     def log_reason(self, error: BookKeeperError) -> None:
-        """Write into the log why the bookie was not started, as the bookie itself would."""
+        """Write to the log why the bookie was not started, in the form of bookied."""
         hint = f"; {error.hint}" if error.hint else ""
         with self.log.open("a", encoding="utf-8") as log:
             log.write(f"{_REASON}{error}{hint}\n")
 
     def _cause(self) -> str:
-        """Return the reason that the bookie printed at its end; else the last line of its log."""
+        """Return the reason that bookied printed at its end; else the last line of its log."""
         lines = self.log_tail().splitlines()
         printed = (line for line in reversed(lines) if line.startswith(_REASON))
         return next(printed, lines[-1]).removeprefix(_REASON)
@@ -216,7 +216,7 @@ class BookieProcess:
 
 
 def with_settings(text: bytes, settings: Mapping[str, str]) -> bytes:
-    """Return the text of a settings file with other values for some keys; the rest stays."""
+    """Return a settings file with other values for some keys; other lines stay unchanged."""
     kept = b"".join(
         statement
         for statement in _STATEMENT.findall(text)
@@ -234,12 +234,12 @@ def _texts(found: Property) -> list[str]:
 
 
 def with_conf(reason: str, conf: Path) -> str:
-    """Return why a bookie ended, with the commands for its own settings file."""
+    """Return the reason that a bookie ended, with its own settings file in the commands."""
     return reason.replace("-c FILE", f"-c {shlex.quote(str(conf))}")
 
 
 def printed_reason(log: Path, offset: int) -> str | None:
-    """Return why a bookie ended, as it printed to its log after ``offset``; None if it did not."""
+    """Return the reason that bookied printed to its log after ``offset``; None without one."""
     try:
         with log.open("rb") as file:
             file.seek(offset)
@@ -251,9 +251,9 @@ def printed_reason(log: Path, offset: int) -> str | None:
 
 
 def _loopback(host: str) -> dict[str, str]:
-    """Listen on a loopback address, so that no other machine can reach the bookie.
+    """Return settings for a loopback address, so that no other machine can reach the bookie.
 
-    The interface's name stands for its first address alone.
+    The interface's name means only its first address.
     """
     if host != HOST:
         return {"listeningInterface": host}
@@ -262,6 +262,6 @@ def _loopback(host: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a bookie: ours, without settings meant for another one."""
+    """Return the environment of a bookie: ours, without settings for other bookies."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("BK_")}
     return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -1,4 +1,4 @@
-"""Child processes that are not left behind when this process ends."""
+"""Child processes that end when this process ends."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Final
 class ChildProcess:
     """A child whose output goes to a file, and that ends when this process ends.
 
-    It runs in a session of its own: Ctrl-C reaches the parent alone, which then stops its children
-    in the order that suits it. On Linux the kernel ends it (SIGTERM) when the parent dies without
-    stopping it. That guard is tied to the *thread* that starts the child, so it is left out when
-    another than the main thread does.
+    The child has its own session: Ctrl-C reaches only the parent, which then stops its children in
+    the right order. On Linux the kernel ends the child (SIGTERM) when the parent dies without
+    stopping it. The kernel binds that guard to the *thread* that starts the child, so it is left
+    out in other threads than the main thread.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs."""
+        """The exit status, negative for a signal; None while the child runs."""
         return self._process.poll()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when the process has ended."""
+        """Send a signal; do nothing if the process has ended."""
         self._asked_to_end |= number == signal.SIGTERM
         self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for its end and return the exit status.
+        """Wait for the child's end, and return the exit status.
 
         Raises:
-            TimeoutError: it still runs.
+            TimeoutError: the child still runs.
         """
         try:
             return self._process.wait(timeout_s)
@@ -68,9 +68,9 @@ class ChildProcess:
             raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s") from e
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """End it with SIGTERM, or with SIGKILL once ``timeout_s`` has passed.
+        """End the child with SIGTERM, and with SIGKILL after ``timeout_s``; return the exit status.
 
-        Who was sent SIGTERM before gets no other: a bookie would stop on the spot.
+        SIGTERM is sent only once: a bookie stops immediately at the second.
         """
         if not self._asked_to_end:
             self.send_signal(signal.SIGTERM)
@@ -80,12 +80,12 @@ class ChildProcess:
             return self.kill()
 
     def kill(self) -> int:
-        """End it with SIGKILL, at once and without its help."""
+        """End the child with SIGKILL; return the exit status."""
         self.send_signal(signal.SIGKILL)
         return self._process.wait()
 
     def log_tail(self, lines_max: int = 15) -> str:
-        """Return the last lines it wrote."""
+        """Return the last lines of the child's log."""
         return "\n".join(last_lines(self.log, lines_max))
 
 
@@ -98,7 +98,7 @@ def last_lines(log: Path, lines_max: int) -> list[str]:
 
 
 class ServerProcess:
-    """A server in a child process, which can be started again when it has ended."""
+    """A server in a child process, which can be started again after it has ended."""
 
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
@@ -114,17 +114,17 @@ class ServerProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs, and before it was started."""
+        """The exit status, negative for a signal; None before the start and while it runs."""
         return None if self._process is None else self._process.returncode
 
     def stop(self, timeout_s: float = 10.0) -> int | None:
-        """End it: SIGTERM, then SIGKILL after ``timeout_s``; return its exit status, if any."""
+        """Send SIGTERM, then SIGKILL after ``timeout_s``; return the exit status, if any."""
         status = None if self._process is None else self._process.stop(timeout_s)
         self._process = None
         return status
 
     def kill(self) -> int | None:
-        """End it with SIGKILL; return its exit status, if any."""
+        """Send SIGKILL; return the exit status, if any."""
         status = None if self._process is None else self._process.kill()
         self._process = None
         return status
@@ -136,8 +136,9 @@ class ServerProcess:
 def guarded(command: Sequence[str]) -> list[str]:
     """Wrap ``command`` so that the kernel sends it SIGTERM when the starting thread ends.
 
-    Only on Linux and from the main thread, whose end is the process's; elsewhere ``command`` comes
-    back as it is. A wrapper and no ``preexec_fn``: that one may deadlock where threads run.
+    Only on Linux and in the main thread, which ends with the process; otherwise ``command`` is
+    returned unchanged. The wrapper replaces ``preexec_fn``, which may deadlock in a process with
+    threads.
     """
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return list(command)

@@ -58,28 +58,27 @@ class LocalCluster:
         settings: Mapping[str, str] = MappingProxyType({}),
         defaults: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
+        """Without ``directory`` a temporary one is created.
 
-        An existing file changes in these keys alone: the rest is as its user has edited it.
-        The bookies are in ``racks`` racks in turn; by default in one, or as before. Settings of
-        earlier starts apply as well, unless ``settings`` changes them. ``defaults`` apply where
-        neither sets a key.
+        ``settings`` go into each bookie's file; in an existing file only their keys change.
+        Settings of earlier starts apply, too, unless ``settings`` changes them. ``defaults`` apply
+        to keys that neither sets. The bookies are distributed over ``racks`` racks; the default is
+        one, or the number of the existing cluster.
 
-        With ``zookeeper`` the cluster starts one; with ``uri`` the metadata exists already, and
-        stays.
+        With ``zookeeper`` the cluster starts a ZooKeeper. With ``uri`` the metadata exists already
+        and is not removed.
 
         Raises:
-            RefusedError: the directory holds something else.
-            ConflictError: it holds a cluster of another kind, or of more bookies.
+            RefusedError: the directory contains something else.
+            ConflictError: it contains a cluster of another kind, or of more bookies.
         """
         self.directory = LocalDirectory(directory)
         path = self.directory.path
         known = read_record(path)
         self._may_be_partial = known is not None and not settings
-        """Whether bookies that fail leave the others running: not in a new cluster, and not with
-        new settings, which all bookies have to start with."""
+        """True if the cluster may start without failed bookies: not if it or settings are new."""
         if known is None:
-            # Kept also if this start fails: the next must not make a cluster without its login.
+            # Kept even if this start fails: the next start needs the login of the settings.
             known = ClusterRecord(uri, (), racks=racks or 1, settings=dict(settings))
         else:
             if racks not in {None, known.racks}:
@@ -90,7 +89,7 @@ class LocalCluster:
             _refuse_another(path, known, bookies, zookeeper=zookeeper, elsewhere=uri)
         self._started_with = known.settings
         self.settings = {**known.settings, **settings}
-        """For each bookie, beyond what every local bookie has."""
+        """The settings of each bookie, besides those of every local bookie."""
         self._given = settings
         self._defaults = defaults
         self._metadata = LocalMetadataService(
@@ -102,13 +101,13 @@ class LocalCluster:
         self._bookies = [self._process(*numbered) for numbered in known.numbered.items()]
         ports = bookie_ports(bookies - len(self._bookies), port_base, known.ports)
         self._new = [self._append(port) for port in ports]
-        """The bookies that the record does not have yet."""
+        """The bookies that are not in the record yet."""
 
     def _process(self, number: int, port: int) -> BookieProcess:
         return BookieProcess(host_of(number, self._racks), port, self.directory.bookie(number))
 
     def _append(self, port: int) -> BookieProcess:
-        """Give the cluster one more bookie."""
+        """Add a bookie to the cluster."""
         self._ports.append(port)
         self._bookies.append(self._process(len(self._ports), port))
         return self._bookies[-1]
@@ -133,17 +132,17 @@ class LocalCluster:
         initialize: Callable[[], None],
         report: Callable[[str], None] = lambda _: None,
     ) -> list[BookKeeperError]:
-        """Start everything and return once every bookie is registered.
+        """Start all processes, and return after every bookie is registered.
 
         If some bookies of an existing cluster do not start, the others run, and the errors are
-        returned. Bookies that were decommissioned are not started. ``initialize`` makes the cluster
-        in metadata that has none, ``registered`` returns the bookies that are registered now,
-        ``known`` those that have a cookie, ``report`` takes each step as a text.
+        returned. Decommissioned bookies are not started. ``initialize`` creates the cluster in
+        empty metadata. ``registered`` returns the registered bookies, ``known`` those with a
+        cookie. ``report`` is called with each step as a text.
 
         Raises:
-            ConflictError: it runs already, or one of its bookies does.
-            LocalStartError: a part did not start; its last log lines are in the message.
-            PropertiesError: a settings file breaks the syntax.
+            ConflictError: the cluster or one of its bookies runs already.
+            LocalStartError: a process did not start; its last log lines are in the message.
+            PropertiesError: a settings file has a syntax error.
         """
         self.directory.take()
         refuse_started_by_hand(self.directory.path, [one.directory for one in self._bookies])
@@ -151,7 +150,7 @@ class LocalCluster:
             report("starting ZooKeeper")
             self._metadata.start()
         self.save()
-        for bookie in self._new:  # A missing directory of a bookie in the record was removed.
+        for bookie in self._new:  # A missing directory of a recorded bookie was removed.
             bookie.directory.mkdir(exist_ok=True)
         initialize()
         self.drop_removed(known)
@@ -168,11 +167,11 @@ class LocalCluster:
         self._wait(registered, started, failed, report)
         if len(failed) == len(wanted):
             raise failed[0]
-        self.keep_settings()  # Only now: new settings that stop a start are not kept.
+        self.keep_settings()  # Last: settings that prevent a start are not kept.
         return failed
 
     def _succeeds(self, step: Callable[[], None], failed: list[BookKeeperError]) -> bool:
-        """Take a step of one bookie's start; if the others may go on, an error is collected."""
+        """Return whether a step of a start succeeds; an allowed error goes to ``failed``."""
         try:
             step()
         except (LocalStartError, PropertiesError) as error:
@@ -185,7 +184,7 @@ class LocalCluster:
     def _without_decommissioned(
         self, known: Collection[str], report: Callable[[str], None]
     ) -> list[BookieProcess]:
-        """Return the bookies to start; where all have lost their cookie, these are all of them."""
+        """Return the bookies to start; all of them if every bookie has lost its cookie."""
         for bookie in self._bookies:
             bookie.is_decommissioned = is_decommissioned(bookie.directory, bookie.bookie_id, known)
         wanted = [bookie for bookie in self._bookies if not bookie.is_decommissioned]
@@ -195,7 +194,7 @@ class LocalCluster:
         return wanted or self._bookies
 
     def drop_removed(self, known: Callable[[], Collection[str]]) -> None:
-        """Drop bookies that have no directory and, by ``known``, no cookie."""
+        """Drop bookies without a directory and, by ``known``, without a cookie."""
         lost = [one for one in self._bookies if not one.runs and not one.directory.exists()]
         cookies = known() if lost else ()
         gone = [one for one in lost if is_removed(one.directory, one.bookie_id, cookies)]
@@ -205,14 +204,14 @@ class LocalCluster:
             self.save()
 
     def keep_settings(self) -> None:
-        """Let later starts have the settings of this one."""
+        """Keep the settings of this start for later starts."""
         self._started_with = self.settings
         for bookie in self._bookies:
             bookie.keep_settings()
         self.save()
 
     def save(self) -> None:
-        """Write into the directory how to start the cluster again."""
+        """Write the record that starts the cluster again to the directory."""
         metadata, settings = self._metadata, self._started_with
         where = metadata.uri, tuple(self._ports), metadata.zookeeper_port, metadata.elsewhere
         self.directory.save(ClusterRecord(*where, self._racks, settings, self._removed))
@@ -250,7 +249,7 @@ class LocalCluster:
             up = registered()
             missing = [bookie for bookie in running if bookie.bookie_id not in up]
             count = len(running) - len(missing)
-            if reported < count < len(wanted):  # The table follows the last one.
+            if reported < count < len(wanted):  # The table reports the last one.
                 reported = count
                 left = some_names([bookie.bookie_id for bookie in missing])
                 report(
@@ -258,7 +257,7 @@ class LocalCluster:
                 )
 
     def stop(self) -> None:
-        """Stop everything that runs, bookies first; the directory stays."""
+        """Stop all processes, bookies first; the directory stays."""
         for bookie in self._bookies:
             bookie.ask_to_stop()
         deadline_s = time.monotonic() + STOP_S_MAX
@@ -268,13 +267,12 @@ class LocalCluster:
         self.directory.release()
 
     def write_configs(self, directory: Path) -> None:
-        """Write the settings of each bookie there, and those of all as ``baseconf.conf``.
+        """Write each bookie's settings to ``directory``, and the common ones as ``baseconf.conf``.
 
-        The names are those of Java's `localbookie`, which `bookkeeper shell -localbookie` looks
-        for.
+        The names are those of Java's `localbookie`, which `bookkeeper shell -localbookie` reads.
 
         Raises:
-            RefusedError: another user can change what is in the directory.
+            RefusedError: another user can change files in the directory.
         """
         make_own(directory)
         for bookie in self._bookies:
@@ -294,7 +292,7 @@ class LocalCluster:
         """Start a bookie again that has ended, and wait until it is registered.
 
         Raises:
-            LocalStartError: it did not start.
+            LocalStartError: the bookie did not start.
         """
         bookie = self._bookies[number - 1]
         _await_gone(registered, [bookie], self.insist_on_zookeeper, lambda _: None)
@@ -307,10 +305,10 @@ class LocalCluster:
     # While it runs ------------------------------------------------------------------------------
 
     def insist_on_zookeeper(self) -> None:
-        """Do nothing where the ZooKeeper runs, or none was started.
+        """Raise if the cluster's own ZooKeeper has ended.
 
         Raises:
-            ZooKeeperEndedError: it has ended; nothing works without it.
+            ZooKeeperEndedError: it has ended; the cluster cannot work without it.
         """
         again = f"bkctl local {len(self._bookies)} --zookeeper --dir {self.directory.path}"
         self._metadata.insist_running("" if self.directory.is_temporary else again)
@@ -322,7 +320,7 @@ class LocalCluster:
                 yield bookie.bookie_id, status, bookie.log
 
     def start_requested(self, warn: Callable[[str], None]) -> None:
-        """Start the bookies for which ``bkctl local`` has left a request, new ones included."""
+        """Start the bookies that ``bkctl local`` has requested, new ones included."""
         while (self.directory.bookie(len(self._ports) + 1) / START_REQUEST).exists():
             (port,) = bookie_ports(1, 0, self._ports)
             self._append(port)
@@ -336,11 +334,11 @@ class LocalCluster:
                     bookie.start(self._bookie_settings())
                 except (LocalStartError, PropertiesError) as error:
                     warn(f"bookie {bookie.bookie_id} was not started: {error}")
-                    bookie.log_reason(error)  # `local start` waits for it.
+                    bookie.log_reason(error)  # `local start` waits for the reason in the log.
             request.unlink(missing_ok=True)
 
     def states(self) -> list[LocalBookie]:
-        """Return the cluster's processes, for a table."""
+        """Return the bookies of the cluster, as rows of a table."""
         return [bookie.state() for bookie in self._bookies]
 
 
@@ -350,10 +348,10 @@ def _await_gone(
     insist_on_zookeeper: Callable[[], None],
     report: Callable[[str], None],
 ) -> None:
-    """Wait until no bookie is registered: a killed one stays registered for a while.
+    """Wait until none of the bookies is registered: a killed bookie stays registered for a while.
 
-    Its registration would be taken for that of the bookie that starts, which has to wait as long
-    in any case.
+    Its old registration would look like that of the new process, which must wait for its end
+    anyway.
     """
     ids = {bookie.bookie_id for bookie in bookies}
     if not ids & registered():
@@ -373,7 +371,7 @@ def _refuse_another(
     """Refuse a directory whose cluster is of another kind, or has more bookies.
 
     Raises:
-        ConflictError: it is.
+        ConflictError: the directory has another cluster.
     """
     if bool(known.zookeeper_port) != zookeeper:
         raise ConflictError(

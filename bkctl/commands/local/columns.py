@@ -1,4 +1,4 @@
-"""Local clusters: values and their columns."""
+"""The columns of local clusters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LocalZooKeeper:
     ),
 )
 class LocalSummary:
-    """A local cluster, for programs."""
+    """A local cluster, for machine forms."""
 
     uri: str = field("The metadata service.")
     directory: str = field("The directory of the cluster.")
@@ -47,7 +47,7 @@ class LocalSummary:
 
 
 def show(session: Session, found: LocalSummary) -> None:
-    """Print the bookies, or the whole cluster in the forms that can hold one."""
+    """Print the bookies, or the complete cluster in forms with nested values."""
     if session.options.output in {None, "table", "wide", "id"}:
         session.emit_all(found.bookies, LocalBookie)
     else:

@@ -23,7 +23,7 @@ _WORDS: Final = ("zookeeper", "status", "start", "stop", "restart")
 
 
 def _parse_bookies(text: str) -> int | str:
-    """Return a number of bookies, or a word: one ZooKeeper, or what to do with a cluster."""
+    """Return a number of bookies, or a word: ``zookeeper``, or an action on a cluster."""
     if text in _WORDS:
         return text
     if text in {"log", "logs"}:
@@ -69,7 +69,7 @@ _CLUSTER: Final = (
     ),
     flag("--background", help="Return when all bookies are up; needs --dir."),
 )
-"""Where a cluster lives."""
+"""The options for the data of a local cluster."""
 
 local = Command(
     "local",

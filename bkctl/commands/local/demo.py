@@ -1,4 +1,4 @@
-"""``bkctl demo``: the whole way once, for real: write, crash, recover, read back, export."""
+"""``bkctl demo``: write, crash, recover, read back and export, on a real cluster."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
-"""A line is an entry; longer ones become several. Put together they are the file again."""
+"""A line is an entry; longer lines become several. All entries joined are the file again."""
 
 SETTINGS: Final = (
-    # With three bookies there is no fourth to take a lost one's place: go on with two of them.
+    # No fourth bookie can replace the killed one: go on with two bookies.
     "delayEnsembleChange=true",
-    # Entries are small here, so that recovery may read many at a time.
+    # The entries are small, so recovery may read many at a time.
     "recoveryReadBatchSize=64",
 )
 
 BATCH_BYTES: Final = 256 * 1024
 BOOKIES: Final = 3
 KILLED: Final = 2
-"""The bookie that is killed, counted from 1."""
+"""The number of the killed bookie; 1 is the first."""
 
 
 def demo(session: Session, *, path: str | None, directory: str | None, exporting: bool) -> None:
-    """Take a file the whole way through a cluster of three bookies on this machine.
+    """Write, recover, compare and export a file on a cluster of three local bookies.
 
     Raises:
         BookKeeperError: a step failed; the results so far are kept.
@@ -53,7 +53,7 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
     ):
         return
     with file.open("rb"):
-        pass  # Better now than when the cluster is up.
+        pass  # An unreadable file fails before the cluster starts.
     home = Path(directory) if directory else Path(tempfile.mkdtemp(prefix="bkctl-demo-"))
     session.options.overrides += SETTINGS
     cluster = LocalCluster(home, BOOKIES)
@@ -62,7 +62,7 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
 
 
 def at_words(head: str, text: str, columns: int) -> str:
-    """Return a line, wrapped at words behind its head; with 0 columns it stays one line."""
+    """Return a line, wrapped at words after its head; with 0 columns it is not wrapped."""
     if columns == 0:
         return head + text
     parts = textwrap.wrap(
@@ -72,7 +72,7 @@ def at_words(head: str, text: str, columns: int) -> str:
 
 
 def bundled_text() -> Path:
-    """Return a text of some size that comes with this Python."""
+    """Return a large text file that is part of this Python."""
     library = Path(tempfile.__file__).parent
     candidates = (library / "pydoc_data" / "topics.py", library / "inspect.py")
     return next((path for path in candidates if path.is_file()), Path(__file__))
@@ -100,7 +100,7 @@ def batches_of(file: Path) -> Iterator[list[bytes]]:
 
 
 class _Sums:
-    """What is compared: how many entries, how many bytes, and two checksums."""
+    """The sums for the comparison: the number of entries and bytes, and two checksums."""
 
     def __init__(self) -> None:
         self.entries = self.size = self.crc_sum = 0
@@ -118,7 +118,7 @@ class _Sums:
 
 
 class _Demo:
-    """One run of the demo; says what it does as it goes."""
+    """One run of the demo, which prints each step."""
 
     def __init__(self, session: Session, cluster: LocalCluster, file: Path) -> None:
         self._session, self._cluster, self._file = session, cluster, file
@@ -151,7 +151,7 @@ class _Demo:
     # The steps
 
     def _write(self) -> LedgerId:
-        """Write the file, with a bookie killed half way; end without closing."""
+        """Write the file, killing a bookie in the middle; end without closing the ledger."""
         from bkctl.commands.ledger.create import create_for_writing
         from bkctl.commands.ledger.write import EntryFeed
 
@@ -195,10 +195,10 @@ class _Demo:
         self._tell("recover", f"fenced, and closed at entry {closed.last_entry:,}")
 
     def _read_back(self, ledger_id: LedgerId) -> None:
-        """Read all of it and compare with the file, byte for byte.
+        """Read all entries, and compare them with the file byte for byte.
 
         Raises:
-            CommandError: it is not the same.
+            CommandError: they differ.
         """
         from bkctl.commands.ledger import entry_ranges
         from bkctl.errors import CommandError
@@ -217,10 +217,10 @@ class _Demo:
         self._tell("read back", f"identical, byte for byte; sha256 {found.sha256[:16]}...")
 
     def _export(self, ledger_id: LedgerId) -> str | None:
-        """Export to Parquet and read that with Spark; None where there is no Spark.
+        """Export to Parquet, and read the files with Spark; None without Spark.
 
         Raises:
-            CommandError: Spark does not read what was written.
+            CommandError: Spark reads other data than was written.
         """
         from bkctl.commands.export.errors import SparkMissingError
         from bkctl.commands.export.run import export_ledgers
@@ -276,7 +276,7 @@ def _new_ledger() -> Any:
     from bkclient.ledger.creation import NewLedger
     from bkctl.commands.ledger.write import FRAMING_KEY
 
-    # Put together as chunks are: the entries have their newlines.
+    # Joined like chunks: the entries contain their newlines.
     return NewLedger(write_quorum=3, custom={FRAMING_KEY: b"chunks"})
 
 
@@ -285,7 +285,7 @@ async def _abandon(_client: Any, writer: Any) -> None:
 
 
 def _spark_sums(spark: Any, target: str) -> tuple[int, int, int]:
-    """Return entries, bytes and the sum of the payloads' CRC-32s, as Spark counts them."""
+    """Return the number of entries, the bytes and the sum of the payloads' CRC-32s, by Spark."""
     from pyspark.sql import functions as f
 
     row = (

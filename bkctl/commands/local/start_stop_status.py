@@ -1,7 +1,7 @@
 """``bkctl local start``, ``stop`` and ``status``: a cluster that another process runs.
 
 That process stays the parent of its bookies. A stop sends SIGTERM to it, or to one bookie. A start
-leaves a request in the bookie's directory, which that process polls.
+writes a request to the bookie's directory, which that process polls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def status(session: Session, directory: Path) -> None:
     """Print the bookies of the cluster in a directory, and whether each of them runs.
 
     Raises:
-        NothingFoundError: the directory holds no cluster of ``bkctl local``.
+        NothingFoundError: the directory has no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
     with session.messages.waiting("waiting for the metadata"):
@@ -84,9 +84,9 @@ def stop(session: Session, directory: Path) -> None:
     """Stop the cluster in a directory; return when its last process has ended.
 
     Raises:
-        NothingFoundError: the directory holds no cluster of ``bkctl local``.
+        NothingFoundError: the directory has no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
-        ConflictError: bookies run there that `bkctl local` does not run, or it goes on.
+        ConflictError: bookies run that `bkctl local` did not start, or the process does not end.
     """
     found = read(directory)
     if not is_locked(directory):
@@ -110,10 +110,10 @@ def stop(session: Session, directory: Path) -> None:
 
 
 def running_directories() -> list[Path]:
-    """Return the directories of the clusters of this user with a bookie that runs, by /proc."""
+    """Return the directories of this user's clusters with a running bookie, from /proc."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # It has ended meanwhile, or is another user's.
+        with contextlib.suppress(OSError):  # The process has ended meanwhile, or is another user's.
             conf = (process / "cmdline").read_bytes().partition(b"\0--conf\0")[2]
             file = Path(os.fsdecode(conf.partition(b"\0")[0]))
             directory = file.parent.parent
@@ -124,22 +124,22 @@ def running_directories() -> list[Path]:
 
 
 def runs(pid: int) -> bool:
-    """Return whether a process runs; one that has ended may wait for its parent."""
+    """Return whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # Without /proc.
+        return True  # There is no /proc.
     return not stat.rpartition(")")[2].lstrip().startswith("Z")
 
 
 def wait_until(is_done: Callable[[], bool], otherwise: str, next_step: str) -> None:
-    """Wait for what another process does.
+    """Wait until another process has done its part.
 
     Raises:
-        ConflictError: it is not done after a minute; the message begins with ``otherwise``.
+        ConflictError: the wait took longer than a minute; the message begins with ``otherwise``.
     """
     deadline_s = time.monotonic() + _WAIT_S_MAX
     while not is_done():
@@ -153,12 +153,12 @@ def wait_until(is_done: Callable[[], bool], otherwise: str, next_step: str) -> N
 
 
 def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary:
-    """Return what a directory says about its cluster, and which of its bookies run now.
+    """Return the cluster of a directory, and which of its bookies run.
 
-    ``cookies`` are the bookies that have one: another one may have been decommissioned.
+    ``cookies`` are the bookies with a cookie: other bookies may have been decommissioned.
 
     Raises:
-        NothingFoundError: the directory holds no cluster of ``bkctl local``.
+        NothingFoundError: the directory has no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
     refuse_others_directory(directory)
@@ -174,10 +174,10 @@ def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary
 
 
 def insist_owner(root: Path) -> int:
-    """Return the process that has locked a root.
+    """Return the process that has locked a directory.
 
     Raises:
-        ConflictError: it cannot be determined.
+        ConflictError: the process cannot be determined.
     """
     pid = lock_owner(root)
     if pid is None:
@@ -199,11 +199,11 @@ def _record(directory: Path) -> ClusterRecord:
 
 
 def cookies_of(directory: Path) -> frozenset[str] | None:
-    """Return the bookies that have a cookie; None where there is none or no metadata now."""
+    """Return the bookies with a cookie; None if there are none, or the metadata does not answer."""
     refuse_others_directory(directory)
     known = _record(directory)
     if not is_locked(directory) and not known.uri.startswith("sqlite:"):
-        return None  # Its ZooKeeper may have stopped with it.
+        return None  # The cluster's ZooKeeper may have stopped with it.
     with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: known.uri) as metadata:
         return metadata.known() or None
     return None
@@ -226,7 +226,7 @@ def _bookie(
 
 
 def _may_be_out(one: LocalBookie) -> bool:
-    """Return whether a bookie would be decommissioned if it had no cookie."""
+    """Return whether a bookie counts as decommissioned if it has no cookie."""
     is_out = is_decommissioned(Path(one.directory), one.bookie_id, ())
     return one.state == "down" and is_out
 
@@ -249,12 +249,12 @@ def start_line(directory: Path) -> str:
 
 
 def start_bookies(session: Session, directory: Path, bookie_id: str | None) -> None:
-    """Start a bookie, or all that are down; return when it is registered.
+    """Start a bookie, or all that are down; return when they are registered.
 
-    The registration of a bookie that was killed lasts for a while; the start waits for its end.
+    The registration of a killed bookie lasts for a while; the start waits for its end.
 
     Raises:
-        NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
+        NothingFoundError: the directory has no cluster, or the cluster has no such bookie.
         ConflictError: the cluster is stopped, or the bookie is not registered in time.
         LocalStartError: the bookie did not start; the message has its reason.
     """
@@ -279,9 +279,9 @@ def start_bookies(session: Session, directory: Path, bookie_id: str | None) -> N
 
 
 def add_bookies(session: Session, directory: Path, bookies: int, racks: int | None) -> bool:
-    """Add bookies to a cluster that runs, so that it has so many; return whether it has fewer.
+    """Add bookies to a running cluster up to a number; return whether it had fewer.
 
-    Return False, too, if the cluster has another number of ``racks`` than is asked for.
+    Return False, too, if the cluster has another number of ``racks``.
 
     Raises:
         LocalStartError: a new bookie did not start; the message has its reason.
@@ -319,7 +319,7 @@ def add_bookies(session: Session, directory: Path, bookies: int, racks: int | No
 def _await_registered(
     session: Session, metadata: ClusterMetadata, one: LocalBookie, written: int = 0
 ) -> None:
-    """Wait until a bookie is registered; its log has the reason, after ``written``, if not."""
+    """Wait until a bookie is registered; raise the reason in its log after ``written`` bytes."""
     bookie_id, log = one.bookie_id, Path(one.log)
 
     def is_registered() -> bool:
@@ -335,7 +335,7 @@ def _await_registered(
 
 
 def _start_bookie(session: Session, uri: str, one: LocalBookie) -> None:
-    """Ask the process of the cluster for one bookie, and wait until it is registered."""
+    """Request the start of one bookie, and wait until it is registered."""
     bookie_id, log = one.bookie_id, Path(one.log)
     written = log.stat().st_size if log.exists() else 0
     request = Path(one.directory) / START_REQUEST
@@ -346,7 +346,8 @@ def _start_bookie(session: Session, uri: str, one: LocalBookie) -> None:
                 f"{bookie_id} is still registered",
                 "another process may have registered it",
             )
-        make_own(request.parent)  # If it was deleted, the bookie says what is missing.
+        # If the directory was deleted, the bookie reports the missing files.
+        make_own(request.parent)
         write_private(request, "")
         try:
             _await_registered(session, metadata, one, written)
@@ -359,8 +360,8 @@ def stop_bookie(session: Session, directory: Path, bookie_id: str) -> None:
     """Stop one bookie; return when its process has ended.
 
     Raises:
-        NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
-        ConflictError: the bookie goes on.
+        NothingFoundError: the directory has no cluster, or the cluster has no such bookie.
+        ConflictError: the bookie's process does not end.
     """
     found = read(directory)
     one = _named(directory, found.bookies, bookie_id)
@@ -386,7 +387,7 @@ def stop_bookie(session: Session, directory: Path, bookie_id: str) -> None:
 
 
 def _is_repaired(uri: str) -> bool:
-    """Return whether autorecovery is enabled, as it is where the metadata cannot be read."""
+    """Return whether autorecovery is enabled; True if the metadata cannot be read."""
     with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: uri) as metadata:
         return metadata.is_repaired()
     return True

@@ -1,4 +1,4 @@
-"""A ZooKeeper server in a process of its own, and `bkctl local zookeeper`, which runs only that."""
+"""A ZooKeeper server in a child process, and `bkctl local zookeeper`, which runs only ZooKeeper."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class ZooKeeperEndedError(CommandError):
 
 
 class ZooKeeperStartError(BookKeeperError):
-    """The ZooKeeper server could not be started; its log says why."""
+    """The ZooKeeper server could not be started; its log has the reason."""
 
     exit_status: ClassVar[int] = 5
 
 
 class ZooKeeperProcess(ServerProcess):
-    """A ZooKeeper server in a process of its own, started from PySpark's jars.
+    """A ZooKeeper server in a child process, started from PySpark's jars.
 
-    It listens on ``host`` only and has no admin port. ``port`` 0 picks a free one at the first
-    start and keeps it, so that stop and start again finds the same sessions and data. ``fsync``
-    False trades the durability of its log for speed, in tests. Leaves ``zookeeper.conf``,
-    ``zookeeper.log`` and ``data`` in ``directory``.
+    It listens on ``host`` only and has no admin port. ``port`` 0 chooses a free port at the first
+    start and keeps it, so that a later start finds the same sessions and data. ``fsync`` False
+    makes the server's log faster but not durable, for tests. The server writes ``zookeeper.conf``,
+    ``zookeeper.log`` and ``data`` to ``directory``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ZooKeeperProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        """``host:port``, as a metadata URI or kazoo takes it."""
+        """``host:port``, the form of a metadata URI and of kazoo."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -81,11 +81,11 @@ class ZooKeeperProcess(ServerProcess):
         return self.directory / "zookeeper.log"
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start the server and return once it serves.
+        """Start the server, and return when it serves.
 
         Raises:
-            ZooKeeperStartError: it ended, or did not serve in time.
-            JavaNotFoundError, SparkNotFoundError: a part it needs is not installed.
+            ZooKeeperStartError: the server ended, or did not serve in time.
+            JavaNotFoundError, SparkNotFoundError: a required part is not installed.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -94,7 +94,7 @@ class ZooKeeperProcess(ServerProcess):
                 self.wait_ready(deadline_s - time.monotonic())
             except ZooKeeperStartError:
                 self.stop()
-                # Between our picking a port and its bind, another process can have taken it.
+                # Another process can take the free port before the server binds it.
                 if not self._picks_port or port_is_free(self.host, self.port):
                     raise
                 self.port = 0
@@ -106,7 +106,7 @@ class ZooKeeperProcess(ServerProcess):
                 return
 
     def spawn(self) -> None:
-        """Start the process and return at once; ``wait_ready`` tells when it serves.
+        """Start the process and return immediately; ``wait_ready`` waits until it serves.
 
         Raises:
             ZooKeeperStartError: the port is in use.
@@ -122,10 +122,10 @@ class ZooKeeperProcess(ServerProcess):
         self._process = ChildProcess(self._command(java, jars), self.log, cwd=self.directory)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Return once the server serves; from any thread.
+        """Return when the server serves; callable from any thread.
 
         Raises:
-            ZooKeeperStartError: it ended, or did not serve in time.
+            ZooKeeperStartError: the server ended, or did not serve in time.
         """
         assert self._process is not None, "not started"
         deadline_s = time.monotonic() + timeout_s
@@ -145,7 +145,8 @@ class ZooKeeperProcess(ServerProcess):
         return [
             str(java.executable),
             f"-Xmx{self._heap_mb}m",
-            # It does little and must start fast: the simple collector and compiler do.
+            # The server does little and must start fast: the simple collector and compiler are
+            # enough.
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Dzookeeper.preAllocSize=1024",
@@ -171,7 +172,7 @@ class ZooKeeperProcess(ServerProcess):
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def _serves(self) -> bool:
-        """Whether the server answers and says so; before, it answers that it is not serving."""
+        """Return whether the server answers that it serves; earlier it answers that it does not."""
         with suppress(OSError), closing(_connect(self.host, self.port)) as connection:
             connection.sendall(b"srvr")
             return b"Mode:" in _read_all(connection) and self.running
@@ -197,14 +198,14 @@ _POLL_EVERY_S: Final = 0.5
 
 
 def run(session: Session, directory: str | None, port: int | None, *, keep: bool) -> None:
-    """Start a server, show where it is, and watch it until it is stopped.
+    """Start a server, print its address, and watch it until it is stopped.
 
-    ``BOOKIE_ZK_CONF`` may name a zookeeper.conf, as for Java's launcher: its port and its directory
-    count where no option says otherwise.
+    ``BOOKIE_ZK_CONF`` may name a zookeeper.conf, as for Java's launcher. Its port and its directory
+    are the defaults of the options.
 
     Raises:
-        ZooKeeperStartError: it did not start.
-        ZooKeeperEndedError: it has ended by itself.
+        ZooKeeperStartError: the server did not start.
+        ZooKeeperEndedError: the server has ended by itself.
     """
     conf = settings(session.host.environ)
     chosen = port or int(conf.get("clientPort", PORT_DEFAULT))
@@ -227,7 +228,7 @@ def run(session: Session, directory: str | None, port: int | None, *, keep: bool
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what the file of ``BOOKIE_ZK_CONF`` says; nothing if it is not set.
+    """Return the settings in the file of ``BOOKIE_ZK_CONF``; empty if the variable is not set.
 
     Raises:
         NothingFoundError: the file cannot be read.
