@@ -201,9 +201,7 @@ def _asked(
 def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[BookieDetails]:
     """Return bookies with the figures of their metrics, asked in parallel.
 
-    Warn if they are unknown.
-
-    A filter on figures drops a bookie without figures, so the warning has the reason.
+    A filter on figures drops a bookie without figures, so a warning has the reason.
     """
     answers = ask_bookies.figures_of(session, [one.bookie for one in found])
     complete = []

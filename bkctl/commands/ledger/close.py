@@ -76,7 +76,7 @@ def _insist_covered(fenced: Any) -> None:
 def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question: str) -> None:
     """Ask before a ledger is fenced if it may have a writer.
 
-    A recovery has fenced its ledger already.
+    A ledger in recovery is fenced already.
     """
     if found.state is LedgerState.OPEN:
         session.confirm(

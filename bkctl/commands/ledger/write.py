@@ -278,9 +278,7 @@ class EntryPump:
         """The bytes of payload."""
 
     def run(self, stop: Stop) -> None:
-        """Add all entries of the source, or those read before the stop.
-
-        Wait until they are confirmed.
+        """Add the source's entries, until its end or the stop; wait until they are confirmed.
 
         An error ends the writer; the ledger then has no writer.
 

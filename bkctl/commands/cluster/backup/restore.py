@@ -358,7 +358,7 @@ def _look_for_entries(session: Session, restored: _Missing) -> None:
 def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> str | None:
     """Return the id of another, empty cluster in the root (it was just formatted).
 
-    None without one.
+    None if the root has no other cluster.
 
     Raises:
         ConflictError: the root has another cluster that is not empty.
