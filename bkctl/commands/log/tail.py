@@ -63,7 +63,9 @@ def tail(
     if reader.ended_open:
         session.note(
             f"note: the last ledger of log {name} is open: entries that are not confirmed yet are "
-            f"not shown; if its writer is gone, `bkctl log append {name} - </dev/null` closes it"
+            "not shown; -f waits for them. Only if the writer is gone for good, "
+            f"`bkctl log append {shlex.quote(name)} - </dev/null` closes the ledger: a writer that "
+            "still runs is fenced and fails"
         )
 
 

@@ -100,6 +100,8 @@ def test_the_end_of_a_log_whose_appender_was_killed_is_said_to_be_open_and_then_
     seen = run("log", "tail", "killed", "-n", "1")
     assert seen.out == "two\n"
     assert "the last ledger of log killed is open: entries that are not confirmed" in seen.err
+    assert "not shown; -f waits for them. Only if the writer is gone for good, `bkctl" in seen.err
+    assert "a writer that still runs is fenced and fails" in seen.err
     (ledger,) = run("log", "show", "killed", "-o", "id").out.split()
     for command in ("read", "tail"):
         assert f"ledger {ledger} is open: entries that" in run("ledger", command, ledger).err
