@@ -71,6 +71,9 @@ _OF_LOST: Final = ("autorecovery list", "ledger list --bookie LOST_BOOKIE_ID")
 
 _LARGEST: Final = ("disk usage --ledgers -c FILE", "ledger list -o wide --sort-by stored:desc")
 
+_BALANCE: Final = ("bookie show --ledgers", "explain balance")
+"""What shows the load of bookies, and what says how to move it."""
+
 _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery history": ("autorecovery list",),
     "autorecovery lost": ("autorecovery list", "doctor"),
@@ -81,9 +84,12 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie stats": ("bookie metrics BOOKIE_ID", "top"),
     "bookie upgrade": ("disk upgrade -c FILE",),
     "bookie usage": ("bookie show", "disk usage --ledgers -c FILE"),
+    "bookie balance|load|rebalance": _BALANCE,
+    "cluster balance|load|rebalance": _BALANCE,
     "cluster compare|diff": (_COMPARE_BACKUP, "config diff FILE FILE"),
     "cluster doctor": ("doctor",),
     "cluster df|usage": ("cluster map", "ledger list --total"),
+    "root balance|load|rebalance": _BALANCE,
     "root backup": ("cluster backup FILE",),
     "root check": ("doctor", "ledger verify --all"),
     "root compact": ("bookie gc BOOKIE_ID",),
@@ -115,6 +121,8 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger size": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID --ledgers"),
     "ledger head": ("ledger read LEDGER_ID 0-4",),
     "ledger who|writer": ("ledger map LEDGER_ID", "ledger show LEDGER_ID"),
+    "log follow": ("log tail NAME --follow",),
+    "log alter|change|config|edit|set|update": ("log create NAME --roll-after 1d", "log show NAME"),
     "log consume": ("log tail NAME --cursor CURSOR --follow",),
     "log status": ("log show NAME",),
     "root format": ("cluster format", "disk format"),
@@ -182,6 +190,10 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger entry": ("ledger read LEDGER_ID ENTRY", _COMPARE),
     "ledger gc": ("ledger orphans --keep-file FILE", "bookie gc BOOKIE_ID"),
     "ledger copy|cp": (_COPY,),
+    "ledger balance|migrate|move|rebalance": (
+        "bookie recover OLD --ledger LEDGER_ID --to NEW",
+        "explain balance",
+    ),
     "ledger count": ("ledger list --count",),
     "ledger export": ("export LEDGER_ID --to DIR", "ledger read LEDGER_ID -o jsonl"),
     "ledger find": ("ledger list", "ledger map LEDGER_ID"),
@@ -195,6 +207,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger rereplicate": ("bookie recover BOOKIE_ID --ledger LEDGER_ID",),
     "ledger under-replicated|underreplicated": _OF_LOST,
     "profile current": ("profile show",),
+    "profile mv|rename": ("profile create NEW -u URI", "profile delete OLD"),
     "profile set": ("profile edit NAME -X KEY=VALUE",),
     "log write": ("log append NAME", "log create NAME"),
     "log cut|truncate": ("log trim NAME",),
@@ -223,7 +236,6 @@ _LOCAL_SECURITY: Final = (
     "use --set KEY=VALUE: `bkctl config show --for bookie tls jaas` explains the keys"
 )
 _TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is taken from there"
-_DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _ONE_ENTRY: Final = f"`bkctl {_COMPARE}` reads the copies of one entry, or of FIRST-LAST"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
@@ -279,7 +291,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --exclude-file|--not-in-log|--orphans|--unused": _ORPHANS,
     "ledger close --older-than|--state": _FIND_AND_CLOSE,
     "ledger recover --older-than|--state": _FIND_AND_CLOSE,
-    "cluster backup --keep": "the command writes one file; `ls` and `rm` drop the oldest ones",
+    "cluster backup --keep": "the command writes one file: `ls -t DIR/*.jsonl | tail -n +8 | "
+    "xargs -r rm --` keeps the last seven",
     "top --demo": "`bkctl local 3` starts bookies, `bkctl bench write` writes to them",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
@@ -293,6 +306,11 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --under-replicated|--underreplicated": _LACKING,
     "cluster backup --force|--overwrite": _NEW_FILE,
     "bookie gc --all": _EACH_BOOKIE.format("gc --wait"),
+    "bookie list --disk|--disks|--free": "the columns FREE and TOTAL are of the bookie's disks",
+    "bookie list --ledgers|--load": "`bkctl bookie show --ledgers` counts ledgers and bytes of "
+    "each bookie",
+    "log create --label|--meta|--metadata": "a log has no custom metadata; name what it is for in "
+    "its NAME",
     "bookie list --all": "it lists all bookies; --state selects some",
     "bench --ensemble": "`bkctl bench write --ensemble N` measures adds to N bookies",
     "ledger verify --entries|--entry": _ONE_ENTRY,
@@ -300,7 +318,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "ledger --lac": "`bkctl ledger map LEDGER_ID` asks the bookies",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",
-    "bookie config --changed|--diff": _DEFAULTS,
     "bookie config --set": "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes settings",
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",
@@ -325,12 +342,15 @@ OPTIONS: Final = _of_each_word(_OPTIONS)
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "--sort": ("--sort-by",),
-    "bench --duration|--seconds": ("--for",),
+    "--where": ("--filter",),
+    "bench --duration|--seconds|--time": ("--for",),
+    "bookie config --changed|--diff": ("--filter", "origin!=default"),
     "bench --max-p99|--p99-max": ("--fail-if", "p99>{}"),
     "bookie gc-status --all": (),
     "cluster format --override": ("--force",),
     "doctor --wait": ("--until", "healthy"),
     "export --incremental": ("--since-last",),
+    "export --label": ("--meta",),
     "export --out": ("--to",),
     "ledger create --custom-metadata|--label|--metadata": ("--meta",),
     "ledger list --closed": ("--state", "closed"),
@@ -349,7 +369,7 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger tail --no-follow": ("--exit-at-end",),
     "ledger write --custom-metadata|--label|--metadata": ("--meta",),
     "log append -f": ("--file",),
-    "log tail --consumer|--group": ("--cursor",),
+    "log tail --consumer|--group|--reader": ("--cursor",),
     "log tail --text": ("--entry-format", "string"),
     "log tail --no-follow": ("--exit-at-end",),
     "metaformat --force ledgers": ("--override", "ledgers"),
@@ -396,6 +416,10 @@ ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
     ): "name one ENTRY; without ENTRY the command shows all entries",
     ("bkctl ledger list", "is not KEY=VALUE"): "--filter custom=KEY keeps ledgers with any value",
     ("bkctl disk ", "unexpected argument: "): "name the bookie by -c FILE",
+    (
+        "bkctl ledger read",
+        " is not a ledger id",
+    ): "the command reads one ledger; FIRST-LAST are entries: `bkctl ledger read LEDGER_ID 7-8`",
     ("bkctl export", " is not a ledger id"): "`bkctl export --log NAME --to DIR` exports a log",
     (
         "bkctl ledger map",

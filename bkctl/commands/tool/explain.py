@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from bkctl.commands.tool.compat import line_for
 from bkctl.commands.tool.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
 from bkctl.exit_status import MEANING
@@ -43,6 +45,14 @@ TERMS: Final = MappingProxyType(
         "Column QA, option -A.",
         "auditor": "The elected bookie or process that looks for lost bookies, and marks their "
         "ledgers for repair. `bkctl autorecovery auditor` names it.",
+        "balance": "How evenly the bookies are filled: `bkctl bookie show --ledgers` shows the "
+        "ledgers and bytes of each. New ledgers fill a new bookie without a command. `bkctl bookie "
+        "recover OLD --ledger ID --to NEW` moves the replica of one ledger between two running "
+        "bookies; OLD keeps its other ledgers.",
+        "bookie": "A server that stores entries of ledgers. `bkctl bookie list` lists the bookies.",
+        "closed": "A ledger is closed once its last entry is in the metadata: it takes no more "
+        "entries. `bkctl ledger close ID` and `bkctl ledger recover ID` close a ledger.",
+        "cluster": "The bookies that one metadata store names. `bkctl cluster status` sums it up.",
         "cookie": "A bookie's identity: the metadata and every directory of the bookie have the "
         "same one. `bkctl cookie show BOOKIE` prints it.",
         "cursor": "The position up to which a reader of a log or topic has read. `bkctl log tail "
@@ -74,6 +84,8 @@ TERMS: Final = MappingProxyType(
         "LAC of an entry is below its id. `bkctl ledger map ID` asks the bookies for the LAC of an "
         "open ledger.",
         "ledger": "A sequence of entries with one writer. A closed ledger never changes.",
+        "log": "An endless sequence made of ledgers: each begins where the previous one ended. "
+        "`bkctl log list` lists the logs.",
         "mark": "A node of the metadata that says that a ledger lacks replicas. Replication "
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
         "metrics": "The counts and times of a bookie: `bkctl bookie metrics BOOKIE` prints them, "
@@ -82,6 +94,9 @@ TERMS: Final = MappingProxyType(
         "orphan": "A ledger that no application needs any more. BookKeeper does not record who "
         "needs a ledger: `bkctl ledger orphans --keep-file FILE` lists the ledgers that neither a "
         "log nor a file with the ids of the application names.",
+        "profile": "A cluster under a name, with the options to reach it. `bkctl profile create "
+        "NAME -u URI` makes a profile, `bkctl profile use NAME` chooses it, and `bkctl profile "
+        "list` lists profiles.",
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
         "rack": "The location of a bookie's host. The script that networkTopologyScriptFileName "
@@ -89,6 +104,11 @@ TERMS: Final = MappingProxyType(
         "it in the settings of clients and bookies, or with -X. Write quorums span several racks "
         "if possible. `bkctl cluster map` draws racks; `bkctl local 4 --racks 2` starts bookies in "
         "two racks.",
+        "read-only": "A bookie that is read-only serves reads and takes no new entries: its disks "
+        "are full, or `bkctl bookie readonly ID on` was run. `bkctl bookie state` names the "
+        "reason.",
+        "sealed": "A sealed log is complete: no entry can be appended. `bkctl log append NAME "
+        "--seal` seals a log.",
         "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
     }
 )
@@ -100,6 +120,12 @@ _SHORT: Final = MappingProxyType(
         "grafana": "metrics",
         "prometheus": "metrics",
         "label": "custom metadata",
+        "closed ledger": "closed",
+        "load": "balance",
+        "move": "balance",
+        "read only": "read-only",
+        "readonly": "read-only",
+        "rebalance": "balance",
         "under replicated": "mark",
         "underreplicated": "mark",
         "lac": "last add confirmed",
@@ -109,6 +135,12 @@ _SHORT: Final = MappingProxyType(
         "qw": "write quorum",
     }
 )
+
+
+_WITH_TERM: Final = MappingProxyType({"fenced": ("fence", "BK-LEDGER-FENCED")})
+"""Words that are both a term and an error."""
+_NO_NAMES: Final = frozenset({"bookkeeper", "exit", "shell", "status"})
+"""Words before an exit status, or before a command of Java's shell."""
 
 
 @shown("terms", lines=lambda v, width, _color: wrapped(f"{v.name}: {v.what}", page_width(width)))
@@ -127,8 +159,13 @@ def _term(given: str) -> Term | None:
 
 def _exit_status(given: str) -> Term | None:
     """Return what an exit status means, as the end of each help has it."""
+    of_bkctl = (one for one in all_errors().values() if one.meaning)
+    ending = ", ".join(one.name for one in of_bkctl if given == str(one.status))
+    errors = f". Errors with this status: {ending}. `bkctl explain NAME` explains an error."
     found = (text for status, text in MEANING.items() if given == f"{status:d}")
-    return next((Term(f"exit status {given}", text) for text in found), None)
+    return next(
+        (Term(f"exit status {given}", text + errors * bool(ending)) for text in found), None
+    )
 
 
 def explain(session: Session, *, names: Sequence[str]) -> None:
@@ -143,7 +180,8 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
     if not names:
         session.emit_all(map(ErrorName, known.values()), ErrorName)
         return
-    for given in names:
+    named = [name for name in names if name.lower() not in _NO_NAMES] or names
+    for given in (one for name in named for one in _WITH_TERM.get(name.lower(), (name,))):
         term = _exit_status(given) or _term(given)
         if term is not None:
             session.emit(term)
@@ -151,11 +189,14 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         name = "BK-" + re.sub(r"[\s_]+", "-", _word(given)).upper().removeprefix("BK-")
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
-            if len(names) == 1 and _explain_setting(session, given):
+            if given.strip() and len(names) == 1 and _explain_setting(session, given):
                 return
+            line = line_for([given])
             raise NothingFoundError(
                 f"{given!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
-                next_step="`bkctl explain` lists errors and `bkctl explain --help` terms; "
+                next_step=f"`{shlex.join(['bkctl', *line])}` does what Java's {given} does"
+                if line is not None
+                else "`bkctl explain` lists errors and `bkctl explain --help` terms; "
                 "`bkctl config show KEY` explains settings",
             )
         session.emit(known[name])

@@ -127,6 +127,11 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl ledger write FILE` writes entries to a new ledger",
             "`bkctl log append NAME` is for a sequence without an end",
         ),
+        "BK-LOG-EXISTS": _advice(
+            "Each log has a name of its own. The limits of a log are set when it is created.",
+            "`bkctl log append NAME` appends to the existing log",
+            "`bkctl log show NAME` shows its ledgers and the limits at which a new ledger begins",
+        ),
         "BK-NOT-HANDED-OVER": _advice(
             "`bkctl ledger add` needs a ledger that its last writer released: it cannot "
             "distinguish a running writer from a crashed writer.",

@@ -529,6 +529,11 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
     [
         ("ledger write f --label a=b", "ledger write f --meta a=b"),
         ("ledger write f --label=a=b", "ledger write f --meta a=b"),
+        ("export --label a=b --to d", "export --meta a=b --to d"),
+        ("bench write --time 10s", "bench write --for 10s"),
+        ("bookie config b:1 --changed", "bookie config b:1 --filter origin!=default"),
+        ("ledger list --where state=open", "ledger list --filter state=open"),
+        ("log tail l --reader r", "log tail l --cursor r"),
         ("ledger write f -Qw 3 -Qa 2", "ledger write f -W 3 -A 2"),
         ("ledger list --open --sort id", "ledger list --state open --sort-by id"),
         ("bench write --max-p99 20ms", "bench write --fail-if p99>20ms"),
@@ -562,7 +567,8 @@ def _parsed(words: list[str]) -> Any:
         command, ctx = found, click.Context(found, parent=ctx, info_name=found.name)
     ctx = command.make_context(command.name, words, parent=ctx.parent)
     options = options_of(ctx)
-    return command, ctx.params, options.sort_by, options.until, options.entry_format
+    asked = options.filters, options.sort_by, options.until
+    return command, ctx.params, asked, options.entry_format
 
 
 def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> None:
@@ -609,6 +615,20 @@ def test_every_other_name_of_an_option_stands_for_options_of_its_command() -> No
         (["logs", "orders"], "did you mean `bkctl log tail orders` or `bkctl log show orders`?"),
         (["ledger", "7"], "did you mean `bkctl ledger show 7` or `bkctl ledger read 7`?"),
         (["bookie", "b:1"], "did you mean `bkctl bookie show b:1`?"),
+        (
+            ["cluster", "rebalance"],
+            "mean `bkctl bookie show --ledgers` or `bkctl explain balance`?",
+        ),
+        (["bookie", "load"], "did you mean `bkctl bookie show --ledgers` or `bkctl explain balanc"),
+        (["ledger", "move", "15"], "mean `bkctl bookie recover OLD --ledger LEDGER_ID --to NEW`"),
+        (["bookie", "list", "--ledgers"], "`bkctl bookie show --ledgers` counts ledgers and bytes"),
+        (["bookie", "list", "--free"], "the columns FREE and TOTAL are of the bookie's disks"),
+        (["profile", "rename", "a", "b"], "did you mean `bkctl profile create NEW -u URI` or"),
+        (["log", "follow", "l"], "did you mean `bkctl log tail NAME --follow`?"),
+        (["log", "edit", "l"], "did you mean `bkctl log create NAME --roll-after 1d`"),
+        (["log", "create", "l", "--label", "a=b"], "a log has no custom metadata"),
+        (["ledger", "read", "7-8"], "FIRST-LAST are entries: `bkctl ledger read LEDGER_ID 7-8`"),
+        (["cluster", "backup", "f", "--keep", "7"], "| xargs -r rm --` keeps the last seven"),
         (["bookie", "quarantine"], "did you mean `bkctl bookie readonly BOOKIE_ID on`?"),
         (
             ["log", "trim", "orders"],

@@ -67,7 +67,10 @@ _RECOVERY: Final = (
 recover = Command(
     "recover",
     body="bkctl.commands.bookie.retire.recover:recover_named",
-    help="""Copy the entries of lost bookies to other bookies, which replace them in the ledgers.
+    help="""Copy the entries of bookies to other bookies, which replace them in the ledgers.
+
+    The bookies are lost, or they run: `--ledger ID --to NEW` moves one ledger from a full bookie to
+    a new one. New ledgers fill a new bookie without this command.
 
     This process copies the entries; autorecovery is not needed. An open ledger whose last fragment
     has one of the bookies is recovered first, which fences its writer. You can interrupt the

@@ -169,7 +169,10 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
         ("ack-quorum", "ack quorum"), ("fragments", "fragment"),
         ("EIO", "input/output error"), ("headroom", "headroom"), ("instance-id", "instance id"),
         ("cursor", "cursor"), ("label", "custom metadata"), ("under-replicated", "mark"),
-        ("journals", "journal"), ("entry logs", "entry log"), ("quarantine", "quarantine"),
+        ("sealed", "sealed"), ("read-only", "read-only"), ("rebalance", "balance"),
+        ("log", "log"), ("bookie", "bookie"), ("profile", "profile"), ("cluster", "cluster"),
+        ("fenced", "fence"), ("journals", "journal"), ("entry logs", "entry log"),
+        ("quarantine", "quarantine"),
     ],
 )  # fmt: skip
 def test_terms_of_columns_are_explained(word: str, name: str) -> None:
@@ -190,6 +193,28 @@ def test_an_exit_status_is_explained() -> None:
     host = FakeHost()
     assert cli.run(["explain", "6"], host) == 0
     assert host.out.text.startswith("exit status 6: time limit reached")
+
+    assert "with this status: BK-ADD-QUORUM-TIMEOUT, " in " ".join(host.out.text.split())
+    assert cli.run(["explain", "exit", "status", "6"], again := FakeHost()) == 0
+    assert again.out.text == host.out.text
+
+
+def test_a_word_of_both_a_term_and_an_error_explains_both() -> None:
+    host = FakeHost()
+    assert cli.run(["explain", "fenced"], host) == 0
+    assert host.out.text.startswith("fence: ")
+    assert "BK-LEDGER-FENCED: " in host.out.text
+
+
+@pytest.mark.parametrize("words", [["listledgers"], ["bookkeeper", "shell", "listledgers"]])
+def test_a_command_of_java_is_named_by_the_line_that_does_the_same(words: list[str]) -> None:
+    host = FakeHost()
+    assert cli.run(["explain", *words], host) == ExitStatus.NOT_FOUND
+    assert "`bkctl ledger list` does what Java's listledgers does" in host.err.text
+
+
+def test_no_word_explains_nothing() -> None:
+    assert cli.run(["explain", ""], FakeHost()) == ExitStatus.NOT_FOUND
 
 
 def test_an_error_is_found_by_its_words() -> None:
