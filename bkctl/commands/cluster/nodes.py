@@ -221,7 +221,7 @@ async def _below(client: Client, path: str) -> Mapping[str, str] | None:
     return {one.rpartition("/")[2]: one for one in found if one != path}
 
 
-# What a node says -------------------------------------------------------------------------------
+# Decoded values ---------------------------------------------------------------------------------
 
 
 def _short(value: Any) -> str:

@@ -357,7 +357,7 @@ class EntryFeed:
             self._failure.raiseException()
 
 
-# Where entries come from -----------------------------------------------------------------------
+# Entry sources ---------------------------------------------------------------------------------
 
 
 class EntrySource(abc.ABC):

@@ -142,7 +142,7 @@ def run(
         _take_out(session, bookie_id, force, runs=runs, keep_cookie=keep_cookie)
 
 
-# Out --------------------------------------------------------------------------------------------
+# Decommission -----------------------------------------------------------------------------------
 
 
 def _take_out(
@@ -329,7 +329,7 @@ def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
     return warn
 
 
-# While it runs ----------------------------------------------------------------------------------
+# Drain and cancel -------------------------------------------------------------------------------
 
 
 def _drain(
@@ -417,7 +417,7 @@ def _cancel(session: Session, bookie_id: BookieId, where: Mapping[str, Any], *, 
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
 
-# How it stands ----------------------------------------------------------------------------------
+# Status -----------------------------------------------------------------------------------------
 
 
 def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:

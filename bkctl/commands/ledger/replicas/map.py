@@ -332,7 +332,7 @@ def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
     yield line
 
 
-# Where ------------------------------------------------------------------------------------------
+# Bookies of an entry ----------------------------------------------------------------------------
 
 
 async def places(client: Client, ledger_id: LedgerId, entry_id: EntryId) -> list[LedgerPlace]:
