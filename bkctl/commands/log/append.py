@@ -1,4 +1,4 @@
-"""Entries are appended to a log: `log append`."""
+"""The body of `log append`."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def _plan_append(session: Session, name: str, *, seal: bool) -> list[str]:
 
 
 class _Feed:
-    """Gives entries to a log's writer; lives on the reactor's thread."""
+    """A feed of entries to a log's writer; used only on the reactor's thread."""
 
     def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
         self.appended = 0
-        """Entries that are in the log for good."""
+        """Number of entries that the log stores durably."""
         self.first: Position | None = None
         self.last: Position | None = None
         self._error: BaseException | None = None
 
     @property
     def outcome(self) -> str:
-        """How many entries are in the log, and how to see its end."""
+        """The number of appended entries, and the command that shows the log's end."""
         up_to = f", up to {self.last}" if self.last else ""
         return (
             f"{counted(self.appended, 'entry')} appended{up_to}; "
@@ -93,14 +93,14 @@ class _Feed:
 
 
 def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> LogAppended:
-    """Append what a source has; return where it went."""
+    """Append the entries of a source; return their positions and size."""
     began_s = time.monotonic()
     entries = size = 0
     with session.interrupts.stopping() as stop:
         writer = session.call(lambda client: LogManager(client).open_writer(name))
         feed = _Feed(writer)
         end = None if writer.recovered_tail is None else str(writer.recovered_tail)
-        if source.size is None:  # The rest may come for hours.
+        if source.size is None:  # The next entries may arrive hours later.
             session.note(f"log {name} ends at {end or 'no entry'}; the new entries follow")
         try:
             with source.progress(session, f"appending to log {name}") as progress:
@@ -114,7 +114,7 @@ def _append(session: Session, name: str, source: EntrySource, *, seal: bool) -> 
             session.failed = feed.outcome
             raise
         except Exception:
-            with suppress(ClientError):  # The input broke off: what came before that stays.
+            with suppress(ClientError):  # The input failed: earlier entries stay in the log.
                 session.run(writer.close)
             session.warn(feed.outcome)
             raise

@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 
 @shown("logs")
 class LogSummary:
-    """One log. ``state`` may also be why it cannot be read; the rest is None then."""
+    """One log. ``state`` is the error if the log cannot be read; the rest is None then."""
 
     name: str = field("The log.")
-    state: str = field("open, sealed or damaged: some ledger is lost.")
+    state: str = field("open, sealed or damaged; damaged: a ledger is lost.")
     ledgers: int | None = field("Number of ledgers in the log.")
     entries: int | None = field("Number of entries in the log's closed ledgers.")
     length: int | None = field("Payload size of the log's closed ledgers.", kind=Kind.BYTES)
-    trimmed: int | None = field("Ledgers dropped off the front.", rank=1)
+    trimmed: int | None = field("Number of ledgers that were trimmed.", rank=1)
     roll_size: int | None = field(
-        "Size at which a new ledger begins; 0 is never.",
+        "Size at which a new ledger begins; 0 means never.",
         kind=Kind.BYTES,
         rank=2,
         default=None,
         cell=lambda v: human_bytes(v.roll_size) if v.roll_size else "never",
     )
     roll_entries: int | None = field(
-        "A new ledger begins after so many entries; 0 is never.",
+        "Number of entries at which a new ledger begins; 0 means never.",
         rank=2,
         default=None,
         cell=lambda v: str(v.roll_entries or "never"),
     )
     roll_after_s: float | None = field(
-        "Time after which a new ledger begins; 0 is never.",
+        "Time after which a new ledger begins; 0 means never.",
         header="ROLL AFTER",
         rank=2,
         default=None,
@@ -117,7 +117,7 @@ class LogEntry:
 
 @shown("cursors", kw_only=True, id="name")
 class CursorRow:
-    """One cursor of a log or topic; None is what cannot be determined."""
+    """One cursor of a log or topic; a value is None if it cannot be determined."""
 
     source: str = field("The log or topic.")
     name: str = field("The cursor.", header="CURSOR")
@@ -140,7 +140,7 @@ class CursorRow:
     sentence=lambda v: f"deleted cursor {v.name} of {v.source}, which was at {v.position}",
 )
 class CursorDeleted:
-    """A cursor that was deleted, and where it was."""
+    """A deleted cursor and its last position."""
 
     source: str = field("The log or topic.")
     name: str = field("The cursor that was deleted.")
@@ -164,16 +164,21 @@ def _appended_sentence(appended: LogAppended) -> str:
 
 @shown("additions", kw_only=True, id="last", sentence=_appended_sentence)
 class LogAppended:
-    """What one ``log append`` appended. ``first`` and ``last`` are None when that was nothing."""
+    """The result of one ``log append``.
+
+    ``first`` and ``last`` are None if no entry was appended.
+    """
 
     name: str = field("The log.")
-    ended_at: str | None = field("Position of the last entry before; none in an empty log.")
-    first: str | None = field("Position of the first entry.")
-    last: str | None = field("Position of the last.")
+    ended_at: str | None = field(
+        "Position of the last entry before the append; null in an empty log."
+    )
+    first: str | None = field("Position of the first appended entry.")
+    last: str | None = field("Position of the last appended entry.")
     entries: int = field(ENTRIES)
     size: int = field(SIZE)
     seconds: float = field(SECONDS)
-    sealed: bool = field("Whether the log is complete.")
+    sealed: bool = field("Whether the log is sealed.")
 
 
 def _log_changed_sentence(changed: LogChanged) -> str:
@@ -204,11 +209,11 @@ def _log_changed_sentence(changed: LogChanged) -> str:
     sentence=_log_changed_sentence,
 )
 class LogChanged:
-    """What became of a log: created, trimmed, swept or deleted."""
+    """A change to a log: created, trimmed, swept or deleted."""
 
     name: str = field("The log.")
     change: str = field("The change that was made.")
-    first: str | None = field("First position kept, after a trim.", default=None)
+    first: str | None = field("First position that the trim kept.", default=None)
     """The first position that is kept, after a trim."""
     ledgers: tuple[LedgerId, ...] = ()
     """Ledgers that were deleted."""

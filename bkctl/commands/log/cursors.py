@@ -1,4 +1,4 @@
-"""What the cursors of logs and topics say, and how far their readers are behind."""
+"""The cursors of logs and topics, and the lag of their readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ READS_AT_ONCE: Final = 64
 
 @attrs.frozen
 class _PartCursors:
-    """One ledger of a log or topic: its index there, and its entries; None if unknown."""
+    """One ledger of a log or topic: its index and its number of entries, None if unknown.
+
+    In a topic the index is the ledger id.
+    """
 
     index: int
     entries: int | None
@@ -73,10 +76,10 @@ async def rows(client: Client, name: str | None) -> list[CursorRow]:
 
 
 async def sources_of(client: Client, name: str) -> list[str]:
-    """Return the log of a name; or the topic, partition by partition, of a name with a slash.
+    """Return the log NAME or, if the name has a slash, each partition of the topic.
 
     Raises:
-        NoSuchLogError, NoSuchTopicError: it does not exist.
+        NoSuchLogError, NoSuchTopicError: the log or topic does not exist.
     """
     if "/" in name:
         return [str(part) for part in await parts_of(client, parse_topic(name))]
@@ -88,7 +91,7 @@ async def _delete(client: Client, name: str, cursor: str) -> CursorDeleted:
     """Delete a cursor of a log, or of one partition of a topic.
 
     Raises:
-        NoSuchCursorError: there is none of this name.
+        NoSuchCursorError: no cursor has this name.
     """
     source = str(parse_topic(name)) if "/" in name else name
     cursors = Cursors(client, source)
@@ -98,7 +101,10 @@ async def _delete(client: Client, name: str, cursor: str) -> CursorDeleted:
 async def _parts(
     client: Client, source: str, cursors: Sequence[Cursor], *, must_exist: bool
 ) -> list[_PartCursors] | None:
-    """Return the ledgers from the first cursor on; None where the log or topic is gone."""
+    """Return the ledgers of a log or topic; None if it no longer exists and need not exist.
+
+    Entries before the first cursor are not counted.
+    """
     first = min(cursor.position.index for cursor in cursors)
     try:
         if "/" in source:
@@ -135,7 +141,7 @@ async def _of_log(client: Client, source: str, first: int) -> list[_PartCursors]
 
 
 async def _entries(client: Client, ledger_id: LedgerId) -> int | None:
-    """Return how many entries of a ledger can be read; None where that cannot be determined."""
+    """Return the number of readable entries of a ledger; None if it cannot be determined."""
     try:
         metadata = (await client.read_metadata(ledger_id)).value
     except NoSuchLedgerError:
@@ -165,13 +171,13 @@ def _row(source: str, cursor: Cursor, parts: Sequence[_PartCursors] | None) -> C
         row,
         entries_behind=sum(known) if len(known) == len(left) else None,
         ledgers_behind=sum(entries != 0 for entries in left),
-        # A position after the last entry of a ledger stays there, in a topic.
+        # In a topic a position after the last entry of a deleted ledger can be intact.
         is_trimmed=None if is_gone and "/" in source else is_gone,
     )
 
 
 def _left_of(part: _PartCursors, index: int, entry_id: int) -> int | None:
-    """Return how many entries of a ledger are behind a position; None if that is unknown."""
+    """Return the number of a ledger's entries from a position on; None if it is unknown."""
     if part.entries is None:
         return None
     return part.entries if part.index > index else max(0, part.entries - entry_id)
@@ -201,7 +207,7 @@ METRICS: Final = (
         lambda row: None if row.is_trimmed is None else int(row.is_trimmed),
     ),
 )
-"""The gauges of a cursor: name, meaning, and how a row has the value; None is left out."""
+"""The gauges of a cursor: name, meaning, and value of a row; None is omitted."""
 
 
 def gauges(found: Iterable[CursorRow]) -> str:
@@ -219,6 +225,6 @@ def gauges(found: Iterable[CursorRow]) -> str:
 
 
 def _label(text: str) -> str:
-    """Return a label's value, quoted as Prometheus' text format has it."""
+    """Return a label's value, quoted for Prometheus' text format."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Logs are created, trimmed, swept and deleted: `log create`, `trim`, `sweep`, `delete`."""
+"""The bodies of `log create`, `trim`, `sweep` and `delete`."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def trim(
     """Delete the first ledgers of the log NAME, up to one of the limits.
 
     Raises:
-        RefusedError: a cursor has not read the entries; not with ``force``.
-        UsageError: none of the limits is given, or several.
+        RefusedError: a cursor has not read the entries; ignored with ``force``.
+        UsageError: no limit is set, or several.
     """
     session.about = f"log {name}"
     limits = before, age_s, keep_entries, keep_ledgers
@@ -99,7 +99,7 @@ def trim(
         before = session.call(_followed_by, name, keep_entries)
     elif keep_ledgers is not None:
         before = session.call(_first_of_last, name, keep_ledgers)
-    assert before is not None  # One of them is given.
+    assert before is not None
     log_id = session.call(_log_id, name)
     kept, going = session.call(removed_by_trim, name, before)
     steps = [_deletion(one) for one in going]
@@ -125,7 +125,7 @@ def trim(
 
 
 async def _begun_before(client: Client, name: str, age_s: float) -> Position:
-    """Return the last ledger that was begun before an age: all entries before it are older."""
+    """Return the start of the last ledger older than an age: all earlier entries are older."""
     limit_ms = (wall_s(client.cluster.clock) - age_s) * 1000
     info = await LogManager(client).info(name)
     index = info.trimmed
@@ -137,7 +137,10 @@ async def _begun_before(client: Client, name: str, age_s: float) -> Position:
 
 
 async def _followed_by(client: Client, name: str, entries: int) -> Position:
-    """Return the last ledger from which on the log has so many entries, an open one's aside."""
+    """Return the start of the last ledger from which the log has ``entries`` entries.
+
+    The entries of an open ledger do not count.
+    """
     info = await LogManager(client).info(name)
     for one in reversed(info.ledgers):
         entries -= 0 if one.last_entry_id is None else one.last_entry_id + 1
@@ -147,7 +150,7 @@ async def _followed_by(client: Client, name: str, entries: int) -> Position:
 
 
 async def _first_of_last(client: Client, name: str, ledgers: int) -> Position:
-    """Return where the last so many ledgers of the log begin."""
+    """Return the start of the last ``ledgers`` ledgers of the log."""
     info = await LogManager(client).info(name)
     kept = info.ledgers[-ledgers:]
     return Position(kept[0].index if kept else info.trimmed, 0)
@@ -156,9 +159,9 @@ async def _first_of_last(client: Client, name: str, ledgers: int) -> Position:
 async def removed_by_trim(
     client: Client, name: str, before: Position
 ) -> tuple[Position, list[Any]]:
-    """Return the first position that a trim keeps, with its ledger, and what the trim deletes.
+    """Return the first position that a trim keeps, with its ledger, and the ledgers it deletes.
 
-    A ledger that is closed after this look is kept: no client has agreed to delete it.
+    A ledger that is closed afterwards is kept: the user has not agreed to delete it.
 
     Raises:
         NothingFoundError: the log has no ledger at this position yet.
@@ -183,7 +186,7 @@ async def removed_by_trim(
 
 
 async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objection]:
-    """Return what speaks against deleting these ledgers of a log."""
+    """Return the objections to deleting these ledgers of a log."""
     try:
         cursors = await Cursors(client, name).list()
     except LogDamagedError as error:
@@ -201,7 +204,7 @@ async def _unread(client: Client, name: str, going: Sequence[Any]) -> list[Objec
 
 
 def _last_of(going: Sequence[Any]) -> Position:
-    """Return the last entry of these ledgers; a position before all entries if they are empty."""
+    """Return the position of the last entry of these ledgers; (0, -1) if they are empty."""
     ends = [one for one in going if one.last_entry_id is not None and one.last_entry_id >= 0]
     return Position(ends[-1].index, ends[-1].last_entry_id) if ends else Position(0, -1)
 
@@ -219,10 +222,10 @@ async def _log_id(client: Client, name: str) -> str:
 async def _trim(
     client: Client, name: str, log_id: str, before: Position, going: Sequence[Any]
 ) -> LogChanged:
-    """Trim a log of the ledgers that a trim deletes.
+    """Delete the ledgers ``going`` of a log.
 
     Raises:
-        NoSuchLogError: another log than that with ``log_id`` has the name by now.
+        NoSuchLogError: the log with ``log_id`` was replaced by another log of this name.
     """
     if going:
         cursors = Cursors(client, name, log_id=log_id)
@@ -237,7 +240,7 @@ async def _advance_cursors(cursors: Cursors, last: Position, kept: Position) -> 
 
     Once the ledgers are deleted, nothing shows that the cursors have lost no entry.
     """
-    with contextlib.suppress(LogDamagedError):  # `--force unread-entries` goes on.
+    with contextlib.suppress(LogDamagedError):  # With `--force unread-entries` the trim continues.
         for one in await cursors.list():
             if last < one.position < kept:
                 await cursors.advance(one.name, kept)
@@ -254,7 +257,7 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
 
 
 async def _sweep(client: Client, name: str, age_s: float) -> LogChanged:
-    """Delete what a log does not list."""
+    """Delete the ledgers that a log does not list."""
     swept = await LogManager(client).sweep(name, age_s=age_s)
     return LogChanged(name, "swept", ledgers=tuple(swept))
 
@@ -271,7 +274,7 @@ def delete(session: Session, *, name: str) -> None:
 
 
 def _plan_delete(info: LogInfo) -> list[str]:
-    """Return what deleting a log takes along, as sentences."""
+    """Return what the deletion of a log deletes, as sentences."""
     open_ones = sum(one.last_entry_id is None and one.state is not None for one in info.ledgers)
     more = f", and what is in {open_ones} open ones" if open_ones else ""
     what = f"{counted(info.entries, 'entry')}, {human_bytes(info.length_bytes)}{more}"
@@ -279,10 +282,10 @@ def _plan_delete(info: LogInfo) -> list[str]:
 
 
 async def delete_shown(client: Client, shown: LogInfo) -> LogChanged:
-    """Delete a log and its ledgers, if it is the one that was shown.
+    """Delete a log and its ledgers, if it is still the log that was shown.
 
     Raises:
-        NoSuchLogError: it is another one by now.
+        NoSuchLogError: another log has this name now.
     """
     manager = LogManager(client)
     gone = tuple(one.ledger_id for one in (await manager.info(shown.name)).ledgers)

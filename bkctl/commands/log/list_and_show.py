@@ -1,4 +1,4 @@
-"""Which logs there are, and which ledgers one is made of: `log list` and `log show`."""
+"""The bodies of `log list` and `log show`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def show(session: Session, *, name: str) -> None:
 
 
 def _rolls(how: LogOptions) -> str:
-    """Return when the writer of a log begins a new ledger."""
+    """Return the limits at which the writer of a log begins a new ledger."""
     limits = [f"at {human_bytes(how.roll_bytes)}"] if how.roll_bytes else []
     limits += [f"after {counted(how.roll_entries, 'entry')}"] if how.roll_entries else []
     limits += [f"after {human_duration(how.roll_s)}"] if how.roll_s else []

@@ -1,4 +1,4 @@
-"""The entries of a log are read: `log tail`."""
+"""The body of `log tail`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tail(
     delimiter: str | None,
     pattern: str | None,
 ) -> None:  # fmt: skip
-    """Print the entries of the log NAME, and move the cursor. A writer does not notice."""
+    """Print the entries of the log NAME, and move the cursor. The writer is not affected."""
     session.about = f"log {name}"
     if start is not None and count is not None:
         raise UsageError("--from and --count both say where to begin", next_step="give one of them")
@@ -80,7 +80,7 @@ async def _entries(
 ) -> AsyncIterator[tuple[Position, bytes]]:
     async for position, payload in reader:
         yield position, payload
-        if cursor is not None:  # The caller asks for the next entry: this one is printed.
+        if cursor is not None:  # The caller asks for the next entry, so this entry is printed.
             cursor.printed(reader)
 
 
@@ -89,7 +89,7 @@ def _print(
     found: Iterator[tuple[Position, bytes]],
     form: tuple[str | None, str | None, str | None],
 ) -> None:
-    """Print a log's entries in the form that was asked for."""
+    """Print a log's entries in the requested form."""
     if session.options.output in _RECORD_FORMS:
         session.emit_all(flush_each(session, _records(session, found)), LogEntry)
         return

@@ -1,4 +1,4 @@
-"""The cursor of `log tail --cursor`: where the next run goes on."""
+"""The cursor of `log tail --cursor`: the position at which the next run continues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bkclient.log.ledger_list import LedgerList
 log = Logger()
 
 COMMIT_AFTER_S: Final = 1.0
-"""How long an entry may be printed before the cursor is behind the entry."""
+"""Seconds between the print of an entry and the move of the cursor behind the entry."""
 
 
 class TailCursor:
-    """Moves a cursor of a log behind the entries that were printed. Made by ``open``."""
+    """A cursor of a log that moves behind the printed entries. Made by ``open``."""
 
     def __init__(self, client: Client, cursors: Cursors, name: str, start: Position | None) -> None:
         self.name, self.start = name, start
@@ -35,20 +35,20 @@ class TailCursor:
         """Read a cursor, which need not exist yet.
 
         Raises:
-            IncorrectParameterError: a cursor cannot have this name.
-            NoSuchLogError: there is no such log.
+            IncorrectParameterError: the name is not valid for a cursor.
+            NoSuchLogError: the log does not exist.
         """
         record = (await LedgerList(client, log_name).read()).record
         cursors = Cursors(client, log_name, log_id=record.log_id)
         return cls(client, cursors, name, await cursors.position(name))
 
     async def begin(self, _client: Client, reader: LogReader) -> None:
-        """Store where a new cursor begins, unless the reader begins with the first entry."""
+        """Store the start of a new cursor, unless the reader begins with the first entry."""
         if self.start is None and reader.next_position.index >= 0:
             await self._cursors.advance(self.name, reader.next_position)
 
     def printed(self, reader: LogReader) -> None:
-        """Take note that the reader's last entry was printed; the cursor moves soon."""
+        """Record that the reader's last entry was printed; the cursor moves soon."""
         self._reader, self._printed = reader, reader.position
         if self._timer is None:
             self._timer = self._clock.callLater(COMMIT_AFTER_S, self._due)
@@ -60,7 +60,7 @@ class TailCursor:
     async def _commit_later(self) -> None:
         try:
             await self._commit()
-        except ClientError as error:  # The next commit tries again.
+        except ClientError as error:  # The next commit retries.
             log.warn("cursor {name} was not moved: {error}", name=self.name, error=error)
 
     async def close(self, _client: Client) -> None:
@@ -75,7 +75,7 @@ class TailCursor:
         if self._reader is None or at is None:
             return
         wanted = Position(at.index, at.entry_id + 1)
-        if self._reader.position == at:  # Else another entry is being printed.
+        if self._reader.position == at:  # If not, another entry is being printed.
             wanted = self._reader.next_position
         if wanted != self._committed:
             await self._cursors.advance(self.name, wanted)

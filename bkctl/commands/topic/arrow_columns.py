@@ -1,4 +1,4 @@
-"""Messages of topics as Arrow columns: of the files of ``bkctl topic export``, and of Spark."""
+"""Messages of topics as Arrow columns, for the files of ``bkctl topic export`` and for Spark."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""An Arrow batch ends at whichever comes first."""
+"""An Arrow batch ends at the first of these two limits."""
 
 EVEN_ROWS_MIN: Final = 100
-"""Fewer values are faster as Python objects."""
+"""Number of values below which Python objects are faster."""
 
 
 def record_batches(
@@ -37,7 +37,7 @@ def record_batches(
     rows_at_once: int = ROWS_AT_ONCE,
     bytes_at_once: int = BYTES_AT_ONCE,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield messages as rows, many at a time, with the columns of a ``topic_schema``.
+    """Yield batches of messages, one row each, with the columns of a ``topic_schema``.
 
     A batch ends with an entry, at ``rows_at_once`` messages or ``bytes_at_once`` of payload.
     """
@@ -65,14 +65,14 @@ def _record_batch(entries: Sequence[EntryMessages], schema: pa.Schema) -> pa.Rec
 
 
 def _entry_indices(entries: Sequence[EntryMessages]) -> pa.Array | None:
-    """Return the index of each message's entry; None where each entry is one message."""
+    """Return the index of each message's entry; None if each entry is one message."""
     if all(one.count == 1 for one in entries):
         return None
     return _indices([one.count for one in entries])
 
 
 def _indices(counts: Sequence[int]) -> pa.Array:
-    """Return each index of ``counts``, as often as it says there."""
+    """Return each index of ``counts``, repeated by its count."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -130,7 +130,7 @@ def _maps(values: Sequence[Mapping[str, str]]) -> pa.Array:
 
 
 def _times(numbers: pa.Array, field: pa.Field) -> pa.Array:
-    """Return ms since 1970 as times, none of them outside what Spark and Python have."""
+    """Return ms since 1970 as times, limited to the range of Spark and Python."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -142,7 +142,10 @@ def _times(numbers: pa.Array, field: pa.Field) -> pa.Array:
 def _runs(
     entries: Iterable[EntryMessages], name: str
 ) -> Iterable[tuple[tuple[int, ...] | None, Iterable[EntryMessages]]]:
-    """Return the entries in groups whose columns have one shape; None where they have none."""
+    """Yield the entries in groups whose columns have one shape.
+
+    None for columns without a shape.
+    """
 
     def shape(one: EntryMessages) -> tuple[int, ...] | None:
         column = one.each.get(name)
@@ -198,7 +201,7 @@ def _even_numbers(numbers: EvenNumbers) -> pa.Array:
 
 
 def _text(decoded: Any) -> str | None:
-    """Return a decoded value as the text of the column: JSON, but for what is text already."""
+    """Return a decoded value as the text of the column: a string as it is, other values as JSON."""
     if decoded is None or isinstance(decoded, str):
         return decoded
     try:
@@ -208,9 +211,9 @@ def _text(decoded: Any) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has for a value of Avro.
+    """Return a value of Avro as a value of JSON.
 
-    That is Base64 for bytes, ISO 8601 for times, and texts for NaN and the infinities.
+    Bytes become Base64, times ISO 8601; NaN and the infinities become strings.
     """
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
@@ -226,4 +229,4 @@ def plain(value: Any) -> Any:
 
 
 NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What Spark's ``to_json`` and Avro's JSON have for floats that JSON has no number for."""
+"""Floats without a number in JSON, as in Spark's ``to_json`` and Avro's JSON."""

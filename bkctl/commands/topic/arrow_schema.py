@@ -13,7 +13,7 @@ TOPIC_COLUMNS: Final = (
     "properties", "publish_time", "event_time", "broker_time", "index", "sequence_id", "producer",
     "schema_version", "replicated_from", "encrypted",
 )  # fmt: skip
-"""The columns of a topic: the fields of ``TopicMessage`` but ``decoded``."""
+"""The columns of a topic: the fields of ``TopicMessage`` except ``decoded``."""
 
 DECODED: Final = "decoded"
 """The value as text, or as JSON."""
@@ -25,7 +25,7 @@ def topic_schema(
     *,
     time_unit: str = "us",
 ) -> pa.Schema:
-    """Return the Arrow schema of some columns, in the order given; times in µs are Spark's."""
+    """Return the Arrow schema of these columns, in their order; Spark's times are in µs."""
     import pyarrow as pa
 
     time = pa.timestamp(time_unit, tz="UTC")

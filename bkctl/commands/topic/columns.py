@@ -19,7 +19,10 @@ _TOPIC: Final = Column("topic", "The topic, or the partition.")
 
 @shown("topics", id="topic")
 class TopicSummary:
-    """One topic or partition. ``problem`` says why it cannot be read; the rest is None then."""
+    """One topic or partition. ``problem`` is the error if it cannot be read.
+
+    The rest is None then.
+    """
 
     topic: str = field(_TOPIC)
     ledgers: int | None = field("Number of the topic's ledgers.")
@@ -67,13 +70,13 @@ def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
     ),
     Column(
         "subscriptions",
-        "Each with the message up to which all is acknowledged, where that is in the metadata.",
+        "Each subscription, with the last message up to which all are acknowledged, if known.",
         _cursors,
         cell=lambda v: " ".join(one.name for one in v.part.cursors) or "-",
     ),
 )
 class TopicDetails:
-    """One topic or partition, with all that the metadata service knows about it."""
+    """One topic or partition, with its data in the metadata service."""
 
     part: TopicPart
     schema: TopicSchema | None
@@ -89,8 +92,10 @@ def _state(row: TopicLedgerRow) -> str:
     "ledgers",
     Column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     Column("state", "current, closed or offloaded.", _state, Kind.STATE),
-    Column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
-    Column("size", "Bytes, once closed.", "ledger.size_bytes"),
+    Column(
+        "entries", "Number of entries, once the ledger is closed.", "ledger.entries", Kind.COUNT
+    ),
+    Column("size", "Size, once the ledger is closed.", "ledger.size_bytes"),
     Column(
         "closed",
         "Time at which the broker closed the ledger.",
@@ -101,7 +106,7 @@ def _state(row: TopicLedgerRow) -> str:
     Column("topic", "The topic, or the partition.", rank=2),
 )
 class TopicLedgerRow:
-    """One ledger of a topic; ``is_last`` is the one that a broker may write to."""
+    """One ledger of a topic; a broker may write to the ledger with ``is_last``."""
 
     topic: str
     ledger: TopicLedger
@@ -117,16 +122,16 @@ def _key(row: TopicMessageRow) -> str | None:
     "messages",
     Column(
         "message_id",
-        "LEDGER:ENTRY, or with the index in a batch.",
+        "The message id, LEDGER:ENTRY[:INDEX].",
         lambda v: str(v.message.message_id),
     ),
     Column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
-    Column("key", "The key.", _key),
+    Column("key", "The message's key.", _key),
     Column("published", "Publish time, set by the producer.", "message.publish_time_ms"),
     Column("event_time", "Event time, set by the producer.", "message.event_time_ms", rank=WIDE),
     Column(
         "properties",
-        "The properties.",
+        "The message's properties.",
         "message.properties",
         Kind.NESTED,
         rank=2,
@@ -137,7 +142,7 @@ def _key(row: TopicMessageRow) -> str | None:
     Column("producer", "The producer.", "message.producer", rank=WIDE),
     Column(
         "sequence_id",
-        "The producer's number of the message.",
+        "Sequence number, set by the producer.",
         "message.sequence_id",
         Kind.COUNT,
         rank=WIDE,
@@ -174,9 +179,9 @@ def _exported_sentence(done: TopicExported) -> str:
 
 @shown("exports", kw_only=True, id="path", sentence=_exported_sentence)
 class TopicExported:
-    """What one ``topic export`` wrote."""
+    """The result of one ``topic export``."""
 
     topic: str = field(_TOPIC)
     path: str = field("The file.")
     messages: int = field("Number of messages in the file.")
-    size: int = field("Bytes of the file.", kind=Kind.BYTES)
+    size: int = field("Size of the file.", kind=Kind.BYTES)

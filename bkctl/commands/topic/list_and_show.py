@@ -54,7 +54,7 @@ async def _details(client: Client, name: str) -> list[TopicDetails]:
 
 
 def ledgers(session: Session, *, name: str) -> None:
-    """List the ledgers of TOPIC, oldest first, of a partitioned topic partition by partition."""
+    """List the ledgers of TOPIC, oldest first; a partitioned topic partition by partition."""
     session.about = f"topic {name}"
     session.emit_all(session.call(_ledgers, name), TopicLedgerRow)
 

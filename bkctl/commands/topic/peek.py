@@ -1,4 +1,4 @@
-"""The messages of a topic, read from its ledgers: `topic peek`, and `topic export` to a file."""
+"""The bodies of `topic peek` and `topic export`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def peek(session: Session, *, name: str, start: str | None, count: int, decode: 
 
 
 def message_id(text: str | None) -> MessageId | None:
-    """Return the message id that a user gives.
+    """Return the message id that a user typed.
 
     Raises:
         UsageError: the text is not a message id.
@@ -64,13 +64,13 @@ async def columns(
     complete: bool = False,
     held_back: list[str] | None = None,
 ) -> AsyncIterator[list[EntryMessages]]:
-    """Yield the messages of a topic between two ids, some at a time: see ``read_columns``.
+    """Yield the messages of a topic between two ids, in groups: see ``read_columns``.
 
-    ``held_back`` gets a sentence for each partition of which a transaction ended the reading.
+    ``held_back`` receives a sentence for each partition that a pending transaction ends early.
 
     Raises:
         TopicTrimmedError: with ``complete``, messages from ``start`` on were deleted.
-        NothingFoundError: with ``complete``, ``end`` is past the end of what can be read.
+        NothingFoundError: with ``complete``, ``end`` is past the last readable message.
     """
     parts = await parts_of(client, parse_topic(name))
     if len(parts) > 1 and (start or end) is not None:
@@ -127,7 +127,7 @@ def _text(session: Session, message: TopicMessage, decode: str | None, *, is_tab
 
 ROWS_AT_ONCE: Final = 10_000
 BYTES_AT_ONCE: Final = 64 << 20
-"""A row group is written when it has so many rows, or so many bytes of payload."""
+"""A row group is written at this number of rows, or of bytes of payload."""
 
 
 def export(
@@ -137,7 +137,7 @@ def export(
 
     Raises:
         ConflictError: the file exists.
-        NothingFoundError: it cannot be written, or ``end`` is past the end of the topic.
+        NothingFoundError: FILE cannot be written, or ``end`` is past the end of the topic.
         TopicTrimmedError: messages from ``start`` on were deleted.
         UsageError: FILE is missing, or the library that writes Parquet is not installed.
     """
