@@ -212,7 +212,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "log write": ("log append NAME", "log create NAME"),
     "log cut|truncate": ("log trim NAME",),
     "log takeover": ("log append NAME",),
-    "log export": ("export --log NAME --to DIR",),
+    "log export": ("export --log NAME --to DIR", "log tail NAME --before INDEX:ENTRY"),
     "topic consume|read|tail": ("topic peek TOPIC",),
 }
 
@@ -369,6 +369,7 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger tail --no-follow": ("--exit-at-end",),
     "ledger write --custom-metadata|--label|--metadata": ("--meta",),
     "log append -f": ("--file",),
+    "log tail --end|--to|--until": ("--before",),
     "log tail --consumer|--group|--reader": ("--cursor",),
     "log tail --text": ("--entry-format", "string"),
     "log tail --no-follow": ("--exit-at-end",),

@@ -111,6 +111,7 @@ log.command(
             metavar="INDEX:ENTRY|earliest|latest",
             help="First entry.  [default: earliest]",
         ),
+        option("--before", type=POSITION, metavar="INDEX:ENTRY", help="End before this entry."),
         option("-n", "--count", type=click.IntRange(0), help="Begin N entries before the end."),
         option(
             "--cursor",

@@ -13,7 +13,7 @@ from bkclient.log import LogInfo, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LedgerList
-from bkctl.commands.log.columns import LogChanged
+from bkctl.commands.log.columns import LogChanged, LogLedgerRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
@@ -106,11 +106,18 @@ def trim(
     if going:
         refuse_unless_forced(session, session.call(_unread, name, going), force)
     if session.dry_run:
+        if session.options.output == "id":
+            session.emit_all(map(LogLedgerRow, going), LogLedgerRow)
+            session.end_plan()
+            return
         session.plan(steps)
         if going:
             session.note(f"log {name} would begin with {kept}")
         else:
-            session.note(f"no closed ledger of log {name} ends before {before}")
+            session.note(
+                f"no closed ledger of log {name} ends before {before}; the last ledger stays until "
+                f"a writer begins the next: `bkctl log show {shlex.quote(name)}` shows when"
+            )
         return
     if going:
         question = f"Trim log {name}, so that it begins with {kept}?"

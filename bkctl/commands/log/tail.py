@@ -24,6 +24,7 @@ def tail(
     *,
     name: str,
     start: Position | None,
+    before: Position | None,
     count: int | None,
     cursor: str | None,
     follow: bool,
@@ -51,7 +52,9 @@ def tail(
     if moved is not None:
         session.call(moved.begin, reader)
     try:
-        _print(session, session.iterate(_entries, reader, moved), (form, delimiter, pattern))
+        _print(
+            session, session.iterate(_entries, reader, moved, before), (form, delimiter, pattern)
+        )
     except LogTrimmedError:
         if kept is not None:
             line = shlex.join(["bkctl", "log", "delete-cursor", name, kept.name])
@@ -76,9 +79,11 @@ async def _opened(
 
 
 async def _entries(
-    _client: Client, reader: LogReader, cursor: TailCursor | None
+    _client: Client, reader: LogReader, cursor: TailCursor | None, before: Position | None
 ) -> AsyncIterator[tuple[Position, bytes]]:
     async for position, payload in reader:
+        if before is not None and position >= before:
+            return
         yield position, payload
         if cursor is not None:  # The caller asks for the next entry, so this entry is printed.
             cursor.printed(reader)

@@ -533,6 +533,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         ("bench write --time 10s", "bench write --for 10s"),
         ("bookie config b:1 --changed", "bookie config b:1 --filter origin!=default"),
         ("ledger list --where state=open", "ledger list --filter state=open"),
+        ("log tail l --to 2:11", "log tail l --before 2:11"),
         ("log tail l --reader r", "log tail l --cursor r"),
         ("ledger write f -Qw 3 -Qa 2", "ledger write f -W 3 -A 2"),
         ("ledger list --open --sort id", "ledger list --state open --sort-by id"),

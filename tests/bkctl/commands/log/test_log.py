@@ -211,6 +211,23 @@ def test_a_log_is_trimmed_by_age() -> None:
     assert both.status == ExitStatus.USAGE
 
 
+def test_the_entries_that_a_trim_will_delete_are_read_first() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "l")
+    for words in (("a",), ("b", "c"), ("d",)):
+        run_in(world, "log", "append", "l", *words)
+    ledgers = run_in(world, "log", "show", "l", "-o", "id").out.split()
+    plan = run_in(world, "log", "trim", "l", "--before", "2:0", "--dry-run", "-o", "id")
+    assert plan.out.split() == ledgers[:2]
+    tail = "log", "tail", "l", "--cursor", "archive", "--before"
+    assert run_in(world, *tail, "1:1").out == "a\nb\n"
+    assert run_in(world, *tail, "2:0").out == "c\n"
+    assert run_in(world, *tail, "2:0").out == ""
+    assert run_in(world, "log", "tail", "l", "--cursor", "archive").out == "d\n"
+    kept = run_in(world, "log", "trim", "l", "--before", "0:0", "--dry-run").err
+    assert "the last ledger stays until a writer begins the next: `bkctl log show l`" in kept
+
+
 def test_a_log_is_trimmed_to_its_last_entries() -> None:
     world = World(3)
     run_in(world, "log", "create", "short")
