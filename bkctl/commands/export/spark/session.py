@@ -1,4 +1,4 @@
-"""A Spark session of our own: started, configured and stopped; the user's settings come first."""
+"""A Spark session that bkctl starts, configures and stops; the user's settings override its own."""
 
 from __future__ import annotations
 
@@ -22,26 +22,30 @@ from bkctl.commands.export.interrupts import uninterrupted
 PREFIX: Final = "bkctl-spark-"
 
 MARK: Final = ".bkctl-scratch"
-"""A file in each directory, locked while the directory is in use. It has the machine's name."""
+"""The file in each directory that is locked while the directory is in use.
+
+It has the machine's name.
+"""
 
 _NAME_BYTES_MAX: Final = 256
 
 
 @contextlib.contextmanager
 def scratch_directory(prefix: str = PREFIX) -> Iterator[Path]:
-    """Make a directory; remove it afterwards, whatever it holds then.
+    """Make a directory; remove it afterwards, with its content.
 
-    Those of the same prefix that killed processes of this machine left are removed before. Another
-    directory that has only its name in common with them stays.
+    First removes directories with the same prefix that killed processes of this machine left. Other
+    directories with a similar name stay.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):  # It is in use, no directory of ours, or another user's.
+        # The directory is in use, has no mark, or belongs to another user.
+        with contextlib.suppress(OSError):
             _remove_left(left)
     made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     with made as name, (Path(name) / MARK).open("xb", buffering=0) as mark:
-        # Where files cannot be locked the mark stays empty, and the directory is not removed later.
+        # If files cannot be locked, the mark stays empty, and the directory is never removed.
         with contextlib.suppress(OSError):
-            fcntl.flock(mark, fcntl.LOCK_EX)  # Another session may look at it just now.
+            fcntl.flock(mark, fcntl.LOCK_EX)  # Another session may be checking the mark.
             mark.write(os.uname().nodename.encode())
         yield Path(name)
 
@@ -50,13 +54,13 @@ def _remove_left(directory: Path) -> None:
     """Remove a directory whose process has ended.
 
     Raises:
-        BlockingIOError: its process has not.
-        OSError: it is a link, or another user's, or has no mark.
+        BlockingIOError: the process still runs.
+        OSError: the directory is a link, belongs to another user, or has no mark.
     """
     with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return
-        # For writing, as locks on NFS ask for it.
+        # Opened for writing, because locks on NFS require it.
         with _opened(MARK, os.O_RDWR | os.O_NONBLOCK, within=descriptor) as mark:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.read(mark, _NAME_BYTES_MAX) == os.uname().nodename.encode():
@@ -65,7 +69,7 @@ def _remove_left(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path | str, flags: int, *, within: int | None = None) -> Iterator[int]:
-    """Open a file, but no link, and yield its descriptor."""
+    """Open a file, but not a symbolic link, and yield its descriptor."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW, dir_fd=within)
     try:
         yield descriptor
@@ -77,12 +81,12 @@ DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # What is pushed down is not read: see the data source.
+    # Filters that Spark pushes reduce reads: see the data source.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # The JVM hands work to Python; most of its CPU in a short session went into compiling itself.
+    # The JVM only calls Python; in a short session most of its CPU compiled its own code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
-"""What our sessions have where the user's spark-defaults.conf and options say nothing else."""
+"""Settings of bkctl's sessions; the user's spark-defaults.conf and options override them."""
 
 _SILENT_LOGGERS: Final = (
     "org.apache.spark.executor.Executor",
@@ -90,7 +94,7 @@ _SILENT_LOGGERS: Final = (
     "org.apache.spark.scheduler.TaskSchedulerImpl",
     "org.apache.spark.SparkContext",
 )
-"""They report a failed task, or a master that refuses, in a hundred lines; the command in one."""
+"""Loggers that print a hundred lines for a failed task or master; the command prints one line."""
 
 LOG_FILE_NAME: Final = "log4j2.properties"
 
@@ -101,19 +105,19 @@ def spark_session(
 ) -> Iterator[Any]:
     """Start Spark; stop it afterwards.
 
-    The environment of the user counts: ``SPARK_CONF_DIR`` with ``spark-defaults.conf`` and
-    ``log4j2.properties``, ``PYSPARK_PYTHON``, ``JAVA_HOME``. Where it says nothing, workers run
-    this interpreter's Python, whatever Java there is is used, and only errors are logged.
-    ``options`` override all of it. Spark's processes get their environment at the start; that of
-    this process is its own again afterwards.
+    The user's environment applies: ``SPARK_CONF_DIR`` with ``spark-defaults.conf`` and
+    ``log4j2.properties``, ``PYSPARK_PYTHON``, ``JAVA_HOME``. By default, workers run this
+    interpreter's Python, any Java is used, and only errors are logged. ``options`` override all
+    settings. Spark's processes get their environment at the start; the environment of this process
+    is restored afterwards.
 
     Raises:
         SparkMissingError: PySpark is not installed.
-        SparkStartError: Spark does not start; the message says why.
+        SparkStartError: Spark does not start; the message has the reason.
     """
     try:
         with warnings.catch_warnings():
-            # PySpark warns of a pandas newer than it knows, which nothing here uses.
+            # PySpark warns about newer pandas versions, but bkctl does not use pandas.
             warnings.simplefilter("ignore", FutureWarning)
             from pyspark.sql import SparkSession
     except ImportError as error:
@@ -154,15 +158,16 @@ def _started(builder: Any, master: str) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:
-        cause = start_cause(error)  # Py4j asks the JVM for the text, so before the JVM ends.
+        # Py4j asks the JVM for the text, so this comes before the JVM ends.
+        cause = start_cause(error)
         _forget_gateway()
         raise SparkStartError(f"Spark does not start on {master}: {cause}") from error
 
 
 def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, str | None]:
-    """Return the variables that say which Python workers run: the user's choice, or this one.
+    """Return the variables that select the Python of workers: the user's choice, or this one.
 
-    Without any, Spark's workers start another Python, which lacks what this one has installed.
+    Otherwise Spark's workers start another Python, without this one's packages.
     """
     if "PYSPARK_PYTHON" in environ or "spark.pyspark.python" in kept:
         return {}
@@ -170,10 +175,10 @@ def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, s
 
 
 def temporary_files(scratch: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable by which Spark here keeps its temporary files in ``scratch``.
+    """Return the variable that makes Spark here keep its temporary files in ``scratch``.
 
-    Spark's local directories are there too, where the user has not chosen others: they follow
-    ``java.io.tmpdir``. Options of the user for the JVM come later, and so override this one.
+    Spark's local directories follow ``java.io.tmpdir``, so they are in ``scratch``, too, unless the
+    user has chosen others. The user's options for the JVM are read later, and override this one.
     """
     users = environ.get("SPARK_SUBMIT_OPTS", "")
     quoted = re.sub(r'(["\\])', r"\\\1", f"-Djava.io.tmpdir={scratch}")
@@ -183,8 +188,8 @@ def temporary_files(scratch: Path, environ: Mapping[str, str]) -> dict[str, str]
 def spark_home(scratch: Path, master: str, environ: Mapping[str, str]) -> str | None:
     """Return Spark's home: the user's, or PySpark's without the archive of its Python code.
 
-    Workers would import from that archive, and each of them compile what it imports; so they import
-    what this process does, which is compiled. A cluster is sent the archive, which stays there.
+    Each worker would compile modules from that archive. Without it, workers import the compiled
+    modules of this process. A cluster needs the archive, so it stays there.
     """
     from bkctl.commands.local.java import SparkNotFoundError, pyspark_jars
 
@@ -204,16 +209,16 @@ def spark_home(scratch: Path, master: str, environ: Mapping[str, str]) -> str | 
 
 
 def own_address(master: str, environ: Mapping[str, str]) -> str | None:
-    """Return the address that Spark here is to use; None leaves it to Spark.
+    """Return the address for Spark here; None lets Spark choose.
 
-    Where all of it runs here, no host name has to resolve; a cluster has to reach us, and the user
-    may know how.
+    If all of Spark runs here, no host name must resolve. A cluster must reach this host; the user
+    may set its address.
     """
     return "127.0.0.1" if master.startswith("local") else environ.get("SPARK_LOCAL_IP")
 
 
 def configuration(scratch: Path, environ: Mapping[str, str]) -> Path:
-    """Return a configuration directory: the user's files, and a quiet log where they have none."""
+    """Make a configuration directory: the user's files, or a quiet log configuration."""
     conf = scratch / "conf"
     conf.mkdir()
     home = environ.get("SPARK_HOME")
@@ -227,7 +232,7 @@ def configuration(scratch: Path, environ: Mapping[str, str]) -> Path:
 
 
 def keys_in(defaults: Path) -> set[str]:
-    """Return the keys of a spark-defaults.conf; none where the file is missing."""
+    """Return the keys of a spark-defaults.conf; empty if the file is missing."""
     try:
         lines = defaults.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -237,7 +242,7 @@ def keys_in(defaults: Path) -> set[str]:
 
 
 def _quiet_log() -> str:
-    """Return a log4j2 configuration that lets only errors through, on stderr."""
+    """Return a log4j2 configuration that logs only errors, on stderr."""
     return (
         "rootLogger.level = error\n"
         "rootLogger.appenderRef.stderr.ref = stderr\n"
@@ -246,7 +251,7 @@ def _quiet_log() -> str:
         "appender.stderr.target = SYSTEM_ERR\n"
         "appender.stderr.layout.type = PatternLayout\n"
         "appender.stderr.layout.pattern = spark: %m%n\n"
-        # Named, or Spark announces that it sets a level of its own.
+        # Without this name, Spark prints that it changes the log level.
         "logger.spark.name = org.apache.spark\n"
         "logger.spark.level = error\n"
         + "".join(
@@ -277,7 +282,7 @@ def _set_environment(variables: dict[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C as it is: a Spark context puts a handler of its own in its place."""
+    """Keep this process's handler of Ctrl-C: a Spark context installs its own."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -287,7 +292,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _forget_gateway() -> None:
-    """End the JVM, so that a later session can have another Java or master."""
+    """End the JVM, so that a later session can use another Java or master."""
     import py4j.java_gateway
     import py4j.protocol
     from pyspark import SparkContext
@@ -302,5 +307,5 @@ def _forget_gateway() -> None:
             process.wait()
         SparkContext._gateway = None  # noqa: SLF001
         SparkContext._jvm = None  # noqa: SLF001
-    # PySpark puts itself between py4j and all its users in this process.
+    # PySpark replaces this function of py4j in the complete process.
     py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
