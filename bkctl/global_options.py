@@ -66,7 +66,7 @@ class Number(click.FloatRange):
         """Return the number."""
         number: float = super().convert(value, param, ctx)
         if not number <= NUMBER_MAX:  # NaN is not below any number.
-            self.fail(f"{value} is too large, or no number", param, ctx)
+            self.fail(f"{value} is too large, or not a number", param, ctx)
         return number
 
 
@@ -294,7 +294,7 @@ _DECLARED: Final = (
         "--conf",
         metavar="FILE",
         also_env=("BOOKIE_CONF", "CLI_CONF"),
-        help="Settings file, as the bookie reads it (bk_server.conf).",
+        help="Settings file in the bookie's format (bk_server.conf).",
     ),
     _option(
         "-u",
@@ -327,9 +327,11 @@ _DECLARED: Final = (
     _option(
         "--ledger-id-format",
         type=click.Choice(ID_FORMATS),
-        help="How ledger ids are read and shown.",
+        help="Format of ledger ids in arguments and output.",
     ),
-    _option("--entry-format", type=click.Choice(ENTRY_FORMATS), help="How payloads are shown."),
+    _option(
+        "--entry-format", type=click.Choice(ENTRY_FORMATS), help="Format of payloads in output."
+    ),
     _option(
         "--columns",
         metavar="A,B",

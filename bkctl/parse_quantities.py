@@ -39,7 +39,7 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text!r} is not a size; try 512, 64k, 1MiB or 20MB")
     size = float(match[1]) * _SIZE[match[2].lower()]
     if size > SIZE_MAX:
-        raise ValueError(f"{match[0][:40]} is too large: the most is {SIZE_MAX} bytes")
+        raise ValueError(f"{match[0][:40]} is too large: the maximum is {SIZE_MAX} bytes")
     return int(size)
 
 
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration; try 90, 30m, 7d or 1h30m")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds > DURATION_S_MAX:
-        raise ValueError(f"{text.strip()[:40]} is too long: the most is 36500d, a hundred years")
+        raise ValueError(f"{text.strip()[:40]} is too long: the maximum is 36500d, a hundred years")
     return seconds
 
 

@@ -359,7 +359,7 @@ def _understood(ask: Callable[P, T]) -> Callable[P, T]:
         try:
             return ask(*args, **kwargs)
         except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-            raise CommandError(f"the answer of the bookie is not understood: {error!r}") from error
+            raise CommandError(f"the bookie's answer has an unknown form: {error!r}") from error
 
     return asked
 
@@ -637,7 +637,7 @@ def parse_sample(line: str) -> MetricSample:
     try:
         value = float("" if match is None else match[3])
     except ValueError as error:
-        raise CommandError(f"no metric: {line[:80]!r}") from error
+        raise CommandError(f"not a metric: {line[:80]!r}") from error
     assert match is not None
     labels = {
         name: re.sub(r"\\.", lambda one: _ESCAPED.get(one[0], one[0]), text)

@@ -70,7 +70,7 @@ def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
     path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
     if path is None:
         raise UsageError(
-            "whose directories?",
+            "no directories are named",
             next_step="give the bookie's settings with -c FILE, or name its directories",
         )
     session.verbose(f"directories: from {path}")

@@ -174,9 +174,9 @@ def whole_bookie(
     if not any(dirs.values()):
         config = offline_config(disk_dirs.bookie_properties(session, KEYS))
     if not found.ledger_dirs:
-        raise UsageError("where are its entry logs?", next_step="name them with --ledger-dir")
+        raise UsageError("no ledger directory is named", next_step="name them with --ledger-dir")
     if journals and not found.journal_dirs:
-        raise UsageError("where are its journals?", next_step="name them with --journal-dir")
+        raise UsageError("no journal directory is named", next_step="name them with --journal-dir")
     insist_current(found)
     _insist_all(found)
     return found, config

@@ -245,10 +245,7 @@ class Command(click.Command):
         return self.load()(ctx.obj, **ctx.params)
 
     def _rounds(self, session: Session) -> Rounds | None:
-        """Return the rounds of a watched command.
-
-        ``--watch`` on the root applies only if possible.
-        """
+        """Return the rounds of a watched command; None if it cannot or need not be watched."""
         options = session.options
         if not self.can_be_watched or (options.watch_s is None and options.until is None):
             return None

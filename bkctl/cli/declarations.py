@@ -71,7 +71,7 @@ def _meanings(checks: tuple[str, ...]) -> list[str]:
 
 
 def java_answers(existing: str) -> tuple[click.Option, click.Option]:
-    """Declare the options of Java's format commands against the question to delete ``existing``."""
+    """Declare Java's options to answer the question whether to delete ``existing``."""
     return (
         flag(
             "-n",
@@ -91,7 +91,7 @@ def fail_if(example: str) -> click.Option:
         "fail_if",
         multiple=True,
         metavar="CONDITION",
-        help=f"Exit with 10 if this holds, such as '{example}'; repeatable.",
+        help=f"Exit with 10 if CONDITION holds, such as '{example}'; repeatable.",
     )
 
 

@@ -79,7 +79,7 @@ FORMS: Final = (
         "--format",
         "pattern",
         metavar="PATTERN",
-        help=r"Such as '%l/%e %n %s\n': ledger, entry, size, payload.",
+        help=r"Print each entry as in '%l/%e %n %s\n': ledger, entry, size, payload.",
     ),
 )
 """The output form of payloads."""

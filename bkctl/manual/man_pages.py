@@ -23,8 +23,8 @@ _WIDE: Final = 10_000
 """A width in columns at which nothing is cut."""
 
 FILES: Final = (
-    ("/etc/bookkeeper/bk_server.conf", "Settings, where nothing else says where the cluster is."),
-    ("$XDG_STATE_HOME/bkctl/history", "What was typed in the shell, readable by its owner only."),
+    ("/etc/bookkeeper/bk_server.conf", "Settings, if nothing else names the cluster."),
+    ("$XDG_STATE_HOME/bkctl/history", "History of the shell, readable only by its owner."),
 )
 
 

@@ -62,7 +62,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     uri = config.service_uri
     if uri is None:
         raise UsageError(
-            "which cluster?",
+            "no cluster is named",
             next_step="give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start "
             "one: bkctl local 3",
         )

@@ -165,5 +165,5 @@ def test_metrics_that_no_bookie_measures_count_as_missing(value: str) -> None:
 
 
 def test_a_metric_without_a_number_is_no_bug() -> None:
-    with pytest.raises(CommandError, match="no metric"):
+    with pytest.raises(CommandError, match="not a metric"):
         parse_sample("bookie_WRITE_BYTES abc")

@@ -155,8 +155,8 @@ def test_hostile_texts_are_taken_or_refused_by_each_type_of_the_tree() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        (DURATION, "36501d", "36501d is too long: the most is 36500d"),
-        (SIZE, "9" * 30, "is too large: the most is 4611686018427387904 bytes"),
+        (DURATION, "36501d", "36501d is too long: the maximum is 36500d"),
+        (SIZE, "9" * 30, "is too large: the maximum is 4611686018427387904 bytes"),
         (ENTRY_SIZE, "65MiB", "65MiB is too large: an entry has at most 64MiB"),
         (ENTRY_RANGE, "1-" + "9" * 5000, "is not a range of entries"),
     ],

@@ -250,10 +250,10 @@ def test_help_fits_the_terminal_but_for_what_is_to_be_typed(
     [
         (["--timeout", "abc", "ledger", "list"], "'abc' is not a number"),
         (["ledger", "list", "--limit", "1.5"], "'1.5' is not a whole number"),
-        (["ledger", "list", "--timeout", "nan"], "nan is too large, or no number"),
-        (["ledger", "list", "--timeout", "inf"], "inf is too large, or no number"),
-        (["--timeout", "1e300", "ledger", "list"], "1e300 is too large, or no number"),
-        (["bookie", "rename", "--rate", "nan"], "nan is too large, or no number"),
+        (["ledger", "list", "--timeout", "nan"], "nan is too large, or not a number"),
+        (["ledger", "list", "--timeout", "inf"], "inf is too large, or not a number"),
+        (["--timeout", "1e300", "ledger", "list"], "1e300 is too large, or not a number"),
+        (["bookie", "rename", "--rate", "nan"], "nan is too large, or not a number"),
     ],
 )
 def test_numbers_are_asked_for_in_plain_words(
@@ -508,7 +508,7 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
     ):
         status, _, err = _run(*args)
         assert status == ExitStatus.USAGE
-        assert "which cluster?" in err
+        assert "no cluster is named" in err
 
 
 def test_each_line_that_is_offered_for_another_is_a_command() -> None:

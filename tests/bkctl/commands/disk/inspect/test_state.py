@@ -67,4 +67,4 @@ def test_a_key_can_be_overridden_by_the_environment_and_by_the_command(conf: Pat
 def test_without_any_directories_it_says_how_to_name_them() -> None:
     found = run("lock-status", ok=False)
     assert found.status == ExitStatus.USAGE
-    assert "whose directories? Give the bookie's settings with -c FILE" in found.err
+    assert "no directories are named; give the bookie's settings with -c FILE" in found.err
